@@ -1,0 +1,75 @@
+"""What the figures were measured on: processor, kernel, versions, file system, and how fast that disk syncs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from .statistic import median, percentile
+
+__all__ = ["describe", "versions"]
+
+LIBRARIES = ("sayso", "udspy", "holdpoint", "call4agents", "chowki", "pydantic", "click")
+
+
+def describe(folder: Path) -> list[str]:
+    """Return the lines that name the machine; `folder` is where every store of the run lives."""
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    half, most = _sync_cost(folder)
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    python = f"{platform.python_implementation()} {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    return [
+        f"machine: {_processor()}, {os.cpu_count()} cores, {system}; load before the run {load}",
+        f"{python}; file system {_file_system(folder)}, syncs 4 KiB in {half * 1e3:.2f} ms (p99 {most * 1e3:.2f} ms)",
+        "versions: " + ", ".join(f"{name} {found}" for name, found in versions().items()),
+    ]
+
+
+def versions() -> dict[str, str]:
+    """Return the installed version of every library named in the table, or `absent`."""
+    found: dict[str, str] = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def _processor() -> str:
+    """Return the processor's own name where the kernel tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the longest mount point above `folder`."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return "unknown"
+    above = [(len(place), kind) for place, kind in mounts if folder.resolve().is_relative_to(place)]
+    return max(above)[1] if above else "unknown"
+
+
+def _sync_cost(folder: Path) -> tuple[float, float]:
+    """Append and sync a page 200 times; return the median and the 99th percentile in seconds."""
+    sync = getattr(os, "fdatasync", os.fsync)
+    page, taken = b"\0" * 4096, list[float]()
+    path = folder / "sync.probe"
+    with path.open("wb", buffering=0) as file:
+        for _ in range(200):
+            file.write(page)
+            before = time.perf_counter()
+            sync(file.fileno())
+            taken.append(time.perf_counter() - before)
+    path.unlink()
+    return median(taken), percentile(taken, 99)

@@ -1,0 +1,164 @@
+"""sayso, driven through its public names only: the contender, the gate that lets through, the waiter, and the lists."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from .contender import MEMO, Contender, make_effect
+
+__all__ = ["Confirming", "Deciding", "Durable", "InMemory", "Letting", "Listing", "Waiting"]
+
+
+class Ours(Contender):
+    """sayso on the store that `variant` names: `memory:`, or a SQLite file in the folder."""
+
+    def __init__(self, folder: Path, variant: str) -> None:
+        super().__init__(folder, variant)
+        self.sayso: Any = importlib.import_module("sayso")
+        self.sayso.configure(store=variant if variant == "memory:" else f"sqlite:///{folder / 'sayso.db'}")
+        self.review = self.sayso.Review()
+        self.ada = self.sayso.Reviewer("ada")
+
+
+class Durable(Ours):
+    """A gate that raises; every call in a run of its own, and a named reviewer approves."""
+
+    def __init__(self, folder: Path, variant: str) -> None:
+        super().__init__(folder, variant)
+        self.pay = self.sayso.gate(wait="raise")(make_effect(self.effects))
+
+    def ask(self, amount: int) -> str:
+        try:
+            with self.sayso.run(f"order-{amount}"):
+                self.pay(amount, "alice", MEMO)
+        except self.sayso.ConfirmationRequired as held:
+            return held.confirmation_id
+        raise RuntimeError("the call was not held")
+
+    def decide(self, ticket: str) -> None:
+        self.review.approve(ticket, by=self.ada)
+
+    def run(self, amount: int, ticket: str) -> None:
+        with self.sayso.run(f"order-{amount}"):
+            self.pay(amount, "alice", MEMO)
+
+
+class InMemory(Durable):
+    """The same on the memory store, in the scope of the current thread."""
+
+    def ask(self, amount: int) -> str:
+        try:
+            self.pay(amount, "alice", MEMO)
+        except self.sayso.ConfirmationRequired as held:
+            return held.confirmation_id
+        raise RuntimeError("the call was not held")
+
+    def run(self, amount: int, ticket: str) -> None:
+        self.pay(amount, "alice", MEMO)
+
+
+class Confirming(InMemory):
+    """The program that `peers.udspy` runs, with another import root."""
+
+    def __init__(self, folder: Path, variant: str) -> None:
+        super().__init__(folder, variant)
+        self.pay = self.sayso.confirm_first(make_effect(self.effects))
+
+    def decide(self, ticket: str) -> None:
+        self.sayso.respond_to_confirmation(ticket, approved=True)
+
+
+class Letting(Ours):
+    """Gates that let the call through: by a constant, and by a rule over its arguments."""
+
+    def __init__(self, folder: Path, variant: str) -> None:
+        super().__init__(folder, variant)
+
+        def pay(amount: int, to: str) -> int:
+            return amount
+
+        rule = self.sayso.gate(when=lambda amount: amount > 100)
+        self.calls: dict[str, Any] = {"bare": pay, "static": self.sayso.gate(when=False)(pay), "rule": rule(pay)}
+
+    def time_calls(self, kind: str, count: int) -> float:
+        """Return the mean nanoseconds of one call over `count` calls."""
+        pay = self.calls[kind]
+        loop = itertools.repeat(None, count)
+        before = time.perf_counter_ns()
+        for _ in loop:
+            pay(10, "alice")
+        return (time.perf_counter_ns() - before) / count
+
+    def written(self) -> int:
+        """Return how many requests the calls left in the store."""
+        return len(self.review.list(limit=10).requests)
+
+
+class Waiting(Ours):
+    """A program that stands still at its gate until somebody in another process decides."""
+
+    def __init__(self, folder: Path, variant: str) -> None:
+        super().__init__(folder, variant)
+
+        def pay(amount: int, to: str, memo: str) -> int:
+            return time.monotonic_ns()
+
+        self.pay = self.sayso.gate(wait="block")(pay)
+
+    def wait(self, amount: int) -> int:
+        """Return the instant (monotonic, ns) at which the held call began to run."""
+        return self.pay(amount, "alice", MEMO)
+
+
+class Deciding(Ours):
+    """The other process; `variant` is not used, each decision names the store's folder."""
+
+    def __init__(self, folder: Path, variant: str) -> None:
+        super().__init__(folder, variant)
+        self.reviews: dict[str, Any] = {}
+        self.random = random.Random(1)
+
+    def review_of(self, store: str) -> Any:
+        """Return the person's door to the store in this folder, opened once."""
+        if store not in self.reviews:
+            self.reviews[store] = self.sayso.Review(store=f"sqlite:///{store}/sayso.db")
+        return self.reviews[store]
+
+    def decide_one(self, store: str, at_least: float, at_most: float) -> int:
+        """Approve what waits there after a pause between the two; return the instant before the decision (ns)."""
+        review = self.review_of(store)
+        until = time.monotonic() + 20
+        while not (pending := review.list(state="pending", limit=1).requests):
+            if time.monotonic() > until:
+                raise TimeoutError("nothing was asked")
+            time.sleep(0.005)
+        time.sleep(self.random.uniform(at_least, at_most))
+        before = time.monotonic_ns()
+        review.approve(pending[0].id, by=self.ada)
+        return before
+
+
+class Listing(Durable):
+    """A store with many decided requests and a few that are pending."""
+
+    def fill(self, decided: int, pending: int) -> int:
+        """Ask for and reject `decided` calls, then leave `pending` more undecided; return what is now pending."""
+        for amount in range(decided):
+            self.review.reject(self.ask(amount), by=self.ada, reason="a filler")
+        for amount in range(decided, decided + pending):
+            self.ask(amount)
+        return len(self.review.list(state="pending", limit=100).requests)
+
+    def time_pages(self, count: int, state: str | None) -> list[int]:
+        """Return the nanoseconds of `count` first pages."""
+        taken: list[int] = []
+        for _ in range(count):
+            before = time.perf_counter_ns()
+            self.review.list(state=state) if state else self.review.list()
+            taken.append(time.perf_counter_ns() - before)
+        return taken

@@ -1,0 +1,94 @@
+"""No irreversible action without your say-so.
+
+The public names. They load what they need at their first use; `import sayso` alone loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sayso import aio as aio
+    from sayso.config import configure as configure
+    from sayso.confirmation import ConfirmationRejected as ConfirmationRejected
+    from sayso.confirmation import ConfirmationRequired as ConfirmationRequired
+    from sayso.confirmation import ResumeState as ResumeState
+    from sayso.confirmation import ToolCall as ToolCall
+    from sayso.confirmation import clear_all_confirmations as clear_all_confirmations
+    from sayso.confirmation import clear_confirmation as clear_confirmation
+    from sayso.confirmation import confirm_first as confirm_first
+    from sayso.confirmation import get_confirmation_context as get_confirmation_context
+    from sayso.confirmation import get_confirmation_status as get_confirmation_status
+    from sayso.confirmation import respond_to_confirmation as respond_to_confirmation
+    from sayso.errors import SaysoError as SaysoError
+    from sayso.gates import current_request as current_request
+    from sayso.model.decision import Decision as Decision
+    from sayso.model.request import Request as Request
+    from sayso.model.reviewer import Identity as Identity
+    from sayso.model.reviewer import Reviewer as Reviewer
+    from sayso.policy import Happened as Happened
+    from sayso.policy import Verdict as Verdict
+    from sayso.policy import allow as allow
+    from sayso.policy import deny as deny
+    from sayso.policy import hold as hold
+    from sayso.reviews import Review as Review
+    from sayso.waiting.ask import ask as ask
+    from sayso.waiting.passage import gate as gate
+    from sayso.waiting.scope import run as run
+    from sayso.waiting.signals import ConfirmationCancelled as ConfirmationCancelled
+    from sayso.waiting.signals import ConfirmationDenied as ConfirmationDenied
+    from sayso.waiting.signals import ConfirmationExpired as ConfirmationExpired
+    from sayso.waiting.signals import ConfirmationFeedback as ConfirmationFeedback
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ConfirmationCancelled": "waiting.signals",
+    "ConfirmationDenied": "waiting.signals",
+    "ConfirmationExpired": "waiting.signals",
+    "ConfirmationFeedback": "waiting.signals",
+    "ConfirmationRejected": "confirmation",
+    "ConfirmationRequired": "confirmation",
+    "Decision": "model.decision",
+    "Happened": "policy",
+    "Identity": "model.reviewer",
+    "Request": "model.request",
+    "ResumeState": "confirmation",
+    "Review": "reviews",
+    "Reviewer": "model.reviewer",
+    "SaysoError": "errors",
+    "ToolCall": "confirmation",
+    "Verdict": "policy",
+    "aio": "",
+    "allow": "policy",
+    "ask": "waiting.ask",
+    "clear_all_confirmations": "confirmation",
+    "clear_confirmation": "confirmation",
+    "configure": "config",
+    "confirm_first": "confirmation",
+    "current_request": "gates",
+    "deny": "policy",
+    "gate": "waiting.passage",
+    "get_confirmation_context": "confirmation",
+    "get_confirmation_status": "confirmation",
+    "hold": "policy",
+    "respond_to_confirmation": "confirmation",
+    "run": "waiting.scope",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]  # a test compares it with the imports above
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'sayso' has no attribute {name!r}")
+    value = importlib.import_module(f"sayso.{home}" if home else f"sayso.{name}")
+    value = getattr(value, name) if home else value
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,49 @@
+"""The one source of time.
+
+Every comparison with an end (a request's, an approval's) uses `now` inside a store's transaction, and nothing
+else in the package reads the wall clock. Tests put a frozen clock in its place with `use`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["instant", "microseconds", "now", "use"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def _system() -> datetime:
+    return datetime.now(UTC)
+
+
+_source: Callable[[], datetime] = _system
+
+
+def now() -> datetime:
+    """Return the current instant, aware and in UTC."""
+    return _source()
+
+
+def microseconds(moment: datetime) -> int:
+    """Return an instant as whole microseconds since 1970, UTC: how stores and the journal write it."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def instant(count: int) -> datetime:
+    """Return the instant that `microseconds` wrote."""
+    return _EPOCH + timedelta(microseconds=count)
+
+
+@contextmanager
+def use(source: Callable[[], datetime]) -> Iterator[None]:
+    """Take the time from `source` inside the block, in every thread of this process."""
+    global _source
+    before, _source = _source, source
+    try:
+        yield
+    finally:
+        _source = before

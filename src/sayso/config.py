@@ -1,0 +1,160 @@
+"""Settings: which store is the default one, who decides at this terminal, which key seals.
+
+What `configure` was told wins over the environment (`SAYSO_STORE`, `SAYSO_REVIEWER`, `SAYSO_KEY`), which wins over
+`sayso.toml` in this folder or one above it; else the store is one file in the user's state directory.
+Stores are opened once per address and process.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from sayso import errors
+from sayso.model.reviewer import Reviewer
+from sayso.stores.base import Store
+
+__all__ = ["configure", "default_reviewer", "default_store", "default_store_path", "open_store", "store_address", "stores_at_hand"]
+
+_FILE = "sayso.toml"
+_KNOWN = ("reviewer", "store")
+
+_lock = threading.Lock()
+_open: dict[str, Store] = {}
+_chosen_store: Store | str | None = None
+_chosen_reviewer: Reviewer | str | None = None
+
+
+def configure(*, store: Store | str | None = None, reviewer: Reviewer | str | None = None) -> None:
+    """Choose for this process; what is not given stays as it was.
+
+    Args:
+        store: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, or a store of your own.
+        reviewer: Who decides when a decision names nobody.
+
+    Raises:
+        ConfigError: The address names no store.
+    """
+    global _chosen_store, _chosen_reviewer
+    if store is not None:
+        _chosen_store = open_store(store)
+    if reviewer is not None:
+        _chosen_reviewer = reviewer
+
+
+def default_store_path() -> Path:
+    """Return where the default store lies on this system, for this user."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return base / "sayso" / "sayso.db"
+
+
+def _settings_file() -> Path | None:
+    here = Path.cwd()
+    return next((folder / _FILE for folder in (here, *here.parents) if (folder / _FILE).is_file()), None)
+
+
+def _from_file(name: str) -> tuple[str | None, Path | None]:
+    path = _settings_file()
+    if path is None:
+        return None, None
+    import tomllib
+
+    try:
+        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise errors.ConfigError(f"{path} cannot be read: {error}") from error
+    unknown = sorted(set(settings) - set(_KNOWN))
+    if unknown:
+        raise errors.ConfigError(f"{path} has the unknown setting {unknown[0]!r}; known are {', '.join(_KNOWN)}")
+    value = settings.get(name)
+    if value is not None and not isinstance(value, str):
+        raise errors.ConfigError(f"{path}: {name} must be a text, not {type(value).__name__}")
+    return value, path
+
+
+def store_address() -> str:
+    """Return the address of the default store, and so where to look for requests."""
+    if isinstance(_chosen_store, Store):
+        return _chosen_store.url
+    from_environment = os.environ.get("SAYSO_STORE")
+    if from_environment:
+        return from_environment
+    address, path = _from_file("store")
+    if address is None or path is None:
+        return f"sqlite:///{default_store_path()}"
+    # A path in the file is meant from where the file lies, not from where the program was started.
+    name = address.removeprefix("sqlite:///")
+    return f"sqlite:///{path.parent / Path(name).expanduser()}" if name != address else address
+
+
+def default_store() -> Store:
+    """Return the configured store; opened at its first use.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+    if isinstance(_chosen_store, Store):
+        return _chosen_store
+    return open_store(store_address())
+
+
+def open_store(store: Store | str | None) -> Store:
+    """Return the store behind an address, the same object for the same address; None is the configured one.
+
+    Raises:
+        ConfigError: The address names no store.
+    """
+    if store is None:
+        return default_store()
+    if isinstance(store, Store):
+        return store
+    if store.startswith("sqlite:///") and store != "sqlite:///":
+        store = f"sqlite:///{Path(store.removeprefix('sqlite:///')).expanduser().absolute()}"
+    with _lock:
+        if store not in _open:
+            _open[store] = _make(store)
+        return _open[store]
+
+
+def stores_at_hand() -> list[Store]:
+    """Return the configured store, and then the others that this process has opened."""
+    first = default_store()
+    with _lock:
+        return [first, *(store for store in _open.values() if store is not first)]
+
+
+def _make(address: str) -> Store:
+    if address.startswith("memory:"):
+        from sayso.stores.memory import MemoryStore
+
+        return MemoryStore(address)
+    if address.startswith("sqlite:///") and address != "sqlite:///":
+        from sayso.stores.sqlite import SqliteStore
+
+        return SqliteStore(address.removeprefix("sqlite:///"), key=os.environ.get("SAYSO_KEY") or None)
+    raise errors.ConfigError(f"{address!r} names no store; use 'memory:' or 'sqlite:///path/to/file.db'")
+
+
+def default_reviewer() -> Reviewer:
+    """Return who decides when a decision names nobody: configured, `SAYSO_REVIEWER`, the file, else user@host.
+
+    Raises:
+        ConfigError: The name cannot be one.
+    """
+    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _from_file("reviewer")[0]
+    if isinstance(chosen, Reviewer):
+        return chosen
+    try:
+        return Reviewer(chosen or f"{getpass.getuser()}@{socket.gethostname()}")
+    except (ValueError, OSError, KeyError) as error:
+        raise errors.ConfigError(f"who decides? {error}; set SAYSO_REVIEWER or pass a reviewer") from error

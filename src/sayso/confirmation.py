@@ -1,0 +1,217 @@
+"""The confirmation face: a decorator that raises, and functions that record what a person said about it.
+
+Everything here is a thin layer over the two doors: `confirm_first` is a gate that raises, `respond_to_confirmation`
+a review. What the program was told in this thread or task, and about which requests, is kept in its scope
+(`sayso.waiting.scope`) and shown by `get_confirmation_context`; whether a call may run is in the store alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, cast
+
+from sayso import config, errors
+from sayso.gates import requester
+from sayso.model.call import Call
+from sayso.model.request import Request, State
+from sayso.reviews import Review
+from sayso.stores.base import Store
+from sayso.waiting import scope
+from sayso.waiting.passage import gate
+from sayso.waiting.signals import ConfirmationRejected, ConfirmationRequired, ToolCall
+
+__all__ = [
+    "ConfirmationRejected",
+    "ConfirmationRequired",
+    "ResumeState",
+    "ToolCall",
+    "clear_all_confirmations",
+    "clear_confirmation",
+    "confirm_first",
+    "get_confirmation_context",
+    "get_confirmation_status",
+    "respond_to_confirmation",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_STATUSES = ("approved", "rejected", "edited", "feedback")
+
+
+def confirm_first(func: Callable[P, R]) -> Callable[P, R]:
+    """Make a function require a person's approval before every execution: `gate(wait="raise")`.
+
+    The first call raises `ConfirmationRequired`; once it was approved, calling again with the same arguments in the
+    same run executes it, once. Sync and async functions, positional and keyword arguments.
+
+    Raises:
+        ConfirmationRequired: From the decorated function: a person must decide first.
+        ConfirmationRejected: From the decorated function: the answer was no.
+    """
+    return gate(wait="raise")(func)
+
+
+class ResumeState:
+    """A saved pause and the person's response to it: what a module needs to go on.
+
+    Args:
+        exception: The `ConfirmationRequired` that was raised, or what its `to_dict` saved.
+        user_response: `yes`, `no`, changed arguments as JSON, or words to the program.
+    """
+
+    def __init__(self, exception: ConfirmationRequired | Mapping[str, Any], user_response: str = "yes") -> None:
+        saved = exception
+        self.exception = saved if isinstance(saved, ConfirmationRequired) else ConfirmationRequired.from_dict(saved)
+        self.user_response = user_response
+
+    @property
+    def confirmation_id(self) -> str:
+        """Id of the request."""
+        return self.exception.confirmation_id
+
+    @property
+    def question(self) -> str:
+        """What the person was asked."""
+        return self.exception.question
+
+    @property
+    def tool_call(self) -> ToolCall | None:
+        """The call that waits."""
+        return self.exception.tool_call
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What the raising module saved."""
+        return self.exception.context
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for a session or a database; JSON if `context` is."""
+        return {"exception": self.exception.to_dict(), "user_response": self.user_response}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> ResumeState:
+        """Return what `to_dict` saved."""
+        return cls(saved["exception"], saved["user_response"])
+
+
+def respond_to_confirmation(
+    confirmation_id: str, approved: bool = True, data: Any = None, status: str | None = None
+) -> None:
+    """Record what the person said. Durable on return, in the store of the request.
+
+    An id that was never asked is noted in this context and authorises nothing.
+
+    Args:
+        confirmation_id: Id of the request.
+        approved: Whether the call may run.
+        data: For a call: all arguments, in place of those asked for, also `{}`. With a rejection or feedback: words
+            to the program. For a question: the answer.
+        status: `approved`, `rejected`, `edited` or `feedback`; wins over `approved`.
+
+    Raises:
+        ValueError: The status is none of these, or `edited` comes without `data`.
+        InvalidChangesError: The arguments do not fit the function's types; nothing was decided.
+        DecisionRefusedError: Another of its kinds, e.g. it was decided before; nothing changed.
+    """
+    said = _status(approved, data, status)
+    here = scope.current()
+    store = _store_of(confirmation_id)
+    if store is not None:
+        request = _decide(Review(store), confirmation_id, said, data)
+        if isinstance(request.subject, Call):
+            here.adopted[request.subject.digest] = request.id
+    response = {"approved": said in {"approved", "edited"}, "data": data, "status": said}
+    here.responses[confirmation_id] = response
+
+
+def _status(approved: bool, data: Any, status: str | None) -> str:
+    if status is None:
+        if not approved:
+            return "rejected"
+        return "approved" if data is None else "edited"
+    if status not in _STATUSES:
+        raise ValueError(f"status is one of {', '.join(_STATUSES)}, not {status!r}; nothing was decided")
+    if status == "edited" and data is None:
+        raise ValueError("status 'edited' needs the changed arguments in data=; nothing was decided")
+    return "edited" if status == "approved" and data is not None else status
+
+
+def _decide(review: Review, request_id: str, said: str, data: Any) -> Request:
+    request = review.store.get(request_id)
+    words = None if data is None else data if isinstance(data, str) else repr(data)
+    if said == "rejected":
+        return review.reject(request_id, words)
+    if request.kind == "question":
+        return review.answer(request_id, data)
+    if said == "feedback":
+        return review.feedback(request_id, words or "")
+    if data is None:
+        return review.approve(request_id)
+    if not isinstance(data, Mapping):
+        raise errors.InvalidChangesError(request_id, [f"changed arguments are a dict, not {type(data).__name__}"])
+    return review.approve(request_id, arguments=cast("Mapping[str, Any]", data))
+
+
+def _store_of(request_id: str) -> Store | None:
+    """Return the store that has the request: the default one, or another that this process opened."""
+    for store in config.stores_at_hand():
+        try:
+            store.get(request_id)
+        except errors.RequestNotFoundError:
+            continue
+        return store
+    return None
+
+
+def get_confirmation_status(confirmation_id: str) -> str | None:
+    """Return where a request stands, as decided through any channel.
+
+    Returns:
+        `pending` (also for an id that was never asked), `approved`, `edited`, `rejected`, `feedback`, `answered`,
+        `cancelled` or `expired`; for an id that only this context knows, the status that it was told.
+    """
+    store = _store_of(confirmation_id)
+    if store is None:
+        known = [s.responses[confirmation_id] for s in scope.current().lineage() if confirmation_id in s.responses]
+        return known[0]["status"] if known else "pending"
+    return _status_of(store.settle(confirmation_id))
+
+
+def _status_of(request: Request) -> str:
+    match request.state:
+        case State.APPROVED | State.RUNNING | State.DONE | State.FAILED | State.UNKNOWN:
+            return "approved" if request.edited is None else "edited"
+        case state:
+            return state.value
+
+
+def get_confirmation_context() -> dict[str, dict[str, Any]]:
+    """Return what this thread or task was asked and told: `approved`, `data` and `status` by id.
+
+    It is a copy, for looking at. Requests leave it when their call was executed, or when they are cleared.
+    """
+    context: dict[str, dict[str, Any]] = {}
+    for here in reversed(list(scope.current().lineage())):
+        for request_id in here.raised:
+            context[request_id] = {"approved": False, "data": None, "status": "pending"}
+        context |= {request_id: dict(response) for request_id, response in here.responses.items()}
+    for request_id, known in context.items():
+        if known["status"] == "pending":
+            known["status"] = get_confirmation_status(request_id)
+            known["approved"] = known["status"] in {"approved", "edited"}
+    return context
+
+
+def clear_confirmation(confirmation_id: str) -> None:
+    """Take a request back, or forget a no, so that the same call asks anew. What is running is left alone."""
+    for here in scope.current().lineage():
+        here.forget(confirmation_id)
+    store = _store_of(confirmation_id)
+    if store is not None:
+        store.clear(confirmation_id, requester())
+
+
+def clear_all_confirmations() -> None:
+    """Clear everything that this thread or task was asked and told."""
+    for request_id in list(get_confirmation_context()):
+        clear_confirmation(request_id)

@@ -1,0 +1,159 @@
+"""One program, two drivers: code that calls users' functions and stores is written once, as a generator of effects.
+
+The generator says what is to be done (`UserCode`, `Verb`, or an effect of its own); `drive` does it in place, and
+`adrive` awaits what is awaitable and runs blocking verbs in a small pool of threads. A verb that has begun is never
+left half-way: when the awaiting task is cancelled, the driver waits for the verb's end before it passes that on.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+__all__ = ["Attempt", "Effect", "Effects", "Try", "UserCode", "Verb", "adrive", "drive", "offload"]
+
+T = TypeVar("T")
+_THREADS = 8
+
+
+class Effect(ABC):
+    """Something to be done on behalf of a generator; what it returns or raises goes back into the generator."""
+
+    @abstractmethod
+    def run(self) -> Any:
+        """Do it here and now."""
+
+    @abstractmethod
+    async def arun(self) -> Any:
+        """Do it without blocking the event loop."""
+
+
+Effects = Generator[Effect, Any, T]
+
+
+class UserCode(Effect):
+    """A call of a user's function, which may be async where the caller is."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        self._call = partial(function, *args, **kwargs)
+
+    def run(self) -> Any:
+        value = self._call()
+        if inspect.isawaitable(value):
+            close = getattr(value, "close", None)
+            if close is not None:
+                close()  # a coroutine that is never awaited would warn somewhere else
+            raise TypeError("is async, which needs an async function behind the gate")
+        return value
+
+    async def arun(self) -> Any:
+        value = self._call()
+        return await value if inspect.isawaitable(value) else value
+
+
+class Attempt(NamedTuple):
+    """What became of a call: a value or what it raised. Kept apart from the generator, whose own errors are ours."""
+
+    value: Any
+    raised: BaseException | None
+
+    def unwrap(self) -> Any:
+        """Return the value, or raise what was raised."""
+        if self.raised is not None:
+            raise self.raised
+        return self.value
+
+
+class Try(Effect):
+    """A call of the user's own gated function: its error is a result, too."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._function, self._args, self._kwargs = function, args, kwargs
+
+    def run(self) -> Attempt:
+        try:
+            return Attempt(self._function(*self._args, **self._kwargs), None)
+        except BaseException as error:  # user code; recorded by the gate, then raised again unchanged
+            return Attempt(None, error)
+
+    async def arun(self) -> Attempt:
+        try:
+            return Attempt(await self._function(*self._args, **self._kwargs), None)
+        except BaseException as error:  # user code, and a cancellation of the task that runs it
+            return Attempt(None, error)
+
+
+class Verb(Effect):
+    """A verb of a store."""
+
+    def __init__(self, blocks: bool, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        self._blocks = blocks
+        self._call = partial(verb, *args, **kwargs)
+
+    def run(self) -> Any:
+        return self._call()
+
+    async def arun(self) -> Any:
+        return await offload(self._call) if self._blocks else self._call()
+
+
+def drive(effects: Effects[T]) -> T:
+    """Run a generator of effects to its end in this thread."""
+    try:
+        effect = next(effects)
+        while True:
+            try:
+                value = effect.run()
+            except BaseException as error:  # it belongs to the generator, which decides what to do about it
+                effect = effects.throw(error)
+            else:
+                effect = effects.send(value)
+    except StopIteration as end:
+        return end.value
+
+
+async def adrive(effects: Effects[T]) -> T:
+    """Run a generator of effects to its end in this task."""
+    try:
+        effect = next(effects)
+        while True:
+            try:
+                value = await effect.arun()
+            except BaseException as error:  # it belongs to the generator, which decides what to do about it
+                effect = effects.throw(error)
+            else:
+                effect = effects.send(value)
+    except StopIteration as end:
+        return end.value
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="sayso")
+
+
+async def offload(function: Callable[[], T]) -> T:
+    """Run a blocking function in the pool; if the task is cancelled meanwhile, finish the function first."""
+    import asyncio
+    import contextvars
+
+    context = contextvars.copy_context()
+    work = asyncio.get_running_loop().run_in_executor(_pool(), partial(context.run, function))
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        work.exception()  # marks it as seen: the cancellation is what the task has to hear
+        raise cancelled
+    return work.result()

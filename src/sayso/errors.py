@@ -1,0 +1,429 @@
+"""The tree of faults. A fault says that something is wrong, and that nothing ran or was decided because of it.
+
+    SaysoError
+    ├── ConfigError                 a setting cannot be used
+    ├── ArgumentError               an argument cannot be bound to a request
+    ├── PolicyError                 a rule, prompt, redactor or hook raised, or answered what it may not
+    ├── StoreError                  the store cannot keep its promise
+    │   ├── StoreUnavailableError   it cannot be opened or reached
+    │   ├── StoreBusyError          others kept it locked for too long
+    │   ├── StoreCorruptError       its content is not what this package wrote
+    │   ├── StoreVersionError       a newer sayso wrote it
+    │   ├── StoreReadOnlyError      it cannot be written
+    │   ├── StoreFullError          there is no room left
+    │   └── StoreSealedError        arguments are sealed with another key, or with one that is missing
+    ├── RequestNotFoundError        no request has this id
+    ├── AmbiguousIdError            several requests begin with this prefix
+    ├── DecisionRefusedError        a person's decision was not taken; nothing changed
+    │   ├── AlreadyDecidedError     somebody was first
+    │   ├── RequestExpiredError     it was too late
+    │   ├── OwnRequestError         the requester cannot decide its own request
+    │   ├── MissingRoleError        the reviewer has none of the roles
+    │   ├── AlreadyVotedError       one person counts once
+    │   ├── ClaimedError            another reviewer has taken the request on
+    │   ├── NotClaimedError         there is nothing to release
+    │   ├── StaleViewError          the call changed since it was shown
+    │   ├── WrongKindError          a call cannot be answered, a question cannot be approved
+    │   ├── InvalidChangesError     the changed arguments do not fit the function's types
+    │   ├── InvalidAnswerError      the answer does not fit the question's type
+    │   └── NotUnknownError         there is no unknown outcome to resolve
+    ├── StartRefusedError           an approved call was not started
+    │   ├── AlreadyStartedError     it has been started before
+    │   ├── ApprovalExpiredError    the approval has ended
+    │   ├── OutcomeUnknownError     it was started, and nobody can say how it ended
+    │   └── AlteredRequestError     the stored call is not the one that was approved
+    └── OutcomeNotRecordedError     the call ran, and the store could not be told
+
+Signals (`ConfirmationRequired`, `ConfirmationRejected` and theirs) are not faults and live in `sayso.waiting.signals`.
+Every fault carries its facts as attributes and survives pickling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+__all__ = [
+    "AlreadyDecidedError",
+    "AlreadyStartedError",
+    "AlreadyVotedError",
+    "AlteredRequestError",
+    "AmbiguousIdError",
+    "ApprovalExpiredError",
+    "ArgumentError",
+    "ClaimedError",
+    "ConfigError",
+    "DecisionRefusedError",
+    "InvalidAnswerError",
+    "InvalidChangesError",
+    "MissingRoleError",
+    "NotClaimedError",
+    "NotUnknownError",
+    "OutcomeNotRecordedError",
+    "OutcomeUnknownError",
+    "OwnRequestError",
+    "PolicyError",
+    "RequestExpiredError",
+    "RequestNotFoundError",
+    "SaysoError",
+    "StaleViewError",
+    "StartRefusedError",
+    "StoreBusyError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreFullError",
+    "StoreReadOnlyError",
+    "StoreSealedError",
+    "StoreUnavailableError",
+    "StoreVersionError",
+    "WrongKindError",
+]
+
+
+def _rebuild(kind: type[SaysoError], arguments: tuple[Any, ...], facts: dict[str, Any]) -> SaysoError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(facts)
+    return error
+
+
+class SaysoError(Exception):
+    """Something is wrong; nothing ran and nothing was decided because of it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses build their message from facts, so the default (call the class with `args`) would not do.
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+class ConfigError(SaysoError):
+    """A setting cannot be used."""
+
+
+class ArgumentError(SaysoError):
+    """An argument cannot be bound to a request: it has no canonical form, or does not come back from it.
+
+    Attributes:
+        argument: Where the value stands, e.g. `order.lines[2].price`.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, argument: str, reason: str) -> None:
+        super().__init__(f"argument {argument!r} {reason}; the call was neither recorded nor run")
+        self.argument = argument
+        self.reason = reason
+
+
+class PolicyError(SaysoError):
+    """A rule, prompt, redactor or hook of a gate raised, or answered what it may not. The call did not run.
+
+    Attributes:
+        rule: The name of what failed, e.g. `when=is_large (gate of pay)`.
+        reason: How it failed.
+    """
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(f"{rule} {reason}; the call was not run")
+        self.rule = rule
+        self.reason = reason
+
+
+class StoreError(SaysoError):
+    """The store cannot keep its promise. What was about to run does not run."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be opened or reached."""
+
+
+class StoreBusyError(StoreError):
+    """Other processes kept the store locked for too long; trying again may help."""
+
+
+class StoreCorruptError(StoreError):
+    """The store's content is not what this package wrote."""
+
+
+class StoreVersionError(StoreError):
+    """A newer sayso wrote this store; upgrade to open it."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The store cannot be written."""
+
+
+class StoreFullError(StoreError):
+    """There is no room left for the store to grow."""
+
+
+class StoreSealedError(StoreError):
+    """Arguments in this store are sealed with another key, or with one that is missing."""
+
+
+class RequestNotFoundError(SaysoError):
+    """No request has this id, or begins with this prefix.
+
+    Attributes:
+        request_id: The id or prefix that was looked for.
+    """
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"no request {request_id!r} in this store; `sayso ls --all` lists what is there")
+        self.request_id = request_id
+
+
+class AmbiguousIdError(SaysoError):
+    """Several requests begin with this prefix.
+
+    Attributes:
+        prefix: What was given.
+        matches: Ids that begin with it, at most ten.
+    """
+
+    def __init__(self, prefix: str, matches: Sequence[str]) -> None:
+        super().__init__(f"{prefix!r} fits several requests ({', '.join(matches)}); give more of the id")
+        self.prefix = prefix
+        self.matches = tuple(matches)
+
+
+class DecisionRefusedError(SaysoError):
+    """A person's decision was not taken; the request is as it was.
+
+    Attributes:
+        request_id: The request that was to be decided.
+    """
+
+    def __init__(self, request_id: str, message: str) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+class AlreadyDecidedError(DecisionRefusedError):
+    """Somebody was first.
+
+    Attributes:
+        state: The state the request is in.
+        by: Who decided, `subject@issuer` or `subject` for local people.
+        at: When, in UTC.
+        channel: Through which channel.
+    """
+
+    def __init__(self, request_id: str, *, state: str, by: str, at: datetime, channel: str, age: str) -> None:
+        super().__init__(
+            request_id, f"request {request_id} was already {state} by {by!r} ({channel}, {age}); nothing changed"
+        )
+        self.state = state
+        self.by = by
+        self.at = at
+        self.channel = channel
+
+
+class RequestExpiredError(DecisionRefusedError):
+    """It was too late: the request had expired.
+
+    Attributes:
+        expired_at: When it ended, in UTC.
+    """
+
+    def __init__(self, request_id: str, *, expired_at: datetime, age: str) -> None:
+        super().__init__(request_id, f"request {request_id} expired {age}; nothing was decided, the program must ask anew")
+        self.expired_at = expired_at
+
+
+class OwnRequestError(DecisionRefusedError):
+    """The requester, or the person on whose behalf it acts, cannot decide its own request.
+
+    Attributes:
+        by: Who tried.
+    """
+
+    def __init__(self, request_id: str, *, by: str) -> None:
+        super().__init__(request_id, f"{by!r} asked for {request_id} and cannot decide it; somebody else must")
+        self.by = by
+
+
+class MissingRoleError(DecisionRefusedError):
+    """The reviewer has none of the roles that the gate asks for.
+
+    Attributes:
+        by: Who tried.
+        roles: Any one of these would do.
+    """
+
+    def __init__(self, request_id: str, *, by: str, roles: Sequence[str]) -> None:
+        wanted = " or ".join(repr(role) for role in roles)
+        super().__init__(request_id, f"{by!r} needs the role {wanted} to decide {request_id}; nothing was decided")
+        self.by = by
+        self.roles = tuple(roles)
+
+
+class AlreadyVotedError(DecisionRefusedError):
+    """One person counts once.
+
+    Attributes:
+        by: Who voted already.
+        missing: How many more distinct reviewers must agree.
+    """
+
+    def __init__(self, request_id: str, *, by: str, missing: int) -> None:
+        super().__init__(
+            request_id, f"{by!r} has approved {request_id} already; {missing} more, by somebody else, still needed"
+        )
+        self.by = by
+        self.missing = missing
+
+
+class ClaimedError(DecisionRefusedError):
+    """Another reviewer has taken the request on.
+
+    Attributes:
+        by: Who claimed it.
+        at: When, in UTC.
+    """
+
+    def __init__(self, request_id: str, *, by: str, at: datetime, age: str) -> None:
+        super().__init__(
+            request_id,
+            f"request {request_id} was claimed by {by!r} {age}; nothing was decided (`sayso release --force` frees it)",
+        )
+        self.by = by
+        self.at = at
+
+
+class NotClaimedError(DecisionRefusedError):
+    """There is nothing to release."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(request_id, f"request {request_id} is not claimed by anybody; nothing changed")
+
+
+class StaleViewError(DecisionRefusedError):
+    """The call was changed since it was shown.
+
+    Attributes:
+        seen: The fingerprint that the reviewer saw.
+        current: The fingerprint that stands now.
+    """
+
+    def __init__(self, request_id: str, *, seen: str, current: str) -> None:
+        super().__init__(
+            request_id,
+            f"request {request_id} was changed since you looked (saw {seen[:12]}, now {current[:12]}); look again, nothing was decided",
+        )
+        self.seen = seen
+        self.current = current
+
+
+class WrongKindError(DecisionRefusedError):
+    """A call cannot be answered, a question cannot be approved."""
+
+    def __init__(self, request_id: str, *, kind: str, verb: str, instead: str) -> None:
+        super().__init__(request_id, f"request {request_id} is a {kind} and takes no {verb}; use {instead}. Nothing was decided")
+        self.kind = kind
+        self.verb = verb
+
+
+class InvalidChangesError(DecisionRefusedError):
+    """The changed arguments do not fit the function's types.
+
+    Attributes:
+        problems: One line each, `where: what is wrong`.
+    """
+
+    def __init__(self, request_id: str, problems: Sequence[str]) -> None:
+        super().__init__(request_id, f"{'; '.join(problems)} (nothing was decided on {request_id})")
+        self.problems = tuple(problems)
+
+
+class InvalidAnswerError(DecisionRefusedError):
+    """The answer does not fit the question's type.
+
+    Attributes:
+        problems: One line each, `where: what is wrong`.
+    """
+
+    def __init__(self, request_id: str, problems: Sequence[str]) -> None:
+        super().__init__(request_id, f"{'; '.join(problems)} (the question {request_id} still waits)")
+        self.problems = tuple(problems)
+
+
+class NotUnknownError(DecisionRefusedError):
+    """There is no unknown outcome to resolve.
+
+    Attributes:
+        state: The state the request is in.
+    """
+
+    def __init__(self, request_id: str, *, state: str, hint: str) -> None:
+        super().__init__(request_id, f"request {request_id} is {state}, its outcome is not unknown; {hint}")
+        self.state = state
+
+
+class StartRefusedError(SaysoError):
+    """A call was not started.
+
+    Attributes:
+        request_id: The request whose call was to start.
+    """
+
+    def __init__(self, request_id: str, message: str) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+class AlreadyStartedError(StartRefusedError):
+    """The one start of this approval has been used.
+
+    Attributes:
+        state: `running`, `done` or `failed`.
+        at: When it was started, in UTC; None where that is not known.
+    """
+
+    def __init__(self, request_id: str, *, state: str, at: datetime | None, age: str) -> None:
+        super().__init__(request_id, f"the call of {request_id} was already started {age} and is {state}; it was not started again")
+        self.state = state
+        self.at = at
+
+
+class ApprovalExpiredError(StartRefusedError):
+    """The approval ended before the call was started.
+
+    Attributes:
+        expired_at: When it ended, in UTC.
+    """
+
+    def __init__(self, request_id: str, *, expired_at: datetime, age: str) -> None:
+        super().__init__(request_id, f"the approval of {request_id} expired {age}; the call was not run, ask anew")
+        self.expired_at = expired_at
+
+
+class OutcomeUnknownError(StartRefusedError):
+    """The call was started, and nobody can say how it ended. It is not tried again by itself."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            request_id,
+            f"the call of {request_id} was started and its outcome is unknown; it was not run again."
+            f" Find out, then `sayso resolve {request_id} --happened` or `--did-not`",
+        )
+
+
+class AlteredRequestError(StartRefusedError):
+    """The stored call is not the one that was approved: its fingerprint differs."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(request_id, f"the stored arguments of {request_id} do not fit the fingerprint that was approved; not run")
+
+
+class OutcomeNotRecordedError(SaysoError):
+    """The call ran, and the store could not be told how it ended; the record will say `unknown`.
+
+    Attributes:
+        request_id: The request whose call ran.
+        result: What the call returned.
+    """
+
+    def __init__(self, request_id: str, result: object, reason: str) -> None:
+        super().__init__(f"the call of {request_id} ran, but its outcome could not be recorded: {reason}")
+        self.request_id = request_id
+        self.result = result

@@ -1,0 +1,359 @@
+"""The canonical form: one exact text for one exact set of arguments.
+
+`encode` writes it, `decode` reads it back to equal Python values, `display` makes plain JSON of it for people. Scalars that JSON
+has no word for are in `sayso.model.tags`; the types that a function wants are in `sayso.model.shape`.
+The invariant: different acts have different forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and what has no form is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from types import NoneType
+from typing import Any, NamedTuple, NoReturn, cast
+
+from sayso.errors import ArgumentError
+from sayso.model.names import class_name, function_name, place
+from sayso.model.rebuild import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, is_model, model_parts
+from sayso.model.tags import MASK, TAGS, Json, Unfit, dump, tag_of
+
+__all__ = [
+    "LIMIT_BYTES",
+    "LIMIT_DEPTH",
+    "LIMIT_DIGITS",
+    "LIMIT_NESTED",
+    "MASK",
+    "Form",
+    "Json",
+    "check_round_trip",
+    "class_name",
+    "decode",
+    "digest_input",
+    "display",
+    "encode",
+    "form_of",
+    "function_name",
+    "load",
+    "text_of",
+    "value_of",
+]
+
+LIMIT_BYTES = 1_048_576
+LIMIT_DIGITS = 4300
+LIMIT_NESTED = 100_000
+
+_TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; pass a reference (a path, an id) in place of the content"
+_LONGEST_INT = 10**LIMIT_DIGITS
+_BUILTINS = (str, bytes, bool, int, float, dict, list, tuple, bytearray, set, frozenset)
+
+
+class Form(NamedTuple):
+    """The arguments of one call, written down.
+
+    Attributes:
+        text: What is stored: JSON, with the keys in the order they were given.
+        digest_input: What is hashed: the same in UTF-8, with the keys of every object sorted.
+    """
+
+    text: str
+    digest_input: bytes
+
+
+def _encoder(sort_keys: bool) -> Callable[[object], str]:
+    options: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False, "check_circular": False}
+    plain = json.JSONEncoder(sort_keys=sort_keys, **options)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return plain.encode
+    # `JSONEncoder.encode` builds this C object anew for every call, which costs as much as the encoding of a few arguments.
+    write: Callable[[object, int], tuple[str, ...]] = make(
+        None, plain.default, json.encoder.encode_basestring, None, ":", ",", sort_keys, False, False
+    )
+    return lambda tree: "".join(write(tree, 0))
+
+
+_dump = _encoder(sort_keys=False)
+_dump_sorted = _encoder(sort_keys=True)
+
+
+def encode(arguments: Mapping[str, object]) -> Form:
+    """Write arguments down.
+
+    Raises:
+        ArgumentError: With the place of the first value that has no canonical form.
+    """
+    if type(arguments) is dict:
+        form = _encode_plain(arguments)
+        if form is not None:
+            return form
+    return _encode_any(arguments)
+
+
+def _encode_plain(arguments: dict[str, object]) -> Form | None:
+    """Do the usual case, a few scalars, without a walk; None means that the walk has to look (and to say what is wrong)."""
+    for value in arguments.values():
+        kind = type(value)
+        if kind is str:
+            if len(cast(str, value)) > LIMIT_BYTES:
+                return None
+        elif kind is int:
+            if not -_LONGEST_INT < cast(int, value) < _LONGEST_INT:
+                return None
+        elif kind is not float and kind is not bool and value is not None:
+            return None
+    try:
+        keys = "".join(arguments)
+        text = _dump(arguments)
+        order = list(arguments)
+        raw = (text if order == sorted(order) else _dump_sorted(arguments)).encode()
+    except (TypeError, ValueError):
+        return None
+    return None if "$" in keys or len(raw) > LIMIT_BYTES else Form(text, raw)
+
+
+def _encode_any(arguments: Mapping[str, object]) -> Form:
+    writer = _Writer()
+    tree = writer.object(dict(arguments))
+    text = _dump(tree)
+    raw = _dump_sorted(tree).encode()
+    if len(raw) > LIMIT_BYTES:
+        members = cast("dict[str, Json]", tree.get("$dict", tree))
+        raise ArgumentError(place([max(members, key=lambda name: len(_dump(members[name])))]), _TOO_LARGE)
+    return Form(text, raw)
+
+
+class _Writer:
+    """Turns values into a canonical tree; `path` is where it stands, and stays there when something is refused."""
+
+    def __init__(self) -> None:
+        self.path: list[str | int] = []
+        self._room = LIMIT_BYTES
+        self._nested = 0
+
+    def form(self, value: object) -> Json:
+        """Return the form of a value, or raise `ArgumentError`."""
+        if len(self.path) > LIMIT_DEPTH:
+            self._refuse(f"is nested deeper than {LIMIT_DEPTH} levels, or contains itself")
+        match value:
+            case _ if (kind := type(value)) is bool or kind is NoneType:
+                return cast("bool | None", value)
+            case str() if kind is str:
+                return self._text(value)
+            case int() if kind is int:
+                return value if -_LONGEST_INT < value < _LONGEST_INT else self._refuse(f"has more than {LIMIT_DIGITS} digits")
+            case float() if kind is float:
+                return value if math.isfinite(value) else self._refuse("is not a finite number")
+            case _:
+                self._nested += 1
+                if self._nested > LIMIT_NESTED:
+                    self._refuse(f"brings the number of nested values above {LIMIT_NESTED:,}")
+                return self._nest(value, kind)
+
+    def object(self, value: dict[str, object]) -> dict[str, Json]:
+        """Return the form of a dict: wrapped if one of its keys looks like a tag."""
+        for key in value:
+            if type(key) is not str:
+                self._refuse(f"has a key of type {type(key).__name__}; keys must be str")
+        members = self._members(value)
+        return {"$dict": members} if any(key.startswith("$") for key in members) else members
+
+    def _nest(self, value: Any, kind: type) -> Json:
+        if kind is dict:
+            return self.object(value)
+        if kind is list:
+            return self._items(value)
+        if kind is tuple:
+            return {"$tuple": self._items(value)}
+        try:
+            return self._tagged(value, kind)
+        except Unfit as unfit:
+            self._refuse(str(unfit))
+
+    def _tagged(self, value: Any, kind: type) -> Json:
+        tag = tag_of(kind)
+        if tag is not None:
+            self._charge(len(value) if kind is bytes else 0)
+            payload = tag.write(value)
+            return {tag.name: self._text(payload) if isinstance(payload, str) else payload}
+        if isinstance(value, Enum):
+            return {"$enum": [self._text(class_name(kind)), self._text(_member_name(value))]}
+        names = dataclass_fields(kind)
+        if names is not None:
+            return {"$dataclass": [self._text(class_name(kind)), self._members(dataclass_parts(value, names))]}
+        if is_model(kind):
+            fields, rest = model_parts(value)
+            payload = [self._text(class_name(kind)), self._members(fields)]
+            return {"$model": [*payload, self._members(rest)] if rest else payload}
+        return self._refuse(_why_not(kind))
+
+    def _members(self, value: Mapping[str, object]) -> dict[str, Json]:
+        self._charge(4 * len(value))
+        members: dict[str, Json] = {}
+        for key, item in value.items():
+            self.path.append(key)
+            members[self._text(key)] = self.form(item)
+            self.path.pop()
+        return members
+
+    def _items(self, values: list[object] | tuple[object, ...]) -> list[Json]:
+        self._charge(2 * len(values))
+        forms: list[Json] = []
+        for index, item in enumerate(values):
+            self.path.append(index)
+            forms.append(self.form(item))
+            self.path.pop()
+        return forms
+
+    def _text(self, value: str) -> str:
+        self._charge(len(value))
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                self._refuse("contains a lone surrogate, which is no character")
+        return value
+
+    def _charge(self, least: int) -> None:
+        """Take from the room what the text will need at least, so that huge values are refused before they are walked."""
+        self._room -= least
+        if self._room < 0:
+            self._refuse(_TOO_LARGE)
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise ArgumentError(place(self.path), reason)
+
+
+def _member_name(member: Enum) -> str:
+    name: str | None = member.name
+    if name is None or type(member).__members__.get(name) is not member:
+        raise Unfit(f"is a combination of {type(member).__name__} flags, which has no name of its own; pass its value")
+    return name
+
+
+def _why_not(kind: type) -> str:
+    plain = next((builtin for builtin in _BUILTINS if issubclass(kind, builtin)), None)
+    if plain in (set, frozenset):
+        return f"is a {kind.__name__}, which has no order; convert it to a sorted list"
+    if plain is bytearray:
+        return "is a bytearray; convert it to bytes"
+    if plain is not None:
+        return f"is a {kind.__name__}; convert it to {plain.__name__}"
+    return f"is of class {class_name(kind)}, which has no canonical form; pass plain values, a dataclass or a pydantic model"
+
+
+def load(text: str) -> dict[str, Json]:
+    """Parse a stored text into its tree, tags as they are.
+
+    Raises:
+        ArgumentError: The text is not JSON, or no object.
+    """
+    try:
+        tree = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError("arguments", "are stored as a text that is not JSON") from error
+    if type(tree) is not dict:
+        raise ArgumentError("arguments", "are stored as a text that is not an object")
+    return cast("dict[str, Json]", tree)
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError("not a finite number")
+
+
+def text_of(tree: Json) -> str:
+    """Return the text of a tree, as it would be stored; `load` is the way back."""
+    return _dump(tree)
+
+
+def digest_input(text: str) -> bytes:
+    """Return the `Form.digest_input` that belongs to a stored text."""
+    return _dump_sorted(load(text)).encode()
+
+
+def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
+    """Read arguments back to equal Python values, in the order they were given.
+
+    Initialisers and validators of classes do not run; aware datetimes of pydantic come back with a `datetime.timezone`.
+
+    Args:
+        text: A `Form.text`.
+        classes: The enums, dataclasses and models that may appear, by `module:QualName` (`Shape.classes`). Nothing is imported.
+
+    Raises:
+        ArgumentError: A class is not among `classes` or has changed, or the text was not written by `encode`.
+    """
+    tree = load(text)
+    if '"$' not in text:
+        return cast("dict[str, object]", tree)
+    reader = Reader(classes)
+    members = tree.get("$dict", tree)
+    return reader.fields(members) if isinstance(members, dict) else reader.refuse("has a malformed $dict")
+
+
+def form_of(value: object) -> Json:
+    """Return the canonical tree of a single value; `encode` says what is refused."""
+    return load(encode({"value": value}).text)["value"]
+
+
+def value_of(form: Json, classes: Mapping[str, type]) -> object:
+    """Return the value of a single canonical tree; `decode` says what is refused."""
+    return decode(dump({"value": form}), classes)["value"]
+
+
+def check_round_trip(form: Form, classes: Mapping[str, type]) -> None:
+    """Make sure that another process, with `classes` alone, gets these arguments back. Cheap when no class appears.
+
+    Raises:
+        ArgumentError: With the name of the argument that would not come back as it is.
+    """
+    text = form.text
+    if '{"$enum"' not in text and '{"$dataclass"' not in text and '{"$model"' not in text:
+        return
+    tree = load(text)
+    members = cast("dict[str, Json]", tree.get("$dict", tree))
+    for (name, value), before in zip(decode(text, classes).items(), members.values(), strict=True):
+        if _dump(form_of(value)) != _dump(before):
+            raise ArgumentError(place([name]), "does not come back from its stored form as it is")
+
+
+def display(tree: Json) -> Json:
+    """Return plain JSON for people and web frameworks: what `load` gives, without tags and with secrets masked.
+
+    Dates become ISO text, bytes base64, enum members their name, dataclasses and models objects of their fields, tuples lists.
+    Types are lost: this is to look at (and to edit, `Shape.validate` takes it back), never to run from.
+    """
+    match tree:
+        case list():
+            return [display(item) for item in tree]
+        case dict() if len(tree) == 1 and (tag := next(iter(tree))).startswith("$"):
+            return _display_tagged(tag, tree[tag])
+        case dict():
+            return {key: display(item) for key, item in tree.items()}
+        case _:
+            return tree
+
+
+def _display_tagged(tag: str, payload: Json) -> Json:
+    match tag, payload:
+        case "$tuple", list():
+            return display(payload)
+        case "$dict", dict():
+            return {key: display(item) for key, item in payload.items()}
+        case "$enum", [_, str(member)]:
+            return member
+        case ("$dataclass" | "$model"), [_, dict(fields), *rest]:
+            return _display_fields(fields, rest)
+        case _ if tag in TAGS:
+            return TAGS[tag].show(payload)
+        case _:
+            return {tag: display(payload)}
+
+
+def _display_fields(fields: dict[str, Json], rest: Iterable[Json]) -> Json:
+    shown = {key: display(item) for key, item in fields.items()}
+    for more in rest:
+        extra = more.get("extra") if isinstance(more, dict) else None
+        shown |= {key: display(item) for key, item in extra.items()} if isinstance(extra, dict) else {}
+    return shown

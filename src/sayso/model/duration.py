@@ -1,0 +1,97 @@
+"""Spans of time, as people write and read them.
+
+Here are the parser of `"90s"`, `"24h"`, `"1h30m"` and the short texts `2m`, `12 s ago`, `in 13m`. The current time is
+not read here: whoever asks gives it. Invariant: a parsed span is positive and at most ten years long.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from sayso.errors import ConfigError
+
+__all__ = ["ago", "left", "parse", "text"]
+
+_LONGEST = timedelta(days=3653)
+_MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}
+_FORM = re.compile(
+    r"\s*".join(rf"(?:(?P<{unit}>[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?)\s?{unit}(?![a-z]))?" for unit in _MICROSECONDS)
+)
+_FORMS = "write a timedelta or a text like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"
+
+
+def parse(value: timedelta | str) -> timedelta:
+    """Return the span that `value` names: a `timedelta`, or numbers with units, the largest unit first, each once.
+
+    Raises:
+        ConfigError: `value` is no duration, not positive, or over ten years.
+    """
+    span = _read(value) if isinstance(value, str) else value
+    if not isinstance(span, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise ConfigError(f"{_brief(value)} is not a duration; {_FORMS}")
+    if span <= timedelta(0):
+        raise ConfigError(f"the duration {_brief(value)} is not positive; {_FORMS}")
+    if span > _LONGEST:
+        raise ConfigError(f"the duration {_brief(value)} is over ten years; {_FORMS}")
+    return span
+
+
+def text(delta: timedelta) -> str:
+    """Return a span for people, at most two units of it: `2m`, `1h 5m`, `3d`, `12 s`, `500 ms`."""
+    if delta < timedelta(0):
+        return f"-{text(-delta)}"
+    if delta < timedelta(seconds=1):
+        milliseconds = delta // timedelta(milliseconds=1)
+        return f"{milliseconds} ms" if milliseconds else "0 s"
+    seconds = int(delta.total_seconds())
+    if seconds < 60:
+        return f"{seconds} s"
+    sizes = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+    first = next(place for place, (_, size) in enumerate(sizes) if seconds >= size)
+    parts: list[str] = []
+    for unit, size in sizes[first : first + 2]:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts)
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """Return how long `then` is past: `just now`, `12 s ago`, `3 min ago`, `2 h ago`, `4 days ago`.
+
+    An instant that lies ahead (two machines' clocks differ) reads `in 5m`.
+    """
+    seconds = (now - then).total_seconds()
+    if seconds <= -2:
+        return f"in {text(then - now)}"
+    if seconds < 2:
+        return "just now"
+    if seconds < 60:
+        return f"{int(seconds)} s ago"
+    if seconds < 3_600:
+        return f"{int(seconds // 60)} min ago"
+    if seconds < 86_400:
+        return f"{int(seconds // 3_600)} h ago"
+    days = int(seconds // 86_400)
+    return "1 day ago" if days == 1 else f"{days} days ago"
+
+
+def left(end: datetime, now: datetime) -> str:
+    """Return how long it is until `end`: `in 13m`, or `expired`; at the very instant of `end` it is too late."""
+    return f"in {text(end - now)}" if now < end else "expired"
+
+
+def _read(value: str) -> timedelta | None:
+    found = _FORM.fullmatch(value.strip()) if len(value) <= 100 else None
+    if found is None or not any(found.groups()):
+        return None
+    # Fractions, because a float would make 0.29s one microsecond short, and because no number is too large for one.
+    exact = sum((Fraction(number) * _MICROSECONDS[unit] for unit, number in found.groupdict("0").items()), Fraction(0))
+    return timedelta(microseconds=min(int(exact), 2 * (_LONGEST // timedelta(microseconds=1))))
+
+
+def _brief(value: object) -> str:
+    shown = ascii(value) if isinstance(value, str | timedelta | int | float) else f"a {type(value).__name__}"
+    return shown if len(shown) <= 60 else f"{shown[:40]}… ({len(shown):,} characters)"

@@ -1,0 +1,56 @@
+"""One row of the journal: a transition that happened, chained by hash to the one before it in the same run.
+
+The hash covers every field and the hash before it. Changing, removing, swapping or inserting a row inside a chain
+shows when the chain is walked (`sayso.audit.verify`); a chain that was cut at its end needs an outside witness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from json.encoder import encode_basestring_ascii as quoted
+from typing import NamedTuple
+
+__all__ = ["Entry", "chained", "first_link"]
+
+
+class Entry(NamedTuple):
+    """A transition, as it is kept.
+
+    Attributes:
+        run_id: The chain it stands in.
+        seq: Its place there, from 1.
+        at: Microseconds since 1970, UTC, by the store's clock.
+        request_id: Which request.
+        event: What happened: `asked`, `voted`, `approved`, `started`, …
+        by: `issuer:subject` of whoever did it.
+        channel: Through which channel.
+        detail: A JSON object as text; never holds the value of an argument.
+        link: Hash over all of the above and the link before.
+    """
+
+    run_id: str
+    seq: int
+    at: int
+    request_id: str
+    event: str
+    by: str
+    channel: str
+    detail: str
+    link: str
+
+
+def first_link(run_id: str) -> str:
+    """Return what stands before the first row of a chain."""
+    return hashlib.sha256(b"sayso/journal/1:" + run_id.encode()).hexdigest()
+
+
+def chained(
+    before: str, run_id: str, seq: int, at: int, request_id: str, event: str, by: str, channel: str, detail: str
+) -> Entry:
+    """Return the row that follows the link `before`."""
+    content = (
+        f"{quoted(before)},{quoted(run_id)},{seq},{at},{quoted(request_id)},{quoted(event)},"
+        f"{quoted(by)},{quoted(channel)},{quoted(detail)}"
+    )
+    link = hashlib.sha256(content.encode()).hexdigest()
+    return Entry(run_id, seq, at, request_id, event, by, channel, detail, link)

@@ -1,0 +1,48 @@
+"""What exactly was asked: SHA-256 over the scope and a digest of the call.
+
+Every part is framed by its length, so that no two lists of parts have the same bytes. The digest of a call covers
+the qualified name of the tool, the digest of its shape and the canonical arguments; the fingerprint adds the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+__all__ = ["call_digest", "fingerprint", "question_digest"]
+
+
+def _framed(*parts: bytes) -> bytes:
+    return b"".join(b"%d:%b" % (len(part), part) for part in parts)
+
+
+@lru_cache(maxsize=4096)
+def _begun(*parts: str) -> hashlib._Hash:  # pyright: ignore[reportPrivateUsage]  # the stub has no public name for it
+    return hashlib.sha256(_framed(*(part.encode() for part in parts)))
+
+
+def call_digest(tool: str, shape_digest: str, canonical: bytes) -> str:
+    """Return the digest of a call, without the run it stands in.
+
+    Args:
+        tool: Qualified name, `module:function`.
+        shape_digest: Digest of the function's parameters and their types.
+        canonical: The arguments' canonical form with sorted keys, as UTF-8.
+    """
+    digest = _begun("sayso/call/1", tool, shape_digest).copy()
+    digest.update(_framed(canonical))
+    return digest.hexdigest()
+
+
+def question_digest(text: str, shape_digest: str, occasion: int) -> str:
+    """Return the digest of a question; `occasion` counts equal questions of one run, from 0."""
+    return hashlib.sha256(
+        _framed(b"sayso/question/1", text.encode(), shape_digest.encode(), b"%d" % occasion)
+    ).hexdigest()
+
+
+def fingerprint(run_id: str, digest: str) -> str:
+    """Return the fingerprint of a call or question in its run."""
+    whole = _begun("sayso/run/1", run_id).copy()
+    whole.update(digest.encode())
+    return whole.hexdigest()

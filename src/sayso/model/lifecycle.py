@@ -1,0 +1,389 @@
+"""The state machine: every way in which a request can change, as pure functions.
+
+    pending --approve, quorum met--> approved --start--> running --finish--> done | failed | unknown
+    pending --reject--> rejected                unknown --resolve--> done | failed
+    pending --feedback--> feedback              unknown --start, idempotent only--> running
+    pending --answer--> answered                running --failed, retries left--> approved
+    pending | approved --cancel--> cancelled    pending | approved --expire--> expired
+
+Each function takes a request as it stands and the instant, and returns a `Transition`: the new request and the
+journal's row for it. It raises a fault instead when the change is not allowed; then nothing may be written. Stores
+call these functions inside one transaction, on the request as read in that transaction; nothing else changes a
+request. The rules that carry the promises:
+
+* A final state has no way out. `_must_be_pending` tells a late reviewer who was first.
+* The end of a request or of an approval is compared with the store's clock, here and nowhere else; reaching it is
+  too late (`now >= end`).
+* A person counts once: votes are distinct by folded identity, and an edit begins the count anew, because what was
+  agreed to is no longer what would run.
+* `start` is the single right to run an approved call. It leaves `approved` in the same transaction that gives the
+  fencing token out, so that a second start finds the request `running`.
+* `holds` says whether asking the same again in the same run finds this request. It ends when the approval is spent
+  or expired. A no holds: the same call in the same run stays refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+from sayso import errors
+from sayso.model.call import Call
+from sayso.model.decision import Decision
+from sayso.model.duration import ago
+from sayso.model.request import Execution, Request, State
+from sayso.model.reviewer import Identity
+
+__all__ = [
+    "Outcome",
+    "Transition",
+    "abandon",
+    "asked",
+    "claim",
+    "clear",
+    "decide",
+    "expire",
+    "extend",
+    "finish",
+    "is_due",
+    "release",
+    "resolve",
+    "start",
+]
+
+_PAST = {
+    "approve": State.APPROVED,
+    "reject": State.REJECTED,
+    "feedback": State.FEEDBACK,
+    "answer": State.ANSWERED,
+    "cancel": State.CANCELLED,
+}
+
+
+class Transition(NamedTuple):
+    """A change that is allowed: the request after it, and its row in the journal."""
+
+    request: Request
+    event: str
+    by: Identity
+    channel: str
+    detail: dict[str, Any]
+
+
+class Outcome(NamedTuple):
+    """How a call ended, as the program that ran it saw it.
+
+    Attributes:
+        state: `done`; `failed` (it ended with an error); `unknown` (it was broken off).
+        result: Canonical form of what it returned, where that was kept.
+        error: Type and message of the error, secrets masked.
+    """
+
+    state: Literal["done", "failed", "unknown"]
+    result: str | None = None
+    error: str | None = None
+
+
+def _evolve(request: Request, **changes: Any) -> Request:
+    # dataclasses.replace would run every field through __init__: ten times slower, and this is the hot path.
+    new = object.__new__(Request)
+    new.__dict__.update(request.__dict__)
+    new.__dict__.update(changes)
+    return new
+
+
+def asked(request: Request) -> Transition:
+    """Return the transition that brings a new request into being."""
+    detail: dict[str, Any] = {"kind": request.kind, "fingerprint": request.fingerprint}
+    if isinstance(request.subject, Call):
+        detail["tool"] = request.subject.tool
+    if request.on_behalf_of is not None:
+        detail["on_behalf_of"] = request.on_behalf_of.qualified
+    return Transition(request, "asked", request.requester, "program", detail)
+
+
+# -- time ------------------------------------------------------------------------------------------------------
+
+
+def is_due(request: Request, now: datetime) -> bool:
+    """Say whether the request's, or its approval's, end is reached and not yet written."""
+    match request.state:
+        case State.PENDING:
+            return now >= request.expires_at
+        case State.APPROVED:
+            return request.approval_expires_at is not None and now >= request.approval_expires_at
+        case _:
+            return False
+
+
+def expire(request: Request, now: datetime) -> Transition | None:
+    """Return the transition to `expired` if its time has come."""
+    if not is_due(request, now):
+        return None
+    what = "request" if request.state is State.PENDING else "approval"
+    new = _evolve(request, state=State.EXPIRED, holds=False)
+    return Transition(new, "expired", request.requester, "clock", {"what": what})
+
+
+def _ended_at(request: Request) -> datetime:
+    return request.expires_at if request.approval_expires_at is None else request.approval_expires_at
+
+
+# -- the person ------------------------------------------------------------------------------------------------
+
+
+def _must_be_pending(request: Request, now: datetime) -> None:
+    if request.state is State.PENDING:
+        return
+    if request.decision is None or request.state is State.EXPIRED:
+        ended = _ended_at(request)
+        raise errors.RequestExpiredError(request.id, expired_at=ended, age=ago(ended, now))
+    raise _already_decided(request, request.decision, now)
+
+
+def _already_decided(request: Request, decision: Decision, now: datetime) -> errors.AlreadyDecidedError:
+    return errors.AlreadyDecidedError(
+        request.id,
+        state=_PAST[decision.verb],
+        by=str(decision.by),
+        at=decision.at,
+        channel=decision.channel,
+        age=ago(decision.at, now),
+    )
+
+
+def _must_be_allowed(request: Request, by: Identity, roles: Collection[str], now: datetime) -> None:
+    barred = (request.requester, request.on_behalf_of)
+    if any(other is not None and by.is_same(other) for other in barred):
+        raise errors.OwnRequestError(request.id, by=str(by))
+    if not request.quorum.admits(roles):
+        raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.quorum.roles))
+    if request.claimed_by is not None and request.claimed_at is not None and not by.is_same(request.claimed_by):
+        raise errors.ClaimedError(
+            request.id, by=str(request.claimed_by), at=request.claimed_at, age=ago(request.claimed_at, now)
+        )
+
+
+def _must_fit(request: Request, decision: Decision) -> None:
+    verb = decision.verb
+    if request.kind == "question" and verb in {"approve", "feedback"}:
+        raise errors.WrongKindError(request.id, kind="question", verb=verb, instead="answer, reject or cancel")
+    if request.kind == "call" and verb == "answer":
+        raise errors.WrongKindError(request.id, kind="call", verb=verb, instead="approve, reject, feedback or cancel")
+
+
+def decide(
+    request: Request, decision: Decision, *, roles: Collection[str], seen: str, edited: Call | None, now: datetime
+) -> Transition:
+    """Take one person's decision.
+
+    Args:
+        request: The request as it stands.
+        decision: What was said.
+        roles: The reviewer's roles.
+        seen: Fingerprint of what the reviewer looked at.
+        edited: For an approve with changes, the whole call as it would run, already validated.
+        now: The store's instant.
+
+    Raises:
+        DecisionRefusedError: One of its kinds; the request is as it was.
+    """
+    if not (decision.verb == "cancel" and request.state is State.APPROVED):
+        _must_be_pending(request, now)
+    _must_fit(request, decision)
+    _must_be_allowed(request, decision.by, roles, now)
+    if seen != request.current_fingerprint:
+        raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
+    detail: dict[str, Any] = {"fingerprint": decision.fingerprint}
+    if decision.comment is not None:
+        detail["comment"] = decision.comment
+    if decision.verb == "approve":
+        return _approve(request, decision, edited, detail, now)
+    new = _evolve(request, state=_PAST[decision.verb], decision=decision, votes=(), claimed_by=None, claimed_at=None)
+    return Transition(new, str(new.state), decision.by, decision.channel, detail)
+
+
+def _approve(
+    request: Request, decision: Decision, edited: Call | None, detail: dict[str, Any], now: datetime
+) -> Transition:
+    if edited is None:
+        votes = request.votes
+        if any(vote.by.is_same(decision.by) for vote in votes):
+            raise errors.AlreadyVotedError(request.id, by=str(decision.by), missing=request.missing_votes)
+    else:
+        votes = ()
+        detail["edited"] = True
+        if request.votes:
+            detail["votes_reset"] = len(request.votes)
+    changes: dict[str, Any] = {"votes": (*votes, decision), "claimed_by": None, "claimed_at": None}
+    if edited is not None:
+        changes["edited"] = edited
+    missing = request.quorum.missing(vote.by for vote in changes["votes"])
+    if missing:
+        detail["missing"] = missing
+        return Transition(_evolve(request, **changes), "voted", decision.by, decision.channel, detail)
+    changes |= {"state": State.APPROVED, "decision": decision, "approval_expires_at": now + request.approval_window}
+    return Transition(_evolve(request, **changes), "approved", decision.by, decision.channel, detail)
+
+
+def claim(request: Request, by: Identity, *, roles: Collection[str], channel: str, now: datetime) -> Transition:
+    """Let a reviewer take a pending request on; until it is released, others cannot decide it."""
+    _must_be_pending(request, now)
+    _must_be_allowed(request, by, roles, now)
+    return Transition(_evolve(request, claimed_by=by, claimed_at=now), "claimed", by, channel, {})
+
+
+def release(
+    request: Request, by: Identity, *, roles: Collection[str], force: bool, channel: str, now: datetime
+) -> Transition:
+    """Give a claimed request back; `force` frees what another reviewer claimed, and the journal says so."""
+    _must_be_pending(request, now)
+    if request.claimed_by is None:
+        raise errors.NotClaimedError(request.id)
+    freed = _evolve(request, claimed_by=None, claimed_at=None)
+    _must_be_allowed(freed if force else request, by, roles, now)
+    detail = {} if by.is_same(request.claimed_by) else {"claimed_by": request.claimed_by.qualified}
+    return Transition(freed, "released", by, channel, detail)
+
+
+def extend(
+    request: Request, by: Identity, *, roles: Collection[str], span: timedelta, channel: str, now: datetime
+) -> Transition:
+    """Move the end of a pending request, or of an approval that was not used yet, to `span` from now."""
+    if request.state is not State.APPROVED:
+        _must_be_pending(request, now)
+    _must_be_allowed(request, by, roles, now)
+    end = "expires_at" if request.state is State.PENDING else "approval_expires_at"
+    new = _evolve(request, **{end: now + span})
+    return Transition(new, "extended", by, channel, {"what": end, "until": (now + span).isoformat()})
+
+
+def resolve(
+    request: Request, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None, channel: str,
+    now: datetime,
+) -> Transition:  # fmt: skip
+    """Say how a call ended whose outcome is unknown.
+
+    Args:
+        request: The request as it stands.
+        by: Who says so.
+        roles: The reviewer's roles; None when the gate's `verify=` hook speaks, which needs none.
+        happened: Whether the call had its effect.
+        comment: How that was found out.
+        channel: Through which channel.
+        now: The store's instant.
+
+    Raises:
+        NotUnknownError: The outcome is not unknown.
+        OwnRequestError: The requester speaks for itself.
+        MissingRoleError: The reviewer has none of the roles.
+    """
+    execution = request.execution
+    if request.state is not State.UNKNOWN or execution is None:
+        hint = "it is running; wait for it" if request.state is State.RUNNING else "nothing changed"
+        raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
+    if roles is not None:
+        _must_be_allowed(request, by, roles, now)
+    detail: dict[str, Any] = {"happened": happened}
+    if comment is not None:
+        detail["comment"] = comment
+    ended = _evolve_execution(execution, finished_at=now, resolved_by=by)
+    if not happened and _may_try_again(request, execution):
+        return Transition(_evolve(request, state=State.APPROVED, execution=ended), "resolved", by, channel, detail)
+    state = State.DONE if happened else State.FAILED
+    return Transition(_evolve(request, state=state, holds=False, execution=ended), "resolved", by, channel, detail)
+
+
+# -- the program -----------------------------------------------------------------------------------------------
+
+
+def clear(request: Request, by: Identity, now: datetime) -> Transition | None:
+    """Let the program take back what it asked, or forget a no; None where there is nothing to clear.
+
+    A request that waits or was approved becomes `cancelled`. What is running or unknown stays as it is.
+    """
+    if not request.holds or request.state in {State.RUNNING, State.UNKNOWN}:
+        return None
+    if request.state in {State.PENDING, State.APPROVED}:
+        decision = Decision("cancel", by, now, "program", "withdrawn", request.current_fingerprint)
+        new = _evolve(request, state=State.CANCELLED, holds=False, decision=decision, votes=())
+        return Transition(new, "withdrawn", by, "program", {})
+    return Transition(_evolve(request, holds=False), "cleared", by, "program", {})
+
+
+def _evolve_execution(execution: Execution, **changes: Any) -> Execution:
+    new = object.__new__(Execution)
+    new.__dict__.update(execution.__dict__)
+    new.__dict__.update(changes)
+    return new
+
+
+def _may_try_again(request: Request, execution: Execution) -> bool:
+    return request.idempotent or execution.attempt <= request.retries
+
+
+def start(request: Request, *, worker: str, token: str, now: datetime) -> Transition:
+    """Give out the single right to run an approved call.
+
+    Raises:
+        ApprovalExpiredError: The approval has ended.
+        AlreadyStartedError: The right has been given out before.
+        OutcomeUnknownError: It was given out before, and nobody knows how the call ended.
+        StartRefusedError: The request is not approved.
+    """
+    before = request.execution
+    if request.state is State.EXPIRED:
+        ended = _ended_at(request)
+        raise errors.ApprovalExpiredError(request.id, expired_at=ended, age=ago(ended, now))
+    again = request.state is State.UNKNOWN and request.idempotent
+    if again and request.approval_expires_at is not None and now >= request.approval_expires_at:
+        raise errors.OutcomeUnknownError(request.id)
+    if request.state is not State.APPROVED and not again:
+        raise _not_startable(request, now)
+    attempt = 1 if before is None else before.attempt + 1
+    execution = Execution(token=token, worker=worker, attempt=attempt, started_at=now)
+    detail = {"attempt": attempt, "worker": worker, "fingerprint": request.current_fingerprint}
+    new = _evolve(request, state=State.RUNNING, execution=execution)
+    return Transition(new, "started", request.requester, "program", detail)
+
+
+def _not_startable(request: Request, now: datetime) -> errors.StartRefusedError:
+    if request.state is State.UNKNOWN:
+        return errors.OutcomeUnknownError(request.id)
+    if request.execution is not None:
+        at = request.execution.started_at
+        return errors.AlreadyStartedError(request.id, state=request.state, at=at, age=ago(at, now))
+    return errors.StartRefusedError(request.id, f"request {request.id} is {request.state}, not approved; not run")
+
+
+def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Transition:
+    """Record how a started call ended; only the holder of the token may.
+
+    A worker that was given up for dead may still say how its call ended, once, while the outcome is `unknown`.
+
+    Raises:
+        StartRefusedError: The token is not that of the last start, or the outcome stands already.
+    """
+    execution = request.execution
+    if execution is None or execution.token != token or request.state not in {State.RUNNING, State.UNKNOWN}:
+        raise errors.StartRefusedError(
+            request.id, f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded"
+        )
+    ended = _evolve_execution(execution, finished_at=now, result=outcome.result, error=outcome.error)
+    state, holds = State(outcome.state), outcome.state == "unknown"
+    if state is State.FAILED and _may_try_again(request, execution):
+        state, holds = State.APPROVED, True
+    detail: dict[str, Any] = {"attempt": execution.attempt}
+    if state is State.APPROVED:
+        detail["may_try_again"] = True
+    new = _evolve(request, state=state, holds=holds, execution=ended)
+    return Transition(new, outcome.state, request.requester, "program", detail)
+
+
+def abandon(request: Request) -> Transition | None:
+    """Say that nobody can tell how a running call ended; None where it is not running."""
+    if request.state is not State.RUNNING or request.execution is None:
+        return None
+    detail = {"attempt": request.execution.attempt, "worker": request.execution.worker}
+    return Transition(_evolve(request, state=State.UNKNOWN), "unknown", request.requester, "sweep", detail)

@@ -1,0 +1,61 @@
+"""The stable names of classes and functions, and how a place inside the arguments is written.
+
+A name is `module:QualName`. It is a label to compare and to look up among classes that are already at hand: nothing is ever
+imported by it. The invariant: one class has one name, however its program was started.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import Any, cast
+
+__all__ = ["class_name", "function_name", "place"]
+
+_KEY_SHOWN = 40
+
+
+def _main_name() -> str:
+    """Return the name that the main file has when it is imported, so that both ways give the same."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    return "__main__" if file is None else PurePath(file).stem
+
+
+def _name(thing: Any) -> str:
+    given = cast("dict[str, object]", getattr(thing, "__dict__", {})).get("__sayso_name__")
+    if isinstance(given, str):
+        return given
+    module = thing.__module__ or "builtins"
+    return f"{_main_name() if module == '__main__' else module}:{thing.__qualname__}"
+
+
+def class_name(cls: type) -> str:
+    """Return `module:QualName`; `__sayso_name__`, set on the class itself, wins (stand-ins have one)."""
+    return _name(cls)
+
+
+def function_name(function: Callable[..., object]) -> str:
+    """Return `module:QualName` of what would run: a partial is named by its function, a callable object by its class."""
+    while isinstance(function, partial):
+        function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
+    return _name(function if hasattr(function, "__qualname__") else type(function))
+
+
+def place(steps: Sequence[str | int]) -> str:
+    """Return where a value stands, e.g. `order.lines[2].price`; the first step is the argument's name."""
+    text = ""
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            shown = ascii(step if len(step) <= _KEY_SHOWN else step[:_KEY_SHOWN] + "...")
+            text += f"[{shown}]" if text else shown
+    return text or "arguments"

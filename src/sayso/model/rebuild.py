@@ -1,0 +1,182 @@
+"""Instances of a program's own classes, taken apart and put together again, and the reading of a canonical tree.
+
+Classes are found only among those that the caller hands over, never by importing a name; their initialisers and validators do not
+run, so what comes back is what was taken apart. The invariant: a tree that was not written by `encode` is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from functools import cached_property
+from typing import Any, NoReturn, TypeGuard, cast
+
+from sayso.errors import ArgumentError
+from sayso.model.names import place
+from sayso.model.tags import TAGS, Json, Unfit
+
+__all__ = ["LIMIT_DEPTH", "Reader", "dataclass_fields", "dataclass_parts", "is_model", "model_parts"]
+
+LIMIT_DEPTH = 64
+
+
+def is_model(cls: object) -> TypeGuard[type[Any]]:
+    """Say whether `cls` is a pydantic model class, without importing pydantic."""
+    base = getattr(sys.modules.get("pydantic.main"), "BaseModel", None)
+    return base is not None and isinstance(cls, type) and issubclass(cls, base)
+
+
+def dataclass_fields(cls: type) -> tuple[str, ...] | None:
+    """Return the names of a dataclass's fields, or None if it is no dataclass."""
+    fields: dict[str, Any] | None = getattr(cls, "__dataclass_fields__", None)
+    if fields is None:
+        return None
+    # Class variables and init-only ones stand in the same dict, and are told apart by this marker alone.
+    return tuple(name for name, field in fields.items() if field._field_type.__repr__() == "_FIELD")
+
+
+def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
+    """Return a dataclass instance's fields, or raise `Unfit` if it holds more, or less, than them."""
+    cls = type(value)
+    held: dict[str, object] = getattr(value, "__dict__", {})
+    for name in held:
+        if name not in names and not name.startswith("__") and not isinstance(getattr(cls, name, None), cached_property):
+            raise Unfit(f"is a {cls.__name__} with the attribute {name!r}, which is not one of its fields")
+    try:
+        return {name: getattr(value, name) for name in names}
+    except AttributeError as error:
+        raise Unfit(f"is a {cls.__name__} without a value in its field {error.name!r}") from error
+
+
+def model_parts(value: Any) -> tuple[dict[str, object], dict[str, object]]:
+    """Return a model's fields, and what else is needed so that it comes back equal (unset fields, extras, private values)."""
+    held: dict[str, object] = value.__dict__
+    fields = {name: held[name] for name in type(value).model_fields if name in held}
+    rest: dict[str, object] = {}
+    if value.__pydantic_extra__:
+        rest["extra"] = dict(value.__pydantic_extra__)
+    if value.__pydantic_private__:
+        rest["private"] = dict(value.__pydantic_private__)
+    unset = sorted(name for name in fields if name not in value.__pydantic_fields_set__)
+    if unset:
+        rest["unset"] = unset
+    return fields, rest
+
+
+class Reader:
+    """Turns a canonical tree into values; `path` is where it stands.
+
+    Args:
+        classes: The classes that may appear, by their `module:QualName`.
+    """
+
+    def __init__(self, classes: Mapping[str, type]) -> None:
+        self.path: list[str | int] = []
+        self._classes = classes
+
+    def fields(self, tree: dict[str, Json]) -> dict[str, object]:
+        """Return the values of an object's members, in its order."""
+        values: dict[str, object] = {}
+        for key, form in tree.items():
+            self.path.append(key)
+            values[key] = self.value(form)
+            self.path.pop()
+        return values
+
+    def value(self, form: Json) -> object:
+        """Return the value of a form, or raise `ArgumentError`."""
+        if len(self.path) > LIMIT_DEPTH:
+            self.refuse(f"is nested deeper than {LIMIT_DEPTH} levels")
+        match form:
+            case dict():
+                key = next((key for key in form if key.startswith("$")), None)
+                if key is None:
+                    return self.fields(form)
+                return self._tagged(key, form[key]) if len(form) == 1 else self.refuse("mixes a tag with other keys")
+            case list():
+                return self._items(form)
+            case float() if not math.isfinite(form):
+                return self.refuse("is not a finite number")
+            case _:
+                return form
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise `ArgumentError` with the place that was reached."""
+        raise ArgumentError(place(self.path), reason)
+
+    def _items(self, forms: list[Json]) -> list[object]:
+        values: list[object] = []
+        for index, form in enumerate(forms):
+            self.path.append(index)
+            values.append(self.value(form))
+            self.path.pop()
+        return values
+
+    def _tagged(self, tag: str, payload: Json) -> object:
+        match tag, payload:
+            case "$tuple", list():
+                return tuple(self._items(payload))
+            case "$dict", dict() if any(key.startswith("$") for key in payload):
+                return self.fields(payload)
+            case "$enum", [str(name), str(member)]:
+                return self._member(self._class(name), member)
+            case "$dataclass", [str(name), dict(fields)]:
+                return self._dataclass(self._class(name), fields)
+            case "$model", [str(name), dict(fields)]:
+                return self._model(self._class(name), fields, {})
+            case "$model", [str(name), dict(fields), dict(rest)] if rest:
+                return self._model(self._class(name), fields, rest)
+            case _ if tag in TAGS:
+                try:
+                    return TAGS[tag].value(payload)
+                except Unfit as unfit:
+                    self.refuse(str(unfit))
+            case _:
+                return self.refuse("has an unknown or malformed tag")
+
+    def _class(self, name: str) -> type:
+        found = self._classes.get(name)
+        if found is None:
+            self.refuse(f"is of class {name}, which the annotations do not lead to; annotate the parameter with it")
+        return found
+
+    def _member(self, cls: type, name: str) -> object:
+        member = cls.__members__.get(name) if issubclass(cls, Enum) else None
+        return member if member is not None else self.refuse(f"is not a member of {cls.__name__} as it is now")
+
+    def _dataclass(self, cls: type, tree: dict[str, Json]) -> object:
+        names = dataclass_fields(cls)
+        if names is None or set(names) != set(tree):
+            self.refuse(f"does not have the fields of {cls.__name__} as it is now")
+        try:
+            value = object.__new__(cls)
+        except TypeError:
+            self.refuse(f"is a {cls.__name__}, which builds on {cls.__base__} and cannot be put together again")
+        for name, field in self.fields(tree).items():
+            object.__setattr__(value, name, field)
+        return value
+
+    def _model(self, cls: type, tree: dict[str, Json], rest: dict[str, Json]) -> object:
+        if not is_model(cls) or not set(tree) <= set(cast("dict[str, object]", cls.model_fields)):
+            self.refuse(f"does not have the fields of {cls.__name__} as it is now")
+        match rest.get("extra"), rest.get("private"), rest.get("unset", []):
+            case None | dict() as extra, None | dict() as private, list(unset) if all(name in tree for name in unset):
+                pass
+            case _:
+                self.refuse("has a malformed $model")
+        extras = None if extra is None else self.fields(extra)
+        fields = self.fields(tree)
+        value: object = cls.__new__(cls)
+        if extras is None and cls.model_config.get("extra") == "allow":
+            extras = {}
+        parts = (
+            ("__dict__", fields),
+            ("__pydantic_fields_set__", (set(fields) - set(cast("list[str]", unset))) | set(extras or ())),
+            ("__pydantic_extra__", extras),
+            ("__pydantic_private__", None if private is None else self.fields(private)),
+        )
+        for name, part in parts:
+            object.__setattr__(value, name, part)
+        return value

@@ -1,0 +1,169 @@
+"""The durable record that waits for a person: a held call or an asked question.
+
+Requests are values: a transition (see `sayso.model.lifecycle`) returns a new one, and only a store makes it last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Literal, cast
+
+from sayso.model import canonical
+from sayso.model.call import Call, Question
+from sayso.model.decision import Decision
+from sayso.model.fingerprint import fingerprint
+from sayso.model.quorum import Quorum
+from sayso.model.reviewer import Identity
+
+__all__ = ["FINAL", "LIVE", "Execution", "Request", "State"]
+
+
+class State(StrEnum):
+    """Where a request stands; `docs/concepts.md` draws the machine."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    REJECTED = "rejected"
+    FEEDBACK = "feedback"
+    ANSWERED = "answered"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+LIVE = frozenset({State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN})
+FINAL = frozenset(State) - LIVE
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The one start of an approved call, and how it ended.
+
+    Attributes:
+        token: Fencing token; only its holder can say how the call ended.
+        worker: Which process started it (see `sayso.stores.worker`).
+        attempt: 1 for the first start of this approval.
+        started_at: When the start was recorded, before the call ran.
+        finished_at: When the outcome was recorded.
+        result: Canonical form of what the call returned, where it has one and is small.
+        error: The error's type and message, secrets masked.
+        resolved_by: Who said how it ended, where the program could not.
+    """
+
+    token: str = field(repr=False)
+    worker: str
+    attempt: int
+    started_at: datetime
+    finished_at: datetime | None = None
+    result: str | None = field(default=None, repr=False)
+    error: str | None = None
+    resolved_by: Identity | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What waits, what was decided about it, and what became of it.
+
+    Attributes:
+        id: Random, prefixed `rq_`; knowing it gives no right.
+        kind: `call` or `question`.
+        run_id: The scope in which a decision counts.
+        fingerprint: Of what was asked, in its run.
+        holds: Whether asking the same again in this run finds this request.
+        subject: The proposed call, or the question.
+        prompt: What the program wants the reviewer to read first.
+        description: What the gate's author says about the function.
+        risk: The gate's own word, e.g. `high`.
+        rule: Why the call is held.
+        context: Facts from the program (not from the agent), JSON values.
+        requester: Who asked.
+        on_behalf_of: The person for whom the requester acts; barred from deciding too.
+        quorum: What an approval needs.
+        created_at, expires_at: When it was asked, and when it ends if nobody decides.
+        approval_window: How long an approval counts.
+        retries: How many further starts a failed call has.
+        idempotent: Whether the call may be started again after an unknown outcome.
+        redact: Argument names that the gate masks, beside the default ones.
+        state: Where it stands.
+        votes: Approvals of the call as it stands now, while the quorum is not met.
+        decision: The decision that ended the wait.
+        edited: The call as changed by reviewers; None where it is as proposed.
+        claimed_by, claimed_at: Which reviewer took it on.
+        approval_expires_at: When the approval ends.
+        execution: The start of the approved call.
+    """
+
+    id: str
+    kind: Literal["call", "question"]
+    run_id: str
+    fingerprint: str
+    subject: Call | Question
+    requester: Identity
+    created_at: datetime
+    expires_at: datetime
+    approval_window: timedelta
+    quorum: Quorum = Quorum()
+    on_behalf_of: Identity | None = None
+    prompt: str | None = None
+    description: str | None = None
+    risk: str | None = None
+    rule: str | None = None
+    context: dict[str, Any] | None = None
+    retries: int = 0
+    idempotent: bool = False
+    redact: tuple[str, ...] = ()
+    state: State = State.PENDING
+    holds: bool = True
+    votes: tuple[Decision, ...] = ()
+    decision: Decision | None = None
+    edited: Call | None = None
+    claimed_by: Identity | None = None
+    claimed_at: datetime | None = None
+    approval_expires_at: datetime | None = None
+    execution: Execution | None = None
+
+    @property
+    def call(self) -> Call:
+        """The proposed call; raises `TypeError` on a question."""
+        if not isinstance(self.subject, Call):
+            raise TypeError(f"request {self.id} is a question, it has no call")
+        return self.subject
+
+    @property
+    def question(self) -> Question:
+        """The question; raises `TypeError` on a call."""
+        if not isinstance(self.subject, Question):
+            raise TypeError(f"request {self.id} is a call, it has no question")
+        return self.subject
+
+    @property
+    def effective(self) -> Call:
+        """The call that would run now: as edited, else as proposed."""
+        return self.call if self.edited is None else self.edited
+
+    @property
+    def current_fingerprint(self) -> str:
+        """Fingerprint of what a decision would be about now; differs from `fingerprint` after an edit."""
+        return self.fingerprint if self.edited is None else fingerprint(self.run_id, self.edited.digest)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.state in FINAL
+
+    @property
+    def missing_votes(self) -> int:
+        """How many more distinct reviewers must approve."""
+        return self.quorum.missing(vote.by for vote in self.votes)
+
+    @property
+    def answer(self) -> Any:
+        """The answer as plain JSON values; None while there is none."""
+        if self.decision is None or self.decision.answer is None:
+            return None
+        return cast("Any", canonical.display(canonical.load(self.decision.answer)))["answer"]

@@ -1,0 +1,200 @@
+"""The scalars that JSON has no word for: how each is written under its tag, and how it comes back.
+
+One row per tag: `$bytes`, `$date`, `$datetime`, `$decimal`, `$path`, `$secret`, `$time`, `$timedelta`, `$uuid`. Containers and
+classes are in `sayso.model.canonical`. No module of a scalar is imported to recognise its values: whoever holds a value has loaded it.
+The invariant: a payload that `read` accepts is exactly the payload that `write` gives for what `read` returned.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from typing import Any, NamedTuple, TypeAlias, cast
+
+__all__ = ["MASK", "TAGS", "Json", "Tag", "Unfit", "dump", "tag_of"]
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+
+MASK = "***"
+"""What stands for a secret wherever a person can look."""
+
+dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+
+
+class Unfit(Exception):
+    """A value has no canonical form, or a payload is none; the text says why, as the rest of a sentence, and holds no value."""
+
+
+class Tag(NamedTuple):
+    """One scalar type: where its class lives, and the three things that are done with it."""
+
+    name: str
+    module: str
+    attribute: str
+    write: Callable[[Any], Json]
+    read: Callable[[Any], object]
+    show: Callable[[Any], Json] = lambda payload: payload
+
+    def value(self, payload: Json) -> object:
+        """Return the value of a payload, or raise `Unfit` if no value is written like this."""
+        try:
+            value = self.read(payload)
+            row = tag_of(type(value))
+            exact = row is not None and row.name == self.name and dump(row.write(value)) == dump(payload)
+        except (ValueError, TypeError, ArithmeticError, AttributeError, KeyError) as error:
+            raise Unfit(f"has a malformed {self.name}") from error
+        if not exact:
+            raise Unfit(f"has a {self.name} that is not in canonical form")
+        return value
+
+
+def _write_bytes(value: bytes) -> str:
+    return binascii.b2a_base64(value, newline=False).decode("ascii")
+
+
+def _read_bytes(payload: str) -> bytes:
+    return binascii.a2b_base64(payload.encode("ascii"), strict_mode=True)
+
+
+def _write_decimal(value: Any) -> str:
+    if not value.is_finite():
+        raise Unfit("is a Decimal that is not a finite number")
+    # The context of the thread decides between `1e+5` and `1E+5`; the form must not depend on it.
+    return str(value).upper()
+
+
+def _read_decimal(payload: str) -> object:
+    from decimal import Decimal
+
+    return Decimal(payload)
+
+
+_ZONED = re.compile(
+    r"(?P<iso>[^\[(;]*)(?:\[(?P<key>[A-Za-z0-9_+/-]+)\]|\((?P<name>.*)\))?(?P<fold>;fold=1)?", re.DOTALL
+)
+
+
+def _zone(zone: tzinfo | None) -> str:
+    """Return what the offset alone does not say of a time zone: the key of a `ZoneInfo`, the name of a named offset."""
+    if zone is None:
+        return ""
+    kind = type(zone)
+    if kind is timezone:
+        name = zone.tzname(None)
+        return "" if name == timezone(zone.utcoffset(None) or timedelta()).tzname(None) else f"({name})"
+    if kind is getattr(sys.modules.get("zoneinfo"), "ZoneInfo", None):
+        key: str | None = getattr(zone, "key", None)
+        if key is None:
+            raise Unfit("has a ZoneInfo without a key")
+        return f"[{key}]"
+    if kind is getattr(sys.modules.get("pydantic_core"), "TzInfo", None):
+        return ""
+    raise Unfit(f"has a time zone of class {kind.__name__}; convert it with .astimezone(datetime.UTC) or use zoneinfo")
+
+
+def _write_instant(value: datetime | time) -> str:
+    return value.isoformat() + _zone(value.tzinfo) + (";fold=1" if value.fold else "")
+
+
+def _read_instant(payload: str, parse: Callable[[str], Any]) -> Any:
+    parts = _ZONED.fullmatch(payload)
+    if parts is None:
+        raise ValueError(payload)
+    value = parse(parts["iso"])
+    zone: tzinfo | None = value.tzinfo
+    if parts["key"] is not None:
+        from zoneinfo import ZoneInfo
+
+        zone = ZoneInfo(parts["key"])
+    elif parts["name"] is not None:
+        zone = timezone(value.utcoffset(), parts["name"])
+    return value.replace(tzinfo=zone, fold=1 if parts["fold"] else 0)
+
+
+def _show_instant(payload: str) -> str:
+    parts = _ZONED.fullmatch(payload)
+    return payload if parts is None else parts["iso"]
+
+
+def _show_timedelta(payload: list[int]) -> str:
+    """Return the ISO 8601 duration, e.g. `P1DT2H0.5S`; a negative one has its sign in front, as pydantic reads it."""
+    span = timedelta(*payload)
+    sign, span = ("-", -span) if span < timedelta() else ("", span)
+    hours, rest = divmod(span.seconds, 3600)
+    minutes, seconds = divmod(rest, 60)
+    fraction = f".{span.microseconds:06d}".rstrip("0") if span.microseconds else ""
+    clock = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M")) if n)
+    if seconds or fraction:
+        clock += f"{seconds}{fraction}S"
+    days = f"{span.days}D" if span.days else ""
+    return f"{sign}P{days}{'T' + clock if clock else ''}" if days or clock else "PT0S"
+
+
+def _read_path(payload: str) -> object:
+    from pathlib import Path
+
+    return Path(payload)
+
+
+def _read_uuid(payload: str) -> object:
+    from uuid import UUID
+
+    return UUID(payload)
+
+
+def _read_secret(payload: list[str]) -> object:
+    from pydantic import SecretBytes, SecretStr
+
+    kind, content = payload
+    if kind == "bytes":
+        return SecretBytes(_read_bytes(content))
+    if kind == "str" and type(content) is str:
+        return SecretStr(content)
+    raise ValueError(kind)
+
+
+def _secret(attribute: str, write: Callable[[Any], Json]) -> Tag:
+    return Tag("$secret", "pydantic.types", attribute, write, _read_secret, lambda _: MASK)
+
+
+_ROWS = (
+    Tag("$bytes", "builtins", "bytes", _write_bytes, _read_bytes),
+    Tag("$decimal", "decimal", "Decimal", _write_decimal, _read_decimal),
+    Tag("$datetime", "datetime", "datetime", _write_instant, lambda p: _read_instant(p, datetime.fromisoformat), _show_instant),
+    Tag("$date", "datetime", "date", date.isoformat, date.fromisoformat),
+    Tag("$time", "datetime", "time", _write_instant, lambda p: _read_instant(p, time.fromisoformat), _show_instant),
+    Tag(
+        "$timedelta",
+        "datetime",
+        "timedelta",
+        lambda span: [span.days, span.seconds, span.microseconds],
+        lambda p: timedelta(*p),
+        _show_timedelta,
+    ),
+    Tag("$uuid", "uuid", "UUID", str, _read_uuid),
+    # Forward slashes on every system, so that the same relative path has the same form everywhere.
+    Tag("$path", "pathlib", "WindowsPath" if os.name == "nt" else "PosixPath", lambda path: path.as_posix(), _read_path),
+    _secret("SecretStr", lambda secret: ["str", secret.get_secret_value()]),
+    _secret("SecretBytes", lambda secret: ["bytes", _write_bytes(secret.get_secret_value())]),
+)
+
+TAGS = {row.name: row for row in _ROWS if row.attribute != "SecretBytes"}
+"""Each tag's row, for reading."""
+
+_by_type: dict[type, Tag] = {}
+
+
+def tag_of(kind: type) -> Tag | None:
+    """Return the row of a scalar's exact class, or None if it has no tag."""
+    known = _by_type.get(kind)
+    if known is not None:
+        return known
+    for row in _ROWS:
+        if kind.__name__ == row.attribute and cast(object, getattr(sys.modules.get(row.module), row.attribute, None)) is kind:
+            return _by_type.setdefault(kind, row)
+    return None

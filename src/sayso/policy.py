@@ -1,0 +1,108 @@
+"""Allow, hold or deny a call, and what a hold needs.
+
+A gate's `when=` is a bool or a callable over the call's arguments. Only `True`, `False` and a `Verdict` are answers;
+anything else, and anything that is raised, means that the call is not run and a `PolicyError` names the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from sayso import errors
+from sayso.model import duration
+from sayso.model.quorum import Quorum
+
+__all__ = ["Happened", "Verdict", "allow", "deny", "describe", "hold", "verdict_of"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A rule's answer; made by `allow`, `hold` and `deny`.
+
+    Attributes:
+        kind: What is to happen to the call.
+        reason: Why; reviewers see it on a hold, the program gets it on a denial.
+        prompt: For a hold, what the reviewer is to read first, instead of the gate's.
+        expires: For a hold, how long the request waits, instead of the gate's.
+        quorum: For a hold, who must agree, instead of the gate's.
+        risk: For a hold, the risk word, instead of the gate's.
+    """
+
+    kind: Literal["allow", "hold", "deny"]
+    reason: str | None = None
+    prompt: str | None = None
+    expires: timedelta | None = None
+    quorum: Quorum | None = None
+    risk: str | None = None
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What a `verify=` hook returns when the call had its effect, and what the call then returns.
+
+    Attributes:
+        result: The value that the call would have returned; a hook that knows none may return `True` instead.
+    """
+
+    result: Any = None
+
+
+_ALLOW, _HOLD = Verdict("allow"), Verdict("hold")
+
+
+def allow() -> Verdict:
+    """Return the verdict that lets the call through; nothing is written."""
+    return _ALLOW
+
+
+def hold(
+    reason: str | None = None, *, prompt: str | None = None, expires: timedelta | str | None = None,
+    quorum: int | None = None, roles: Collection[str] | None = None, risk: str | None = None,
+) -> Verdict:  # fmt: skip
+    """Return the verdict that makes the call wait for a person.
+
+    Args:
+        reason: Why, shown to the reviewer.
+        prompt: What the reviewer is to read first.
+        expires: How long the request waits, e.g. `"24h"`.
+        quorum: How many distinct reviewers must approve.
+        roles: Each of them must have one of these.
+        risk: A word of yours, e.g. `high`.
+    """
+    needs = None if quorum is None and roles is None else Quorum(quorum or 1, frozenset(roles or ()))
+    span = None if expires is None else duration.parse(expires)
+    return Verdict("hold", reason, prompt, span, needs, risk)
+
+
+def deny(reason: str) -> Verdict:
+    """Return the verdict that refuses the call without asking anybody."""
+    return Verdict("deny", reason)
+
+
+def describe(rule: Any) -> str:
+    """Return how a rule is named to people."""
+    if isinstance(rule, bool):
+        return f"when={rule}"
+    return f"when={getattr(rule, '__name__', type(rule).__name__)}"
+
+
+def verdict_of(answer: object, rule: Callable[..., Any] | bool) -> Verdict:
+    """Return the verdict that a rule's answer means.
+
+    Raises:
+        PolicyError: It is neither a bool nor a `Verdict`: `None`, `1`, `"no"` and `{}` are errors, not truth.
+    """
+    match answer:
+        case True:
+            return _HOLD
+        case False:
+            return _ALLOW
+        case Verdict():
+            return answer
+        case _:
+            raise errors.PolicyError(
+                describe(rule), f"returned {type(answer).__name__}, not True (hold), False (allow) or a Verdict"
+            )

@@ -1,0 +1,337 @@
+"""The person's door: see what waits, and decide.
+
+Every verb reads the request, validates what the reviewer gave, and lets the store take the decision in one
+transaction, which checks everything again. Each refusal is its own error (`sayso.errors.DecisionRefusedError`), says
+that nothing was decided, and leaves the request as it was. `sayso.aio.Review` is the same for async programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any, Literal
+
+from sayso import clock, config, errors
+from sayso.model import canonical, duration
+from sayso.model.call import Call
+from sayso.model.decision import Decision, Verb
+from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.redaction import MASK, Redaction
+from sayso.model.request import LIVE, Request, State
+from sayso.model.reviewer import Reviewer
+from sayso.model.shape import Shape, ShapeError
+from sayso.model.tags import dump
+from sayso.model.unmask import UnmaskError, unmask
+from sayso.stores.base import Filter, Page, Store
+
+__all__ = ["Review", "edited_call", "shape_of"]
+
+
+class Review:
+    """The verbs of a reviewer on one store.
+
+    Args:
+        store: A store or its address; None is the configured one.
+        reviewer: Who decides when a verb's `by=` names nobody; None is the configured one (see `sayso.config`).
+        channel: Through which channel the decisions come, as the record will say.
+    """
+
+    def __init__(
+        self, store: Store | str | None = None, *, reviewer: Reviewer | str | None = None, channel: str = "python"
+    ) -> None:
+        self.store = config.open_store(store)
+        self.channel = channel
+        self._reviewer = Reviewer(reviewer) if isinstance(reviewer, str) else reviewer
+
+    # -- see ---------------------------------------------------------------------------------------------------
+
+    def list(
+        self, *, state: State | str | Collection[State | str] | None = None, run_id: str | None = None,
+        name: str | None = None, risk: str | None = None, claimed_by: Reviewer | str | None = None,
+        text: str | None = None, kind: Literal["call", "question"] | None = None, cursor: str | None = None,
+        limit: int = 50, newest: bool = False,
+    ) -> Page:  # fmt: skip
+        """Return a page of requests, oldest first.
+
+        What has expired, and what was started by a process that is gone, is written down first.
+
+        Args:
+            state: One state or several; by default all that are not final. `"all"` for every one.
+            run_id: Only of this run.
+            name: Only of this function, by its name or `module:name`.
+            risk: Only with this risk word.
+            claimed_by: Only those that this reviewer has claimed.
+            text: Only with this in id, run, function, prompt or question.
+            kind: Only calls, or only questions.
+            cursor: `Page.cursor` of the page before.
+            limit: How many, at most 1,000.
+            newest: Newest first.
+
+        Raises:
+            ValueError: A state, cursor or limit that there is not.
+        """
+        if not 0 < limit <= 1000:
+            raise ValueError(f"limit must be between 1 and 1,000, not {limit}")
+        self.store.sweep()
+        claimer = Reviewer(claimed_by) if isinstance(claimed_by, str) else claimed_by
+        wanted = Filter(
+            states=_states(state), run_id=run_id, name=name, risk=risk, text=text, kind=kind,
+            claimed_by=None if claimer is None else claimer.identity,
+        )  # fmt: skip
+        return self.store.list(wanted, cursor=cursor, limit=limit, newest=newest)
+
+    def get(self, request_id: str) -> Request:
+        """Return a request by its id or by a beginning of it that fits no other; `rq_` may be left out.
+
+        Raises:
+            RequestNotFoundError: There is none.
+            AmbiguousIdError: There are several.
+        """
+        return self.store.settle(self.find(request_id))
+
+    def find(self, request_id: str) -> str:
+        """Return the whole id for an id or the beginning of one; raises as `get` does."""
+        prefix = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
+        matches = self.store.match(prefix)
+        if prefix in matches or len(matches) == 1:
+            return prefix if prefix in matches else matches[0]
+        if not matches or prefix == "rq_":
+            raise errors.RequestNotFoundError(request_id)
+        raise errors.AmbiguousIdError(request_id, matches)
+
+    # -- decide ------------------------------------------------------------------------------------------------
+
+    def approve(
+        self, request_id: str, *, by: Reviewer | str | None = None, changes: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
+        channel: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Approve a call, as it stands or with other arguments. Durable on return.
+
+        Where the gate asks for a quorum, the request stays `pending` until enough distinct reviewers have approved
+        the same call; changed arguments begin the count anew.
+
+        Args:
+            request_id: Id, or a beginning of it that fits no other.
+            by: Who approves.
+            changes: New values for some arguments, merged over the call as it stands.
+            arguments: All arguments, in place of those that stand; `{}` leaves only defaults. A value that equals
+                the masked one shown stays what it really is.
+            comment: The program is told, and the record keeps it.
+            seen: Fingerprint of what was looked at (`Request.current_fingerprint`); refused if it changed since.
+            channel: Through which channel, instead of this review's.
+
+        Raises:
+            InvalidChangesError: The arguments do not fit the function's types.
+            DecisionRefusedError: Another of its kinds.
+            RequestNotFoundError: There is no such request.
+        """
+        request = self.get(request_id)
+        edited: Call | None = None
+        if changes is not None or arguments is not None:
+            edited = edited_call(request, changes, arguments)
+        return self._decide(request, "approve", by, comment, seen, channel, edited=edited)
+
+    def reject(
+        self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
+        seen: str | None = None, channel: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Say no to a call or question; the program gets `comment` as the reason. Durable on return; raises as `approve`."""
+        return self._decide(self.get(request_id), "reject", by, comment, seen, channel)
+
+    def feedback(
+        self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None,
+        channel: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Send a call back with words to the program; it does not run. Durable on return; raises as `approve`."""
+        return self._decide(self.get(request_id), "feedback", by, comment, seen, channel)
+
+    def answer(
+        self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None,
+        channel: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Answer a question; the value is validated by the question's type first. Durable on return.
+
+        Raises:
+            InvalidAnswerError: The value does not fit; the question still waits.
+            DecisionRefusedError: Another of its kinds.
+        """
+        request = self.get(request_id)
+        if request.kind != "question":
+            return self._decide(request, "answer", by, comment, None, channel)
+        try:
+            answer = canonical.encode(shape_of(request).validate({"answer": value})).text
+        except ShapeError as error:
+            raise errors.InvalidAnswerError(request.id, error.problems) from None
+        except errors.ArgumentError as error:
+            raise errors.InvalidAnswerError(request.id, [f"the answer {error.reason}"]) from None
+        return self._decide(request, "answer", by, comment, None, channel, answer=answer)
+
+    def cancel(
+        self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
+        channel: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Abort the run at this request, also where it was approved and not started. Durable on return; raises as `approve`."""
+        return self._decide(self.get(request_id), "cancel", by, comment, None, channel)
+
+    # -- care --------------------------------------------------------------------------------------------------
+
+    def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
+        """Take a pending request on: until it is released, nobody else can decide it. Durable on return.
+
+        Raises:
+            ClaimedError: Somebody else has it.
+            DecisionRefusedError: Another of its kinds.
+        """
+        who = self._who(by)
+        return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=channel or self.channel)
+
+    def release(
+        self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False, channel: str | None = None
+    ) -> Request:
+        """Give a claimed request back; `force` frees what somebody else claimed, and the record says so.
+
+        Raises:
+            NotClaimedError: Nobody has it.
+            ClaimedError: Somebody else has it, and `force` was not given.
+        """
+        who = self._who(by)
+        return self.store.release(
+            self.find(request_id), who.identity, roles=who.roles, force=force, channel=channel or self.channel
+        )
+
+    def extend(
+        self, request_id: str, span: timedelta | str, *, by: Reviewer | str | None = None, channel: str | None = None
+    ) -> Request:
+        """Let a pending request, or an unused approval, end `span` from now. Durable on return; raises as `approve`."""
+        who = self._who(by)
+        return self.store.extend(
+            self.find(request_id), who.identity, roles=who.roles, span=duration.parse(span),
+            channel=channel or self.channel,
+        )  # fmt: skip
+
+    def resolve(
+        self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
+        channel: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Say whether a call had its effect whose outcome is unknown. Durable on return.
+
+        If it did not, its approval is spent all the same, unless the gate allows further tries.
+
+        Raises:
+            NotUnknownError: The outcome is not unknown.
+            DecisionRefusedError: Another of its kinds.
+        """
+        who = self._who(by)
+        return self.store.resolve(
+            self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=comment,
+            channel=channel or self.channel,
+        )  # fmt: skip
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _who(self, by: Reviewer | str | None) -> Reviewer:
+        if by is None:
+            return self._reviewer or config.default_reviewer()
+        return Reviewer(by) if isinstance(by, str) else by
+
+    def _decide(
+        self, request: Request, verb: Verb, by: Reviewer | str | None, comment: str | None, seen: str | None,
+        channel: str | None, *, edited: Call | None = None, answer: str | None = None,
+    ) -> Request:  # fmt: skip
+        who = self._who(by)
+        looked_at = request.current_fingerprint
+        if edited is not None and edited.digest == request.effective.digest:
+            edited = None  # nothing was changed: a plain approval
+        decided = looked_at if edited is None else fingerprint(request.run_id, edited.digest)
+        decision = Decision(
+            verb, who.identity, clock.now(), channel or self.channel, comment, decided, edited is not None, answer
+        )
+        return self.store.decide(request.id, decision, roles=who.roles, seen=seen or looked_at, edited=edited)
+
+
+def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:
+    if state is None:
+        return LIVE
+    if isinstance(state, str):
+        return frozenset() if state == "all" else frozenset({State(state)})
+    return frozenset(State(one) for one in state)
+
+
+def shape_of(request: Request) -> Shape:
+    """Return the types of a request's arguments or answer: the program's own where it lives in this process."""
+    subject = request.subject
+    return Shape.live(subject.shape_digest) or Shape.from_text(subject.shape)
+
+
+# -- edits -----------------------------------------------------------------------------------------------------
+
+
+def edited_call(
+    request: Request, changes: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None
+) -> Call:
+    """Return the call as a reviewer changed it, validated by the function's types; nothing is decided.
+
+    Raises:
+        InvalidChangesError: The arguments do not fit.
+        WrongKindError: The request is a question.
+    """
+    if request.kind != "call":
+        raise errors.WrongKindError(
+            request.id, kind="question", verb="changed arguments", instead="answer, reject or cancel"
+        )
+    if changes is not None and arguments is not None:
+        raise errors.InvalidChangesError(request.id, ["give changes or arguments, not both"])
+    shape, before = shape_of(request), request.effective
+    try:
+        tree = _merged(before, changes, arguments)
+        values = shape.validate(canonical.decode(dump(tree), shape.classes))
+        form = canonical.encode(values)
+    except ShapeError as error:
+        raise errors.InvalidChangesError(request.id, error.problems) from None
+    except UnmaskError as error:
+        raise errors.InvalidChangesError(request.id, [str(error)]) from None
+    except errors.ArgumentError as error:
+        raise errors.InvalidChangesError(request.id, [f"{error.argument}: {error.reason}"]) from None
+    digest = call_digest(before.tool, before.shape_digest, form.digest_input)
+    masked = _masked_edit(request, canonical.load(form.text))
+    return Call(before.tool, before.name, form.text, masked, digest, before.shape, before.shape_digest)
+
+
+def _merged(
+    before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    real, shown = canonical.load(before.form), before.shown
+    given = arguments if changes is None else changes
+    written = canonical.load(canonical.encode(dict(given or {})).text)
+    written = written.get("$dict", written)
+    new = {
+        name: real[name] if name in real and _is_as_shown(value, shown.get(name)) else _unmasked(name, value, real, shown)
+        for name, value in written.items()
+    }
+    return new if changes is None else {**real, **new}
+
+
+def _is_as_shown(value: Any, shown: Any) -> bool:
+    # What equals the shown value was not changed, so the real value stays, to the byte; compared as text, because
+    # 1 == 1.0 == True and they are three different arguments.
+    return shown is not None and dump(value) in {dump(shown), dump(canonical.display(shown))}
+
+
+def _unmasked(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, Any]) -> Any:
+    if name not in real or name not in shown:
+        return value
+    seen = shown[name] if dump(value).count('{"$') else canonical.display(shown[name])
+    return unmask(value, real[name], seen, where=name)
+
+
+def _masked_edit(request: Request, tree: dict[str, Any]) -> str | None:
+    """Return the masked form of an edited call. What the gate's own redactor hid stays hidden whole: it is not here."""
+    redaction = Redaction(request.redact)
+    masked = redaction.mask(tree)
+    call = request.call
+    if call.masked is not None:
+        by_keys, shown = redaction.mask(canonical.load(call.form)), call.shown
+        hidden = [name for name in tree if name not in shown or dump(shown[name]) != dump(by_keys.get(name))]
+        masked = {**masked, **{name: MASK for name in hidden if name in tree}}
+    return None if masked is tree else dump(masked)

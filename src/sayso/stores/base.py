@@ -1,0 +1,320 @@
+"""The contract of a store: where requests live, and the only place where they change.
+
+Every verb is one transaction that reads, checks by `sayso.model.lifecycle` and writes together, so that of two
+processes that try the same, one is told that it came second. When a verb returns, its change is durable. When it
+raises a `DecisionRefusedError` or `StartRefusedError` nothing changed, with one exception: an end that was reached is
+written as `expired` by whoever meets it first, and then the refusal is raised.
+
+Each change adds its row to the journal in the same transaction, chained to the row before it in the same run.
+Time is compared inside the transaction, with the store's clock (`Transaction.now`).
+
+A new store implements `Transaction` (a handful of small operations), `_transact` and the readers; the verbs come from here.
+`sayso.testing.StoreContract` is the test suite that every store must pass. No verb takes SQL or a predicate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol, TypeVar
+
+from sayso import errors
+from sayso.model import lifecycle
+from sayso.model.call import Call
+from sayso.model.decision import Decision
+from sayso.model.entry import Entry
+from sayso.model.lifecycle import Outcome, Transition
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
+from sayso.stores import worker
+
+__all__ = ["Filter", "Page", "Store", "Transaction", "Unwatch"]
+
+T = TypeVar("T")
+Unwatch = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which requests to list; an empty field does not restrict.
+
+    Attributes:
+        states: Any of these states.
+        run_id: Of this run.
+        name: Of the function with this name, or this qualified name (`module:function`).
+        risk: With this risk word.
+        claimed_by: Claimed by this identity, by folded comparison.
+        text: With this text in id, run, function name, prompt or question; not case-sensitive.
+        kind: Calls or questions only.
+    """
+
+    states: frozenset[State] = field(default=frozenset[State]())
+    run_id: str | None = None
+    name: str | None = None
+    risk: str | None = None
+    claimed_by: Identity | None = None
+    text: str | None = None
+    kind: Literal["call", "question"] | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of a list, in the order in which the requests were asked.
+
+    Attributes:
+        requests: At most as many as were asked for.
+        cursor: Give it back to get what follows; None at the end. It stays good while requests come and change.
+    """
+
+    requests: tuple[Request, ...]
+    cursor: str | None
+
+
+class Transaction(Protocol):
+    """What a store offers to the verbs inside one transaction."""
+
+    def now(self) -> datetime:
+        """Return the store's instant."""
+        ...
+
+    def load(self, request_id: str) -> Request:
+        """Return a request; raises `RequestNotFoundError`."""
+        ...
+
+    def holder(self, fingerprint: str) -> Request | None:
+        """Return the request that holds this fingerprint, if any."""
+        ...
+
+    def insert(self, transition: Transition) -> None:
+        """Write a new request and its row in the journal."""
+        ...
+
+    def update(self, transition: Transition) -> None:
+        """Write a changed request and its row in the journal."""
+        ...
+
+    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
+        """Write a row of the journal that is about no request."""
+        ...
+
+
+Work = Callable[[Transaction], "T | errors.SaysoError"]
+
+
+class Store(ABC):
+    """Where requests live. Every method may be called from any thread.
+
+    Attributes:
+        url: What opens this store again, e.g. `sqlite:///sayso.db`.
+        blocks: Whether verbs wait for a disk or network; the async side then runs them in a thread.
+    """
+
+    url: str
+    blocks: bool = True
+
+    # -- for implementers --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
+        """Run `work` in one transaction, alone. A fault that it returns is raised after the commit.
+
+        A fault that it raises undoes everything.
+        """
+
+    @abstractmethod
+    def _due(self) -> Sequence[str]:
+        """Return the ids of requests whose end is reached, and of all that are running."""
+
+    # -- readers -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def get(self, request_id: str) -> Request:
+        """Return a request as last committed; raises `RequestNotFoundError`."""
+
+    @abstractmethod
+    def find(self, fingerprint: str) -> Request | None:
+        """Return the request that holds this fingerprint, as last committed."""
+
+    @abstractmethod
+    def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
+        """Return the ids that begin with `prefix`, at most `limit`."""
+
+    @abstractmethod
+    def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
+        """Return a page of requests in the order they were asked, or the other way round with `newest`.
+
+        Raises:
+            ValueError: The cursor is not one of this list.
+        """
+
+    @abstractmethod
+    def count(self, wanted: Filter) -> int:
+        """Return how many requests a list would hold."""
+
+    @abstractmethod
+    def journal(
+        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Entry]:  # fmt: skip
+        """Return rows of the journal, ordered by run and place; `after` is the (run, seq) of the last one seen."""
+
+    @abstractmethod
+    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
+        """Call `wake`, from some thread, after any change of this request, by this or another process.
+
+        It may be called without need. Calling what is returned ends it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and threads. Further verbs open them again."""
+
+    # -- verbs -------------------------------------------------------------------------------------------------
+
+    def open(self, request: Request) -> Request:
+        """In one transaction, find the request that holds this fingerprint, or record this one.
+
+        Returns the request that holds it now: an equal id says that it was recorded by this call.
+        """
+
+        def work(tx: Transaction) -> Request:
+            held = tx.holder(request.fingerprint)
+            if held is not None:
+                expired = lifecycle.expire(held, tx.now())
+                if expired is None:
+                    return held
+                tx.update(expired)
+            tx.insert(lifecycle.asked(request))
+            return request
+
+        return self._transact(work)
+
+    def settle(self, request_id: str) -> Request:
+        """In one transaction, write the end that was reached, or `unknown` where the worker is gone."""
+
+        def work(tx: Transaction) -> Request:
+            request = tx.load(request_id)
+            change = lifecycle.expire(request, tx.now())
+            if change is None and request.execution is not None and worker.is_gone(request.execution.worker):
+                change = lifecycle.abandon(request)
+            if change is None:
+                return request
+            tx.update(change)
+            return change.request
+
+        return self._transact(work)
+
+    def sweep(self) -> int:
+        """Settle everything that is due, each in its own transaction; return how many requests changed."""
+        changed = 0
+        for request_id in self._due():
+            before = self.get(request_id)
+            changed += self.settle(request_id).state is not before.state
+        return changed
+
+    def decide(
+        self, request_id: str, decision: Decision, *, roles: Collection[str], seen: str, edited: Call | None = None
+    ) -> Request:
+        """In one transaction, take a decision; `decision.at` is replaced by the store's instant.
+
+        Raises:
+            RequestNotFoundError: There is no such request.
+            DecisionRefusedError: One of its kinds; nothing changed.
+        """
+
+        def change(request: Request, now: datetime) -> Transition:
+            stamped = Decision(**{**decision.__dict__, "at": now})
+            return lifecycle.decide(request, stamped, roles=roles, seen=seen, edited=edited, now=now)
+
+        return self._change(request_id, change)
+
+    def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
+        """In one transaction, let a reviewer take a pending request on."""
+        return self._change(
+            request_id, lambda request, now: lifecycle.claim(request, by, roles=roles, channel=channel, now=now)
+        )
+
+    def release(
+        self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str
+    ) -> Request:
+        """In one transaction, give a claimed request back."""
+        return self._change(
+            request_id,
+            lambda request, now: lifecycle.release(request, by, roles=roles, force=force, channel=channel, now=now),
+        )
+
+    def extend(
+        self, request_id: str, by: Identity, *, roles: Collection[str], span: timedelta, channel: str
+    ) -> Request:
+        """In one transaction, move the request's or approval's end to `span` from now."""
+        return self._change(
+            request_id,
+            lambda request, now: lifecycle.extend(request, by, roles=roles, span=span, channel=channel, now=now),
+        )
+
+    def resolve(
+        self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
+        channel: str,
+    ) -> Request:  # fmt: skip
+        """In one transaction, say how a call ended whose outcome is unknown; `roles` is None for a hook."""
+
+        def change(request: Request, now: datetime) -> Transition:
+            return lifecycle.resolve(
+                request, by, roles=roles, happened=happened, comment=comment, channel=channel, now=now
+            )
+
+        self.settle(request_id)
+        return self._change(request_id, change)
+
+    def clear(self, request_id: str, by: Identity) -> Request:
+        """In one transaction, let the program take back what it asked, or forget a no."""
+
+        def work(tx: Transaction) -> Request:
+            request = tx.load(request_id)
+            change = lifecycle.clear(request, by, tx.now())
+            if change is None:
+                return request
+            tx.update(change)
+            return change.request
+
+        return self._transact(work)
+
+    def start(self, request_id: str, token: str) -> Request:
+        """In one transaction, take the single right to run an approved call; durable before this returns.
+
+        `token` is a new random one (`sayso.model.ids.new_token`); `finish` wants it back. Its maker knows it even
+        when this call is broken off, and can then still say that nothing ran.
+
+        Raises:
+            StartRefusedError: One of its kinds; the call must not run.
+        """
+        me = worker.current()
+        return self._change(
+            request_id, lambda request, now: lifecycle.start(request, worker=me, token=token, now=now)
+        )
+
+    def finish(self, request_id: str, token: str, outcome: Outcome) -> Request:
+        """In one transaction, record how the started call ended; only the token's holder may."""
+        return self._change(request_id, lambda request, now: lifecycle.finish(request, token, outcome, now))
+
+    def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
+        """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
+        self._transact(lambda tx: tx.note(run_id, event, by, "program", detail))
+
+    def _change(self, request_id: str, change: Callable[[Request, datetime], Transition]) -> Request:
+        def work(tx: Transaction) -> Request | errors.SaysoError:
+            request, now = tx.load(request_id), tx.now()
+            expired = lifecycle.expire(request, now)
+            if expired is not None:
+                tx.update(expired)
+                request = expired.request
+            try:
+                transition = change(request, now)
+            except errors.SaysoError as refusal:
+                return refusal  # raised after the commit, so that an expiry met here stays written
+            tx.update(transition)
+            return transition.request
+
+        return self._transact(work)

@@ -1,0 +1,160 @@
+"""Requests in this process's memory: for tests, notebooks and programs that are thrown away.
+
+The reference implementation of the contract: one lock, plain dictionaries, nothing survives the process.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+from sayso import clock, errors
+from sayso.model.entry import Entry, chained, first_link
+from sayso.model.lifecycle import Transition, is_due
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
+from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
+from sayso.stores.select import matches, read_cursor
+from sayso.stores.watch import Bell
+
+__all__ = ["MemoryStore"]
+
+T = TypeVar("T")
+_detail_text = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
+class _Memory(Transaction):
+    """Collects what a verb writes, so that a verb that fails half-way leaves nothing behind."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._requests = store.requests
+        self._holders = store.holders
+        self.writes: list[Transition] = []
+        self.notes: list[tuple[str, str, Identity, str, dict[str, Any]]] = []
+
+    def now(self) -> datetime:
+        return clock.now()
+
+    def load(self, request_id: str) -> Request:
+        try:
+            return self._requests[request_id]
+        except KeyError:
+            raise errors.RequestNotFoundError(request_id) from None
+
+    def holder(self, fingerprint: str) -> Request | None:
+        request_id = self._holders.get(fingerprint)
+        return None if request_id is None else self._requests[request_id]
+
+    def insert(self, transition: Transition) -> None:
+        self.writes.append(transition)
+
+    def update(self, transition: Transition) -> None:
+        self.writes.append(transition)
+
+    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
+        self.notes.append((run_id, event, by, channel, detail))
+
+
+class MemoryStore(Store):
+    """The store behind `memory:`."""
+
+    blocks = False
+
+    def __init__(self, url: str = "memory:") -> None:
+        self.url = url
+        self.requests: dict[str, Request] = {}
+        self.holders: dict[str, str] = {}
+        self._chains: dict[str, list[Entry]] = {}
+        self._lock = threading.RLock()
+        self._bell = Bell()
+
+    def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
+        with self._lock:
+            tx = _Memory(self)
+            result = work(tx)
+            for transition in tx.writes:
+                self._keep(transition)
+            for run_id, event, by, channel, detail in tx.notes:
+                self._add(run_id, "", event, by, channel, detail)
+        for transition in tx.writes:
+            self._bell.ring((transition.request.id,))
+        if isinstance(result, errors.SaysoError):
+            raise result
+        return result
+
+    def _keep(self, transition: Transition) -> None:
+        request = transition.request
+        self._add(
+            request.run_id, request.id, transition.event, transition.by, transition.channel, transition.detail
+        )
+        self.requests[request.id] = request
+        if request.holds:
+            self.holders[request.fingerprint] = request.id
+        elif self.holders.get(request.fingerprint) == request.id:
+            del self.holders[request.fingerprint]
+
+    def _add(
+        self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
+    ) -> None:
+        chain = self._chains.setdefault(run_id, [])
+        before = chain[-1].link if chain else first_link(run_id)
+        at, text = clock.microseconds(clock.now()), _detail_text(detail)
+        chain.append(chained(before, run_id, len(chain) + 1, at, request_id, event, by.qualified, channel, text))
+
+    def _due(self) -> Sequence[str]:
+        now = clock.now()
+        with self._lock:
+            return [r.id for r in self.requests.values() if r.state is State.RUNNING or is_due(r, now)]
+
+    def get(self, request_id: str) -> Request:
+        try:
+            return self.requests[request_id]
+        except KeyError:
+            raise errors.RequestNotFoundError(request_id) from None
+
+    def find(self, fingerprint: str) -> Request | None:
+        with self._lock:
+            request_id = self.holders.get(fingerprint)
+            return None if request_id is None else self.requests[request_id]
+
+    def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
+        with self._lock:
+            return list(islice((i for i in self.requests if i.startswith(prefix)), limit))
+
+    def list(
+        self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False
+    ) -> Page:
+        with self._lock:
+            # A request's place in the dictionary is the order in which it was asked, and never changes.
+            rows = list(enumerate(self.requests.values(), 1))
+        after = read_cursor(cursor)
+        if newest:
+            rows.reverse()
+        beyond = [(n, r) for n, r in rows if after is None or (n < after if newest else n > after)]
+        found = list(islice(((n, r) for n, r in beyond if matches(r, wanted)), limit + 1))
+        more = len(found) > limit
+        return Page(tuple(r for _, r in found[:limit]), str(found[limit - 1][0]) if more else None)
+
+    def count(self, wanted: Filter) -> int:
+        with self._lock:
+            return sum(matches(request, wanted) for request in self.requests.values())
+
+    def journal(
+        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Entry]:  # fmt: skip
+        with self._lock:
+            chains = self._chains.values() if run_id is None else [self._chains.get(run_id, [])]
+            rows = sorted(entry for chain in chains for entry in chain)
+        wanted = (e for e in rows if request_id is None or e.request_id == request_id)
+        return list(islice((e for e in wanted if after is None or (e.run_id, e.seq) > after), limit))
+
+    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
+        return self._bell.add(request_id, wake)
+
+    def close(self) -> None:
+        self._bell.ring_all()

@@ -1,0 +1,74 @@
+"""Bringing a store's schema up to date: numbered SQL files, applied in order, each once, under the write lock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from sayso import errors
+
+__all__ = ["APPLICATION_ID", "migrate"]
+
+APPLICATION_ID = 0x5A150001  # marks a file as ours, see `PRAGMA application_id`
+
+
+@cache
+def _scripts() -> tuple[tuple[int, str], ...]:
+    found = [
+        (int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8"))
+        for entry in (files("sayso.stores") / "sql" / "sqlite").iterdir()
+        if entry.name.endswith(".sql")
+    ]
+    return tuple(sorted(found))
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Apply what is missing; nothing is written when nothing is.
+
+    Raises:
+        StoreVersionError: A newer sayso wrote the file.
+        StoreCorruptError: The file is some other program's database.
+    """
+    newest = _scripts()[-1][0]
+    if _pragma(connection, "user_version") == newest and _pragma(connection, "application_id") == APPLICATION_ID:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _apply(connection, path, newest)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _apply(connection: sqlite3.Connection, path: str, newest: int) -> None:
+    # Read again under the lock: another process may have done it while this one waited.
+    version = _pragma(connection, "user_version")
+    ours = _pragma(connection, "application_id") == APPLICATION_ID
+    if not ours and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        raise errors.StoreCorruptError(f"{path} is another program's database; nothing was changed, name another file")
+    if version > newest:
+        raise errors.StoreVersionError(
+            f"{path} was written by a newer sayso (schema {version}, this one knows {newest}); upgrade sayso to open it"
+        )
+    for number, script in _scripts():
+        if number > version:
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

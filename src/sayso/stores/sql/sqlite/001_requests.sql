@@ -1,0 +1,62 @@
+-- Requests, the shapes of what they are about, and the journal of every transition.
+-- Instants are whole microseconds since 1970, UTC.
+
+CREATE TABLE shape (
+    digest TEXT PRIMARY KEY,
+    text   TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE request (
+    n             INTEGER PRIMARY KEY,  -- the order in which requests were asked; cursors are made of it
+    id            TEXT NOT NULL UNIQUE,
+    kind          TEXT NOT NULL,
+    run_id        TEXT NOT NULL,
+    fingerprint   TEXT NOT NULL,
+    holder        TEXT,                 -- the fingerprint while asking the same again finds this request
+    tool          TEXT NOT NULL,        -- module:function; empty for a question
+    name          TEXT NOT NULL,
+    risk          TEXT,
+    search        TEXT NOT NULL,
+    created_at    INTEGER NOT NULL,
+    asked         TEXT NOT NULL,        -- JSON: what never changes; sealed with a key
+    form          TEXT NOT NULL,        -- canonical arguments, or the question; sealed with a key
+    masked        TEXT,                 -- the same as people see it, where it differs
+    digest        TEXT NOT NULL,
+    shape_digest  TEXT NOT NULL,
+    state         TEXT NOT NULL,
+    ends_at       INTEGER,              -- of the request while pending, of the approval while approved
+    claimed_by    TEXT,
+    edited_form   TEXT,
+    edited_masked TEXT,
+    edited_digest TEXT,
+    progress      TEXT NOT NULL         -- JSON: votes, decision, execution; sealed with a key
+);
+
+-- The one row that answers for a fingerprint: two processes that ask the same at once get one request.
+CREATE UNIQUE INDEX request_holder ON request (holder) WHERE holder IS NOT NULL;
+CREATE INDEX request_state ON request (state, n);
+CREATE INDEX request_run ON request (run_id, n);
+CREATE INDEX request_ends ON request (ends_at) WHERE ends_at IS NOT NULL;
+
+CREATE TABLE journal (
+    run_id     TEXT NOT NULL,
+    seq        INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    request_id TEXT NOT NULL,
+    event      TEXT NOT NULL,
+    by         TEXT NOT NULL,
+    channel    TEXT NOT NULL,
+    detail     TEXT NOT NULL,
+    link       TEXT NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) WITHOUT ROWID;
+
+CREATE TRIGGER journal_is_not_updated BEFORE UPDATE ON journal
+BEGIN
+    SELECT RAISE(ABORT, 'the journal is only added to');
+END;
+
+CREATE TRIGGER journal_is_not_deleted BEFORE DELETE ON journal
+BEGIN
+    SELECT RAISE(ABORT, 'the journal is only added to');
+END;

@@ -1,0 +1,97 @@
+"""Waking those who wait for a request to change: a bell per store, and one watcher thread per process.
+
+Changes made in this process ring the bell at once. Changes of other processes are noticed by one thread that asks
+the store for its version, every 20 ms while something happened lately and ever less often, down to every 250 ms.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+__all__ = ["BUSY", "IDLE", "Bell", "Watcher"]
+
+BUSY, IDLE = 0.020, 0.250
+_LINGER = 100  # polls at the busy pace after the last change, before it slows down
+
+
+class Bell:
+    """Who wants to be woken for which request."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wakes: dict[str, list[Callable[[], None]]] = {}
+
+    def add(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Register `wake`; the returned function takes it back, once."""
+        with self._lock:
+            self._wakes.setdefault(request_id, []).append(wake)
+
+        def remove() -> None:
+            with self._lock:
+                waiting = self._wakes.get(request_id, [])
+                if wake in waiting:
+                    waiting.remove(wake)
+                if not waiting:
+                    self._wakes.pop(request_id, None)
+
+        return remove
+
+    def ring(self, request_ids: Iterable[str]) -> None:
+        """Wake everybody who waits for one of these."""
+        if not self._wakes:
+            return
+        with self._lock:
+            wakes = [wake for request_id in request_ids for wake in self._wakes.get(request_id, ())]
+        for wake in wakes:
+            wake()
+
+    def ring_all(self) -> None:
+        """Wake everybody."""
+        with self._lock:
+            waiting = list(self._wakes)
+        self.ring(waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits."""
+        return not self._wakes
+
+
+class Watcher:
+    """One thread that rings the bell when another process changed the store. It ends when nobody waits."""
+
+    def __init__(self, bell: Bell, version: Callable[[], int]) -> None:
+        self._bell = bell
+        self._version = version
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._nudge = threading.Event()
+
+    def ensure(self) -> None:
+        """Have the thread running, at its busy pace."""
+        with self._lock:
+            self._nudge.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="sayso-watcher", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        last, quiet = -1, 0
+        while True:
+            with self._lock:  # so that `ensure` either finds this thread or starts another, never neither
+                if self._bell.is_idle:
+                    self._thread = None
+                    return
+            try:
+                current = self._version()
+            except Exception:  # whatever is wrong with the store, the waiters find it out themselves when woken
+                current = last - 1
+            if current != last:
+                last, quiet = current, 0
+                self._bell.ring_all()
+            pace = BUSY if quiet < _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
+            quiet += 1
+            if self._nudge.wait(pace):
+                self._nudge.clear()
+                quiet = 0

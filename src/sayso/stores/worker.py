@@ -1,0 +1,74 @@
+"""Which process started a call, and whether it still lives.
+
+A worker is named by host, boot, process namespace, process id and the process's own start time, so that a process
+id that was given out again is not taken for the one that died. Only a process of the same host and namespace can be
+looked up; of any other nothing is concluded.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["current", "is_gone"]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    # Field 22 of /proc/PID/stat; the command name before it may hold spaces and brackets, hence the split at ')'.
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+@lru_cache(maxsize=4)
+def _named(pid: int) -> str:
+    boot = _read("/proc/sys/kernel/random/boot_id")
+    return "/".join([socket.gethostname().replace("/", "_"), boot, _namespace(), str(pid), _started(pid)])
+
+
+def current() -> str:
+    """Return the name of this process."""
+    return _named(os.getpid())
+
+
+def _exists(pid: int) -> bool:
+    if sys.platform == "win32":
+        # os.kill would end the process there; without a safe look-up, say that it lives.
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def is_gone(worker: str) -> bool:
+    """Say whether a worker has surely ended. False also when that cannot be known from here."""
+    mine, theirs = current().split("/"), worker.split("/")
+    if worker == current() or len(theirs) != len(mine) or theirs[0] != mine[0] or theirs[2] != mine[2]:
+        return False
+    if theirs[1] != mine[1]:
+        return True  # the machine has been started anew since
+    pid = int(theirs[3]) if theirs[3].isdigit() else 0
+    if pid <= 0:
+        return False
+    started = _started(pid)
+    return not _exists(pid) or bool(started and theirs[4] and started != theirs[4])

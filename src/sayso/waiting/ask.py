@@ -1,0 +1,126 @@
+"""`ask`: a typed question to a person, answered through any channel.
+
+The question is a request like a held call. In a named run an equal question finds its answer again, also in another
+process; asked a second time in the same run of the program, it is a new question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, cast, overload
+
+from sayso import clock, config
+from sayso.drive import Effects, Verb, adrive, drive
+from sayso.gates import requester
+from sayso.model import canonical, duration
+from sayso.model.call import Question
+from sayso.model.fingerprint import fingerprint, question_digest
+from sayso.model.ids import new_request_id
+from sayso.model.lifecycle import is_due
+from sayso.model.quorum import Quorum
+from sayso.model.request import Request, State
+from sayso.model.shape import Shape
+from sayso.stores.base import Store
+from sayso.waiting import scope, signals
+from sayso.waiting.block import Block
+
+__all__ = ["aask", "ask"]
+
+T = TypeVar("T")
+
+
+@overload
+def ask(question: str, *, type: type[T], **options: Any) -> T: ...
+@overload
+def ask(question: str, *, choices: Sequence[T], **options: Any) -> T: ...
+@overload
+def ask(question: str, **options: Any) -> str: ...
+def ask(question: str, **options: Any) -> Any:
+    """Ask a person, wait for the answer, and return it as a value of the type.
+
+    Args:
+        question: What is asked.
+        type: `bool`, `str`, a number, an Enum, a `Literal`, a pydantic model, …; `str` by default.
+        choices: The values to choose from, in place of a type.
+        expires: How long the question waits.
+        roles: The one who answers must have one of these.
+        risk: A word of yours.
+        wait: `block` or `raise`, as for `sayso.gate`.
+        timeout: With `block`, how long to stand there before `ConfirmationRequired` is raised.
+        on_expiry: With `block`: `reject` raises `ConfirmationExpired`, `ask` asks anew.
+        store: Where the question lives, instead of the configured store.
+
+    Raises:
+        ConfirmationRequired: It waits for a person (with `wait="raise"`, after `timeout`, or when detached).
+        ConfirmationRejected: The person would not answer, or nobody did in time.
+        StoreError: The question could not be recorded.
+    """
+    return drive(_asking(question, **options))
+
+
+async def aask(question: str, **options: Any) -> Any:
+    """Ask a person without blocking the event loop; see `ask`."""
+    return await adrive(_asking(question, **options))
+
+
+def _asking(
+    question: str, *, type: Any = None, choices: Sequence[Any] | None = None, expires: timedelta | str = "24h",
+    roles: Sequence[str] = (), risk: str | None = None, wait: Literal["block", "raise"] = "block",
+    timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
+    store: Store | str | None = None,
+) -> Effects[Any]:  # fmt: skip
+    shape = Shape.of_type(_answer_type(type, choices))
+    where, here = config.open_store(store), scope.current()
+    block = None if wait == "raise" else Block(None if timeout is None else duration.parse(timeout), on_expiry)
+    while True:
+        occasion = question_digest(question, shape.digest, 0)
+        digest = question_digest(question, shape.digest, here.occasions.get(occasion, 0))
+        subject = Question(question, digest, shape.text, shape.digest)
+        request = yield from _find_or_ask(where, here, subject, duration.parse(expires), Quorum(1, frozenset(roles)), risk)
+        if request.state is State.PENDING:
+            if block is None:
+                raise signals.required(request)
+            request = yield from block.until_decided(where, request)
+        if request.state is State.ANSWERED and request.decision is not None and request.decision.answer is not None:
+            here.occasions[occasion] = here.occasions.get(occasion, 0) + 1
+            return canonical.decode(request.decision.answer, shape.classes)["answer"]
+        if request.state is not State.EXPIRED:
+            raise signals.refused(request)
+
+
+def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
+    if choices is None:
+        return str if type is None else type
+    if type is not None:
+        raise TypeError("give type or choices, not both")
+    if isinstance(choices, str) or not choices:
+        raise TypeError(f"choices is a list of at least one value, not {choices!r}")
+    return Literal[cast("Any", tuple(choices))]
+
+
+def _find_or_ask(
+    store: Store, here: scope.Scope, subject: Question, expires: timedelta, quorum: Quorum, risk: str | None
+) -> Effects[Request]:
+    for run_id in here.place.run_ids:
+        found = yield Verb(store.blocks, store.find, fingerprint(run_id, subject.digest))
+        if found is not None and is_due(found, clock.now()):
+            found = yield Verb(store.blocks, store.settle, found.id)
+        if found is not None and found.holds:
+            return found
+    now = clock.now()
+    request = Request(
+        id=new_request_id(),
+        kind="question",
+        run_id=here.run_id,
+        fingerprint=fingerprint(here.run_id, subject.digest),
+        subject=subject,
+        requester=requester(),
+        created_at=now,
+        expires_at=now + expires,
+        approval_window=expires,
+        quorum=quorum,
+        on_behalf_of=here.place.on_behalf_of,
+        risk=risk,
+    )
+    return (yield Verb(store.blocks, store.open, request))

@@ -1,0 +1,141 @@
+"""Waiting where the call stands: on a terminal by asking there, elsewhere by saying where the request can be decided.
+
+The wait ends when the request changes, whoever changed it and through whichever channel. It costs no thread: sync
+callers wait in their own, tasks on an event; one watcher per process wakes them all (see `sayso.stores.watch`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Literal
+
+from sayso import clock
+from sayso.drive import Effect, Effects, offload
+from sayso.model.lifecycle import is_due
+from sayso.model.request import Request, State
+from sayso.stores.base import Store
+from sayso.waiting import signals, terminal
+
+__all__ = ["Block"]
+
+# Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
+_LOOK_AGAIN = 5.0
+
+
+class Block:
+    """How long to wait, and what a request that expires meanwhile means.
+
+    Args:
+        timeout: How long to stand there; None without end. The request itself is not touched.
+        on_expiry: `reject` raises, `ask` returns, so that the caller asks anew.
+    """
+
+    def __init__(self, timeout: timedelta | None, on_expiry: Literal["reject", "ask"]) -> None:
+        self._timeout = timeout
+        self._on_expiry = on_expiry
+
+    def until_decided(self, store: Store, request: Request) -> Effects[Request]:
+        """Wait until the request is no longer pending, and return it.
+
+        Raises:
+            ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
+            ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
+        """
+        after: Request = yield _Decided(store, request, self._timeout)
+        if after.state is State.PENDING:
+            raise signals.required(after)
+        if after.state is State.EXPIRED and self._on_expiry == "reject":
+            raise signals.refused(after)
+        return after
+
+
+class _Decided(Effect):
+    """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
+
+    def __init__(self, store: Store, request: Request, timeout: timedelta | None) -> None:
+        self._store, self._request = store, request
+        self._until = None if timeout is None else time.monotonic() + timeout.total_seconds()
+
+    def _look(self) -> Request:
+        request = self._store.get(self._request.id)
+        return self._store.settle(request.id) if is_due(request, clock.now()) else request
+
+    def _seconds(self, request: Request) -> float:
+        """Return how long to sleep before looking again; zero or less when the time is over."""
+        ends = [_LOOK_AGAIN, max(0.001, (request.expires_at - clock.now()).total_seconds())]
+        if self._until is not None:
+            ends.append(self._until - time.monotonic())
+        return min(ends)
+
+    def run(self) -> Request:
+        wake = threading.Event()
+        unwatch = self._store.watch(self._request.id, wake.set)
+        try:
+            if terminal.is_there():
+                return terminal.converse(self._store, self._request, lambda: self._is_over(self._look()))
+            terminal.announce(self._store, self._request)
+            return self._wait(wake)
+        except KeyboardInterrupt:
+            terminal.say_goodbye(self._store, self._request)
+            raise
+        finally:
+            unwatch()
+
+    def _is_over(self, request: Request) -> bool:
+        return request.state is not State.PENDING or self._seconds(request) <= 0
+
+    def _wait(self, wake: threading.Event) -> Request:
+        while True:
+            wake.clear()
+            request = self._look()
+            if self._is_over(request):
+                return request
+            wake.wait(self._seconds(request))
+
+    async def arun(self) -> Request:
+        import asyncio
+
+        loop, wake = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake_from_any_thread() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(wake.set)
+
+        unwatch = self._store.watch(self._request.id, wake_from_any_thread)
+        try:
+            if terminal.is_there():
+                return await self._converse()
+            terminal.announce(self._store, self._request)
+            while True:
+                wake.clear()
+                request = await self._alook()
+                if self._is_over(request):
+                    return request
+                try:
+                    await asyncio.wait_for(wake.wait(), self._seconds(request))
+                except TimeoutError:
+                    continue
+        except KeyboardInterrupt:
+            terminal.say_goodbye(self._store, self._request)
+            raise
+        finally:
+            unwatch()
+
+    async def _alook(self) -> Request:
+        return await offload(self._look) if self._store.blocks else self._look()
+
+    async def _converse(self) -> Request:
+        import asyncio
+
+        stop = threading.Event()
+        over: Callable[[], bool] = lambda: stop.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `stop`)
+        talk = asyncio.ensure_future(asyncio.to_thread(terminal.converse, self._store, self._request, over))
+        try:
+            return await asyncio.shield(talk)
+        finally:
+            stop.set()  # a cancelled task leaves no thread at the terminal
+
+

@@ -1,0 +1,205 @@
+"""A call on its way through a gate, and `gate` itself: written once for sync and async functions.
+
+The way is a generator of effects: check; if it is held, do what the gate's `wait` says (raise, or block and check
+again); if it is ready, execute. See `sayso.gates` for what check and execute promise.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from sayso import config
+from sayso.drive import Attempt, Effects, Try, adrive, drive
+from sayso.errors import ConfigError
+from sayso.gates import Gate, check, execute
+from sayso.model import duration
+from sayso.model.quorum import Quorum
+from sayso.model.redaction import Redaction
+from sayso.model.request import Request
+from sayso.policy import describe
+from sayso.stores.base import Store
+from sayso.waiting import scope, signals
+from sayso.waiting.block import Block
+
+__all__ = ["OnExpiry", "Wait", "gate"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Wait = Literal["block", "raise"]
+OnExpiry = Literal["reject", "ask"]
+
+
+@overload
+def gate(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def gate(
+    *, when: bool | Callable[..., Any] = True, prompt: str | Callable[..., Any] | None = None,
+    description: str | None = None, expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h",
+    quorum: int = 1, roles: Collection[str] = (), redact: Collection[str] = (),
+    redactor: Callable[[dict[str, Any]], Any] | None = None, risk: str | None = None, retries: int = 0,
+    idempotent: bool = False, verify: Callable[..., Any] | None = None, wait: Wait = "block",
+    timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...  # fmt: skip
+def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Put a person's say-so in front of a function. Use it bare, or with options.
+
+    A call that the rule holds is recorded and does not run. Once a person approved it, it runs from the recorded
+    arguments (as changed by the reviewer), at most once. The decorated function keeps its signature; `def` and
+    `async def` both work.
+
+    Args:
+        function: A plain function; its arguments must have a canonical form (see `sayso.model.canonical`).
+        when: Which calls are held: `True`, or a callable that gets the call's arguments by name and returns `True`
+            (hold), `False` (let through, nothing is written) or a verdict of `sayso.policy`. Anything else, and
+            anything it raises, is a `PolicyError`, and the call does not run.
+        prompt: What the reviewer reads first; a text, or a callable that gets the arguments by name.
+        description: What the function does; its docstring's first line by default.
+        expires: How long a request waits (`"90s"`, `"24h"`, `"7d"` or a `timedelta`). No answer is a no.
+        approval_expires: How long an approval counts.
+        quorum: How many distinct people must approve.
+        roles: Each of them must have one of these.
+        redact: More names of arguments and fields to mask, at every depth, beside the usual ones.
+        redactor: Gets a copy of the arguments and returns what people may see.
+        risk: A word of yours, e.g. `high`.
+        retries: How many further starts one approval gives a call that failed.
+        idempotent: The call may be started again, also after an unknown outcome; give the service the idempotency
+            key `sayso.current_request().id`.
+        verify: Asked about an unknown outcome with the arguments by name: `True` or `sayso.Happened(result)`, it
+            happened; `False`, it did not; `None`, it cannot tell.
+        wait: `block` waits where the call stands, asking on the terminal if there is one; `raise` raises
+            `ConfirmationRequired`, and calling again later goes on.
+        timeout: With `block`, how long to stand there before `ConfirmationRequired` is raised; the request stays.
+        on_expiry: With `block`: `reject` raises `ConfirmationExpired`, `ask` asks anew.
+        store: Where its requests live, instead of the configured store.
+
+    Raises:
+        TypeError: The function is a generator, a partial or a bound method.
+        ConfigError: An option cannot be used.
+
+    The decorated function raises, beside what the function itself does:
+        ConfirmationRequired: It waits for a person (with `wait="raise"`, after `timeout`, or when detached).
+        ConfirmationRejected: One of its kinds: the answer was no.
+        PolicyError, ArgumentError, StartRefusedError, StoreError: It was not run, for the reason that they say.
+        OutcomeNotRecordedError: It ran, and the store could not be told.
+    """
+    if function is not None:
+        return _gated(function, {})
+    return functools.partial(_gated, options=options)
+
+
+def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    passage = Passage(function, **options)
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def held_async(*args: Any, **kwargs: Any) -> Any:
+            if passage.is_open:
+                return await function(*args, **kwargs)
+            return (await adrive(passage.effects(args, kwargs))).unwrap()
+
+        return held_async
+    if passage.is_open:
+
+        @functools.wraps(function)
+        def open_to_all(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return open_to_all
+
+    @functools.wraps(function)
+    def held(*args: Any, **kwargs: Any) -> Any:
+        return drive(passage.effects(args, kwargs)).unwrap()
+
+    return held
+
+
+class Passage:
+    """What `gate` made of a function and its options."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, expires: timedelta | str = "24h",
+        approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (),
+        redact: Collection[str] = (), description: str | None = None, wait: Wait = "block",
+        timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        if wait not in {"block", "raise"} or on_expiry not in {"reject", "ask"}:
+            raise ConfigError(f"wait is 'block' or 'raise' and on_expiry 'reject' or 'ask', not {wait!r}, {on_expiry!r}")
+        _check_hooks(function, options)
+        self._gate = Gate(
+            function,
+            expires=duration.parse(expires),
+            approval_expires=duration.parse(approval_expires),
+            quorum=Quorum(quorum, frozenset(roles)),
+            redaction=Redaction(redact),
+            redact=tuple(redact),
+            description=description if description is not None else _first_line(function),
+            **options,
+        )
+        self._block = None if wait == "raise" else Block(None if timeout is None else duration.parse(timeout), on_expiry)
+        self._store = store
+        self.is_open = self._gate.when is False
+
+    def effects(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
+        """Take one call through the gate."""
+        gate, arguments = self._gate, self._gate.signature.bind(args, kwargs)
+        store, here = config.open_store(self._store), scope.current()
+        while True:
+            answer = yield from check(gate, store, arguments, here.place)
+            match answer.kind:
+                case "allow":
+                    return (yield from _run_free(gate, args, kwargs))
+                case "deny":
+                    raise signals.ConfirmationDenied(answer.reason or f"{describe(gate.when)} denies {gate.name}")
+                case "held":
+                    yield from self._hold(store, here, _sure(answer.request))
+                case "refused":
+                    raise signals.refused(_sure(answer.request))
+                case "ready":
+                    request = _sure(answer.request)
+                    attempt = yield from execute(gate, store, request)
+                    for known in here.lineage():
+                        known.forget(request.id)
+                    return attempt
+                case "happened":
+                    return Attempt(answer.result, None)
+
+    def _hold(self, store: Store, here: scope.Scope, request: Request) -> Effects[None]:
+        here.raised[request.id] = None
+        if self._block is None:
+            raise signals.required(request)
+        yield from self._block.until_decided(store, request)
+
+
+def _run_free(gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
+    # The caller's own objects: what is let through is neither recorded nor rebuilt.
+    return (yield Try(gate.function, args, kwargs))
+
+
+def _sure(request: Request | None) -> Request:
+    if request is None:
+        raise RuntimeError("a check that names no request")  # gates.check promises one
+    return request
+
+
+def _first_line(function: Callable[..., Any]) -> str | None:
+    text = inspect.getdoc(function)
+    return text.strip().splitlines()[0] if text and text.strip() else None
+
+
+def _check_hooks(function: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Refuse at the decoration what would fail at the first call."""
+    when = options.get("when", True)
+    if not isinstance(when, bool) and not callable(when):
+        raise ConfigError(f"when= takes True, False or a callable, not {when!r}")
+    if not inspect.iscoroutinefunction(function):
+        for name in ("when", "prompt", "verify"):
+            if inspect.iscoroutinefunction(options.get(name)):
+                raise ConfigError(f"{name}= is async, which needs an async function behind the gate")
+    retries = options.get("retries", 0)
+    if type(retries) is not int or retries < 0:
+        raise ConfigError(f"retries= takes a whole number from 0, not {retries!r}")

@@ -1,0 +1,161 @@
+"""In which run a call is made: a named one, or that of the current thread or asyncio task.
+
+A decision counts in its run and nowhere else. `run("order-4721")` names one that lasts across processes. Without a
+name every thread and every asyncio task has a run of its own; a child task also sees what its parents were granted,
+siblings and other threads share nothing. A worker thread that was handed its caller's context
+(`asyncio.to_thread`) stands in its caller's run.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import ref
+
+from sayso.gates import Place
+from sayso.model.ids import new_run_id
+from sayso.model.reviewer import Identity, Reviewer
+
+__all__ = ["Scope", "current", "run"]
+
+_LONGEST_NAME = 200
+
+
+class Scope:
+    """One run, as this process sees it.
+
+    Attributes:
+        run_id: Its id, or the name that it was given.
+        parent: The scope of the task that began this one.
+        on_behalf_of: The person for whom it acts.
+        adopted: Requests decided from here, by digest of their call.
+        raised: Requests that this run's calls wait for, or waited for, by id.
+        responses: What `respond_to_confirmation` was told here, by id.
+        occasions: How often an equal question was answered here, by digest.
+    """
+
+    def __init__(
+        self, run_id: str, *, parent: Scope | None = None, owner: _Owner | None = None,
+        on_behalf_of: Identity | None = None,
+    ) -> None:  # fmt: skip
+        self.run_id = run_id
+        self.parent = parent
+        self.owner = owner
+        self.on_behalf_of = on_behalf_of
+        self.adopted: dict[str, str] = {}
+        self.raised: dict[str, None] = {}
+        self.responses: dict[str, dict[str, Any]] = {}
+        self.occasions: dict[str, int] = {}
+
+    def lineage(self) -> Iterator[Scope]:
+        """Yield this scope and those of its parents."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def forget(self, request_id: str) -> None:
+        """Drop what is remembered of a request, when it was executed or cleared."""
+        self.raised.pop(request_id, None)
+        self.responses.pop(request_id, None)
+        for digest in [digest for digest, adopted in self.adopted.items() if adopted == request_id]:
+            del self.adopted[digest]
+
+    @property
+    def place(self) -> Place:
+        """What the gate needs to know of this scope."""
+        if self.parent is None:
+            return Place((self.run_id,), self.adopted, self.on_behalf_of)
+        lineage = tuple(self.lineage())
+        adopted: dict[str, str] = {}
+        for scope in reversed(lineage):
+            adopted |= scope.adopted
+        behalf = next((scope.on_behalf_of for scope in lineage if scope.on_behalf_of is not None), None)
+        return Place(tuple(scope.run_id for scope in lineage), adopted, behalf)
+
+
+class _Owner:
+    """The thread and the task that a nameless scope was made for."""
+
+    def __init__(self, task: Any) -> None:
+        self.thread = threading.get_ident()
+        self.task = None if task is None else ref(task)
+
+
+_scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
+
+
+def _current_task() -> Any:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:  # nobody can be in a task, and importing it costs more than the rest of sayso
+        return None
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def current() -> Scope:
+    """Return the scope of this call; a new one where the thread or task has none yet."""
+    scope = _scope.get()
+    task = _current_task()
+    if scope is not None and _covers(scope, task):
+        return scope
+    parent = scope if scope is not None and task is not None else None
+    fresh = Scope(new_run_id(), parent=parent, owner=_Owner(task))
+    _scope.set(fresh)
+    return fresh
+
+
+def _covers(scope: Scope, task: Any) -> bool:
+    owner = scope.owner
+    if owner is None:
+        return True  # a named run is for everything that happens inside it
+    if task is not None:
+        return owner.task is not None and owner.task() is task
+    if owner.thread == threading.get_ident():
+        return True
+    # Another thread without a task: it was handed this context on purpose, unless threads inherit by themselves.
+    return not getattr(sys.flags, "thread_inherit_context", False)
+
+
+@contextmanager
+def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> Iterator[str]:
+    """Name the run of everything inside the block, and yield its id.
+
+    Decisions count in their run, in this process and in any later one that names it again: a program that was
+    stopped asks nothing twice. Give every piece of work a name of its own (an order's number, not the program's).
+
+    Args:
+        name: At most 200 characters, none of them invisible; a new random id when not given.
+        on_behalf_of: The person for whom the program acts; barred from deciding what it asks.
+
+    Raises:
+        ValueError: The name is empty, too long, or holds invisible characters.
+    """
+    run_id = new_run_id() if name is None else _checked(name)
+    scope = Scope(run_id, on_behalf_of=_identity(on_behalf_of))
+    token = _scope.set(scope)
+    try:
+        yield run_id
+    finally:
+        _scope.reset(token)
+
+
+def _checked(name: str) -> str:
+    if not name or name != name.strip() or len(name) > _LONGEST_NAME:
+        raise ValueError(f"a run's name has 1 to {_LONGEST_NAME} characters and no white space around it, not {name!r}")
+    if any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in name):
+        raise ValueError(f"a run's name must not hold invisible characters, as {name!r} does")
+    return name
+
+
+def _identity(person: Reviewer | Identity | str | None) -> Identity | None:
+    if person is None or isinstance(person, Identity):
+        return person
+    return (Reviewer(person) if isinstance(person, str) else person).identity

@@ -1,0 +1,198 @@
+"""What a held or refused call raises in the program. Signals, not faults: nothing is wrong.
+
+    ConfirmationRequired            a person must decide first
+    ConfirmationRejected            the answer was no
+    ├── ConfirmationFeedback        sent back, with words to the program
+    ├── ConfirmationCancelled       the run is to end here
+    ├── ConfirmationExpired         nobody answered in time, which is a no
+    └── ConfirmationDenied          the gate's rule refuses it; nobody was asked
+
+They are `Exception`s because the confirmation face promises it. Names, parameters and attributes of the first two and
+of `ToolCall` are those of that face; the others refine it, so that `except ConfirmationRejected` means every no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sayso.model.call import Call
+from sayso.model.ids import new_request_id
+from sayso.model.request import Request
+from sayso.model.show import line
+
+__all__ = [
+    "ConfirmationCancelled",
+    "ConfirmationDenied",
+    "ConfirmationExpired",
+    "ConfirmationFeedback",
+    "ConfirmationRejected",
+    "ConfirmationRequired",
+    "ToolCall",
+]
+
+
+class ToolCall(dict[str, Any]):
+    """The call that waits. A dict with the keys `name`, `args` and `call_id`, so that it is JSON as it is.
+
+    Args:
+        name: Name of the function.
+        args: Its arguments by name, plain JSON values with secrets masked where sayso made it.
+        call_id: The model provider's id of the call: a label and nothing more.
+    """
+
+    def __init__(self, name: str, args: Mapping[str, Any], call_id: str | None = None) -> None:
+        super().__init__(name=name, args=dict(args), call_id=call_id)
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self["name"]
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Its arguments by name."""
+        return self["args"]
+
+    @property
+    def call_id(self) -> str | None:
+        """The model provider's id of the call."""
+        return self["call_id"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ToolCall, (self.name, self.args, self.call_id)
+
+    def __repr__(self) -> str:
+        return f"ToolCall(name={self.name!r}, args={self.args!r}, call_id={self.call_id!r})"
+
+
+def _tool_call(given: Any) -> ToolCall | None:
+    if given is None or isinstance(given, ToolCall):
+        return given
+    fields = cast("Mapping[str, Any]", given)
+    return ToolCall(fields["name"], fields["args"], fields.get("call_id"))
+
+
+def tool_call_of(request: Request) -> ToolCall | None:
+    """Return the call of a request as people may see it; None for a question."""
+    subject = request.subject
+    return ToolCall(subject.name, subject.arguments) if isinstance(subject, Call) else None
+
+
+class ConfirmationRequired(Exception):
+    """A person must decide before the program can go on. The request waits in the store under `confirmation_id`.
+
+    Args:
+        question: What the person is asked.
+        confirmation_id: Id of the request; a new one when not given.
+        tool_call: The call that waits; None where no call does.
+        context: Whatever the raising module needs to resume; JSON values if it is to travel.
+    """
+
+    def __init__(
+        self, question: str, *, confirmation_id: str | None = None, tool_call: ToolCall | None = None,
+        context: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(question)
+        self.question = question
+        self.confirmation_id = confirmation_id or new_request_id()
+        self.tool_call = _tool_call(tool_call)
+        self.context: dict[str, Any] = {} if context is None else context
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for a session or a database; JSON if `context` is."""
+        return {
+            "question": self.question,
+            "confirmation_id": self.confirmation_id,
+            "tool_call": None if self.tool_call is None else dict(self.tool_call),
+            "context": self.context,
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> ConfirmationRequired:
+        """Return what `to_dict` saved."""
+        return cls(
+            saved["question"],
+            confirmation_id=saved["confirmation_id"],
+            tool_call=_tool_call(saved.get("tool_call")),
+            context=dict(saved.get("context") or {}),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ConfirmationRequired.from_dict, (self.to_dict(),)
+
+
+class ConfirmationRejected(Exception):
+    """A person said no; distinct from one who has not answered yet.
+
+    Args:
+        message: What was said, for the program and its model.
+        confirmation_id: Id of the request; None where nobody was asked.
+        tool_call: The call that does not run.
+    """
+
+    def __init__(
+        self, message: str, *, confirmation_id: str | None = None, tool_call: ToolCall | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.confirmation_id = confirmation_id
+        self.tool_call = _tool_call(tool_call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.message, self.confirmation_id, self.tool_call)
+
+
+def _again(
+    kind: type[ConfirmationRejected], message: str, confirmation_id: str | None, tool_call: ToolCall | None
+) -> ConfirmationRejected:
+    return kind(message, confirmation_id=confirmation_id, tool_call=tool_call)
+
+
+class ConfirmationFeedback(ConfirmationRejected):
+    """The reviewer sent the call back; `message` is what the program should take into account."""
+
+
+class ConfirmationCancelled(ConfirmationRejected):
+    """The reviewer, or the program itself, ended the run at this request."""
+
+
+class ConfirmationExpired(ConfirmationRejected):
+    """Nobody answered in time, or the approval ended before the call was started. No answer is a no."""
+
+
+class ConfirmationDenied(ConfirmationRejected):
+    """The gate's rule refuses this call; nobody was asked."""
+
+
+def required(request: Request) -> ConfirmationRequired:
+    """Return the signal for a request that waits."""
+    subject = request.subject
+    if isinstance(subject, Call):
+        question = request.prompt or f"Confirm execution of {line(subject.name, subject.shown)}?"
+    else:
+        question = subject.text
+    return ConfirmationRequired(question, confirmation_id=request.id, tool_call=tool_call_of(request))
+
+
+_REFUSALS: dict[str, tuple[type[ConfirmationRejected], str]] = {
+    "rejected": (ConfirmationRejected, "was rejected"),
+    "feedback": (ConfirmationFeedback, "was sent back"),
+    "cancelled": (ConfirmationCancelled, "was cancelled"),
+    "expired": (ConfirmationExpired, "expired before anybody decided"),
+}
+
+
+def refused(request: Request) -> ConfirmationRejected:
+    """Return the signal for a request that was decided against, or ran out of time."""
+    kind, verb = _REFUSALS[request.state]
+    subject, decision = request.subject, request.decision
+    what = f"the call {subject.name}" if isinstance(subject, Call) else "the question"
+    message = f"{what} {verb}"
+    if request.state == "expired" and decision is not None:
+        message = f"the approval of {subject.name if isinstance(subject, Call) else 'the question'} expired unused"
+    elif decision is not None:
+        message += f" by {decision.by}"
+        if decision.comment:
+            message += f": {decision.comment}"
+    return kind(message, confirmation_id=request.id, tool_call=tool_call_of(request))

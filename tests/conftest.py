@@ -1,0 +1,80 @@
+"""What every test stands on: a place of its own, settings from nowhere else, and a clock that only the test moves.
+
+No test reads the developer's own store, settings or editor, and none sleeps to let time pass. Helpers that one part
+needs live beside its tests. The one invariant: what a test finds is what it made.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from sayso import clock as sayso_clock
+
+ROOT = Path(__file__).resolve().parent.parent
+FOREIGN = ("EDITOR", "VISUAL", "PAGER", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+
+# No deadline: how fast an example runs is the benchmark's business. In CI the same examples are drawn on every run;
+# `--hypothesis-profile=deep` looks further.
+settings.register_profile("sayso", deadline=None, print_blob=True)
+settings.register_profile("deep", parent=settings.get_profile("sayso"), max_examples=20_000)
+settings.load_profile("ci" if os.environ.get("CI") else "sayso")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty home and working folder, no settings from outside, and none left for the next test."""
+    for name in [*FOREIGN, *(name for name in os.environ if name.startswith("SAYSO"))]:
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    forget_settings()
+
+
+def forget_settings() -> None:
+    """Close what the default settings opened, and let the next test begin without them."""
+    config = sys.modules.get("sayso.config")
+    if config is None:
+        return  # this test had no need of it
+    for store in config._open.values():
+        store.close()
+    config._open.clear()
+    config._chosen_store = config._chosen_reviewer = None
+
+
+class Clock:
+    """A clock that stands still until the test moves it."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def tick(self, **span: float) -> datetime:
+        """Move on by `timedelta(**span)`, or back by a negative one, and return the new instant."""
+        self.at += timedelta(**span)
+        return self.at
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """Freeze the package's clock; `clock.tick(seconds=1)` moves it."""
+    frozen = Clock(datetime(2026, 1, 1, 12, 0, tzinfo=UTC))
+    with sayso_clock.use(frozen):
+        yield frozen
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT

@@ -1,0 +1,187 @@
+"""The shape of the house: which room may import which, what `import sayso` loads, and what stands nowhere in it.
+
+Each guard is shown to bite: a copy of the package with the fault put in must be refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGE = ROOT / "src" / "sayso"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+# Files over 400 lines, with the reason. None may pass 600.
+LONG_FILES = {"errors.py": "the whole tree of faults, so that one page shows it; nearly all of it is messages"}
+LONGEST_FILE, LONGEST_EXCUSED, LONGEST_FUNCTION = 400, 600, 45
+
+HEAVY = {
+    "_ssl", "asyncio", "click", "concurrent", "cryptography", "email", "http", "logging", "multiprocessing", "pydantic",
+    "pydantic_core", "sqlite3", "ssl", "tomllib", "unittest", "urllib", "zoneinfo",
+}  # fmt: skip
+
+# Modules whose reading of data can run code; and calls that run what they are given.
+UNSAFE_MODULES = {"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "shelve", "yaml"}
+UNSAFE_CALLS = {"__import__", "compile", "eval", "exec", "execfile"}
+# The top level and the commands load their own modules late, by names that stand in the file.
+LOADS_BY_NAME = {"__init__.py", "cli/__init__.py"}
+
+
+def linted(source: Path) -> subprocess.CompletedProcess[str]:
+    command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    options = ["--no-cache", "--no-logo", "--config", str(ROOT / "pyproject.toml")]
+    environment = os.environ | {"PYTHONPATH": str(source), "COLUMNS": "200", "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", command, *options],
+        env=environment,
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_imports_go_downward_only() -> None:
+    result = linted(PACKAGE.parent)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "broken"),
+    [
+        ("model/ids.py", "import sayso.stores.base", "imports go downward only"),
+        ("model/ids.py", "import sqlite3", "the model is pure"),
+        ("model/ids.py", "import asyncio", "the model is pure"),
+        ("model/ids.py", "def late() -> None:\n    import logging", "the model is pure"),
+        ("errors.py", "from sayso import model", "imports go downward only"),
+        ("gates.py", "import sayso.reviews", "the two doors meet in the store"),
+        ("reviews.py", "from sayso.gates import __doc__", "the two doors meet in the store"),
+        ("stores/memory.py", "import sayso.stores.sqlite", "one store does not know another"),
+        ("attic.py", "", "imports go downward only"),
+    ],
+)
+def test_an_import_that_breaks_a_contract_is_found(tmp_path: Path, file: str, line: str, broken: str) -> None:
+    copy = shutil.copytree(PACKAGE, tmp_path / "src" / "sayso", ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / file).open("a", encoding="utf-8") as source:
+        source.write(f"\n\n{line}\n")
+    result = linted(copy.parent)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert any(broken in row and "BROKEN" in row for row in result.stdout.splitlines()), result.stdout
+
+
+def modules_named_by(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_nothing_imports_the_integrations() -> None:
+    outside = [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] != "integrations"]
+    assert outside
+    for path in outside:
+        names = set(modules_named_by(ast.parse(path.read_text(encoding="utf-8"))))
+        assert not any(name.startswith("sayso.integrations") for name in names), path
+
+
+def loaded_by(program: str) -> set[str]:
+    program += "\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(result.stdout.splitlines()[-1]))
+
+
+def test_import_sayso_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import sayso") - loaded_by("import json")
+    assert "sayso" in loaded
+    assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
+
+
+def test_the_check_for_heavy_imports_sees_them() -> None:
+    loaded = loaded_by("import sayso, pydantic, click, asyncio") - loaded_by("import json")
+    assert {"pydantic", "click", "asyncio"} <= {name.partition(".")[0] for name in loaded} & HEAVY
+
+
+def unsafe_in(source: str, *, loads_by_name: bool = False) -> list[str]:
+    """Return what in a module's text could run code that a store, a message or a file brings along."""
+    tree = ast.parse(source)
+    found = [name for name in modules_named_by(tree) if name.partition(".")[0] in UNSAFE_MODULES]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        if called in UNSAFE_CALLS or called in {"os.system", "os.popen"}:
+            found.append(called)
+        if called.endswith("import_module") and not loads_by_name and not isinstance(node.args[0], ast.Constant):
+            found.append(called)
+        if any(word.arg == "shell" for word in node.keywords):
+            found.append(f"{called}(shell=…)")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_that_is_read_can_run_code(path: Path) -> None:
+    late = str(path.relative_to(PACKAGE)) in LOADS_BY_NAME
+    assert unsafe_in(path.read_text(encoding="utf-8"), loads_by_name=late) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import yaml; yaml.load(x)",
+        "def f():\n    from marshal import loads",
+        "import shelve",
+        "eval(text)",
+        "exec(text)",
+        "__import__(name)",
+        "compile(text, 'x', 'exec')",
+        "importlib.import_module(name)",
+        "os.system(text)",
+        "subprocess.run(text, shell=True)",
+    ],
+)
+def test_code_that_could_be_run_by_data_is_found(line: str) -> None:
+    assert unsafe_in(line)
+
+
+def test_ordinary_code_is_not_called_unsafe() -> None:
+    assert unsafe_in("import json\nre.compile('x')\nimportlib.import_module('sayso.cli')\njson.loads(text)") == []
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count a function's lines without its docstring."""
+    docstring = function.body[0] if ast.get_docstring(function) is not None else None
+    documented = 0 if docstring is None else (docstring.end_lineno or docstring.lineno) - docstring.lineno + 1
+    return (function.end_lineno or function.lineno) - function.lineno + 1 - documented
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_file_and_no_function_is_too_long_to_read(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    allowed = LONGEST_EXCUSED if str(path.relative_to(PACKAGE)) in LONG_FILES else LONGEST_FILE
+    assert source.count("\n") <= allowed
+    functions = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    assert [f"{node.name}: {lines_of(node)} lines" for node in functions if lines_of(node) > LONGEST_FUNCTION] == []
+
+
+def test_every_excuse_for_a_long_file_is_still_needed() -> None:
+    needed = [
+        str(path.relative_to(PACKAGE))
+        for path in SOURCES
+        if path.read_text(encoding="utf-8").count("\n") > LONGEST_FILE
+    ]
+    assert sorted(needed) == sorted(LONG_FILES)

@@ -1,0 +1,110 @@
+"""The names that other people's programs call: they are there, in order, and each module says what is its own."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import sayso
+
+# What the seeds' programs and the README import. Taking one away breaks a program that runs today.
+PROMISED = {
+    "ConfirmationRejected",
+    "ConfirmationRequired",
+    "ResumeState",
+    "Review",
+    "Reviewer",
+    "ToolCall",
+    "ask",
+    "clear_all_confirmations",
+    "clear_confirmation",
+    "configure",
+    "confirm_first",
+    "current_request",
+    "gate",
+    "get_confirmation_context",
+    "get_confirmation_status",
+    "respond_to_confirmation",
+    "run",
+}
+
+
+def in_order(names: list[str]) -> list[str]:
+    """Sort as the linter does: CONSTANTS, then Classes, then functions; numbers within a name count as numbers."""
+
+    def place(name: str) -> tuple[int, list[tuple[int, str]]]:
+        rank = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
+        parts = re.findall(r"\d+|\D+", name)
+        return rank, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+    return sorted(names, key=place)
+
+
+def public_modules() -> list[str]:
+    found = pkgutil.walk_packages(sayso.__path__, "sayso.")
+    return [module.name for module in found if not any(part.startswith("_") for part in module.name.split("."))]
+
+
+def top_level_names(module: ModuleType) -> set[str]:
+    """Return the public functions and classes that a module defines, read from its source."""
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")}
+
+
+def printed(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_all_is_sorted_and_has_no_name_twice() -> None:
+    assert in_order(sayso.__all__) == list(sayso.__all__)
+    assert len(set(sayso.__all__)) == len(sayso.__all__)
+
+
+def test_every_promised_name_stands_at_the_top_level() -> None:
+    assert set(sayso.__all__) >= PROMISED
+
+
+@pytest.mark.parametrize("name", sorted({*sayso.__all__, *PROMISED}))
+def test_exported_name_is_importable(name: str) -> None:
+    assert getattr(sayso, name) is not None
+    assert name in dir(sayso)
+
+
+def test_star_import_brings_exactly_the_exported_names() -> None:
+    names = set(printed("from sayso import *; print(*dir())").split())
+    assert {name for name in names if not name.startswith("__")} == set(sayso.__all__)
+
+
+def test_unknown_name_is_an_attribute_error_that_names_it() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        sayso.no_such_name  # noqa: B018  # the access is the test
+
+
+def test_async_twin_is_reachable_from_a_bare_import() -> None:
+    assert printed("import sayso; print(sayso.aio.Review.__name__)") == "Review"
+
+
+def test_there_are_public_modules_to_check() -> None:
+    assert {"sayso.errors", "sayso.clock", "sayso.gates", "sayso.reviews"} <= set(public_modules())
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_public_module_says_in_order_what_is_its_own(name: str) -> None:
+    module = importlib.import_module(name)
+    assert (module.__doc__ or "").strip(), f"{name} has no docstring"
+    own = top_level_names(module)
+    if not own and not hasattr(module, "__all__"):
+        return  # a package that only holds modules
+    assert in_order(module.__all__) == list(module.__all__)
+    assert [exported for exported in module.__all__ if not hasattr(module, exported)] == []
+    assert own <= set(module.__all__), f"{name} defines {sorted(own - set(module.__all__))} without exporting it"
