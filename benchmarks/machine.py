@@ -7,6 +7,7 @@ import platform
 import sqlite3
 import time
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from .statistic import median, percentile
@@ -36,7 +37,7 @@ def versions() -> dict[str, str]:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "absent"
+            found[name] = "from source" if find_spec(name) else "absent"
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import random
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class Letting(Ours):
 
     def written(self) -> int:
         """Return how many requests the calls left in the store."""
-        return len(self.review.list(limit=10).requests)
+        return len(self.review.list(state="all", limit=10).requests)
 
 
 class Waiting(Ours):
@@ -143,22 +144,53 @@ class Deciding(Ours):
         return before
 
 
+COPIED = {
+    "id": "'rq_' || lower(hex(randomblob(13)))",
+    "run_id": "run_id || '-' || :copy",
+    "holder": "holder || '-' || :copy",  # NULL stays NULL
+}
+
+
+def _copy_requests(path: Path, times: int) -> int:
+    """Write every request of a store again so many times, and return how many there are then.
+
+    Asking for 100,000 would take minutes; no list reads the journal, so that is left as it is.
+    """
+    db = sqlite3.connect(path)
+    with db:
+        (real,) = db.execute("SELECT max(n) FROM request").fetchone()
+        columns = [name for _, name, *_ in db.execute("PRAGMA table_info(request)") if name != "n"]
+        values = ", ".join(COPIED.get(name, name) for name in columns)
+        sql = f"INSERT INTO request ({', '.join(columns)}) SELECT {values} FROM request WHERE n <= :real ORDER BY n"
+        for number in range(times):
+            db.execute(sql, {"copy": number, "real": real})
+    (written,) = db.execute("SELECT count(*) FROM request").fetchone()
+    db.close()
+    return written
+
+
 class Listing(Durable):
     """A store with many decided requests and a few that are pending."""
 
-    def fill(self, decided: int, pending: int) -> int:
-        """Ask for and reject `decided` calls, then leave `pending` more undecided; return what is now pending."""
-        for amount in range(decided):
-            self.review.reject(self.ask(amount), by=self.ada, reason="a filler")
+    def fill(self, decided: int, pending: int) -> dict[str, int]:
+        """Leave so many requests decided (half rejected, half run) and then so many pending; return the counts.
+
+        The first 500 are asked and decided as always, the others are copies of them with ids and runs of their own.
+        """
+        real = min(decided, 500)
+        for amount in range(0, real, 2):
+            self.round_trip(amount)
+            self.review.reject(self.ask(amount + 1), "too much", by=self.ada)
+        written = _copy_requests(self.folder / "sayso.db", decided // real - 1)
         for amount in range(decided, decided + pending):
             self.ask(amount)
-        return len(self.review.list(state="pending", limit=100).requests)
+        return {"decided": written, "pending": len(self.review.list(state="pending", limit=1000).requests)}
 
-    def time_pages(self, count: int, state: str | None) -> list[int]:
+    def time_pages(self, count: int, **options: Any) -> list[int]:
         """Return the nanoseconds of `count` first pages."""
         taken: list[int] = []
         for _ in range(count):
             before = time.perf_counter_ns()
-            self.review.list(state=state) if state else self.review.list()
+            self.review.list(**options)
             taken.append(time.perf_counter_ns() - before)
         return taken

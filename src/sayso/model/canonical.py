@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from types import NoneType
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, cast
 
 from sayso.errors import ArgumentError
@@ -23,7 +23,7 @@ __all__ = [
     "LIMIT_BYTES",
     "LIMIT_DEPTH",
     "LIMIT_DIGITS",
-    "LIMIT_NESTED",
+    "LIMIT_VALUES",
     "MASK",
     "Form",
     "Json",
@@ -42,9 +42,10 @@ __all__ = [
 
 LIMIT_BYTES = 1_048_576
 LIMIT_DIGITS = 4300
-LIMIT_NESTED = 100_000
+LIMIT_VALUES = 100_000
 
-_TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; pass a reference (a path, an id) in place of the content"
+_REFERENCE = "pass a reference (a path, an id) in place of the content"
+_TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; {_REFERENCE}"
 _LONGEST_INT = 10**LIMIT_DIGITS
 _BUILTINS = (str, bytes, bool, int, float, dict, list, tuple, bytearray, set, frozenset)
 
@@ -61,21 +62,26 @@ class Form(NamedTuple):
     digest_input: bytes
 
 
-def _encoder(sort_keys: bool) -> Callable[[object], str]:
+def _writer(*, sort_keys: bool) -> Callable[[object, int], tuple[str, ...]]:
     options: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False, "check_circular": False}
     plain = json.JSONEncoder(sort_keys=sort_keys, **options)
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return plain.encode
+        return lambda tree, _: (plain.encode(tree),)
     # `JSONEncoder.encode` builds this C object anew for every call, which costs as much as the encoding of a few arguments.
-    write: Callable[[object, int], tuple[str, ...]] = make(
-        None, plain.default, json.encoder.encode_basestring, None, ":", ",", sort_keys, False, False
-    )
-    return lambda tree: "".join(write(tree, 0))
+    return make(None, plain.default, json.encoder.encode_basestring, None, ":", ",", sort_keys, False, False)
 
 
-_dump = _encoder(sort_keys=False)
-_dump_sorted = _encoder(sort_keys=True)
+_write = _writer(sort_keys=False)
+_write_sorted = _writer(sort_keys=True)
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_and_sorted(*keys: str) -> bool | None:
+    """Say whether the keys are sorted; None if one of them looks like a tag, or is no text at all."""
+    if any(type(key) is not str or key.startswith("$") for key in keys):
+        return None
+    return list(keys) == sorted(keys)
 
 
 def encode(arguments: Mapping[str, object]) -> Form:
@@ -91,36 +97,37 @@ def encode(arguments: Mapping[str, object]) -> Form:
     return _encode_any(arguments)
 
 
-def _encode_plain(arguments: dict[str, object]) -> Form | None:
+def _encode_plain(arguments: dict[str, Any]) -> Form | None:
     """Do the usual case, a few scalars, without a walk; None means that the walk has to look (and to say what is wrong)."""
     for value in arguments.values():
         kind = type(value)
         if kind is str:
-            if len(cast(str, value)) > LIMIT_BYTES:
+            if len(value) > LIMIT_BYTES:
                 return None
         elif kind is int:
-            if not -_LONGEST_INT < cast(int, value) < _LONGEST_INT:
+            if not -_LONGEST_INT < value < _LONGEST_INT:
                 return None
         elif kind is not float and kind is not bool and value is not None:
             return None
-    try:
-        keys = "".join(arguments)
-        text = _dump(arguments)
-        order = list(arguments)
-        raw = (text if order == sorted(order) else _dump_sorted(arguments)).encode()
-    except (TypeError, ValueError):
+    is_sorted = _is_plain_and_sorted(*arguments)
+    if is_sorted is None:
         return None
-    return None if "$" in keys or len(raw) > LIMIT_BYTES else Form(text, raw)
+    try:
+        text = "".join(_write(arguments, 0))
+        raw = (text if is_sorted else "".join(_write_sorted(arguments, 0))).encode()
+    except ValueError:
+        return None
+    return Form(text, raw) if len(raw) <= LIMIT_BYTES else None
 
 
 def _encode_any(arguments: Mapping[str, object]) -> Form:
     writer = _Writer()
     tree = writer.object(dict(arguments))
-    text = _dump(tree)
-    raw = _dump_sorted(tree).encode()
-    if len(raw) > LIMIT_BYTES:
+    text = text_of(tree)
+    raw = b"" if len(text) > LIMIT_BYTES else _digest_input_of(tree)
+    if not 0 < len(raw) <= LIMIT_BYTES:
         members = cast("dict[str, Json]", tree.get("$dict", tree))
-        raise ArgumentError(place([max(members, key=lambda name: len(_dump(members[name])))]), _TOO_LARGE)
+        raise ArgumentError(place([max(members, key=lambda name: len(text_of(members[name])))]), _TOO_LARGE)
     return Form(text, raw)
 
 
@@ -130,36 +137,21 @@ class _Writer:
     def __init__(self) -> None:
         self.path: list[str | int] = []
         self._room = LIMIT_BYTES
-        self._nested = 0
+        self._left = LIMIT_VALUES
 
-    def form(self, value: object) -> Json:
+    def form(self, value: Any) -> Json:
         """Return the form of a value, or raise `ArgumentError`."""
+        kind = type(value)
+        if kind is str:
+            return self._text(value)
+        if kind is bool or value is None:
+            return value
+        if kind is int:
+            return value if -_LONGEST_INT < value < _LONGEST_INT else self._refuse(f"has more than {LIMIT_DIGITS} digits")
+        if kind is float:
+            return value if math.isfinite(value) else self._refuse("is not a finite number")
         if len(self.path) > LIMIT_DEPTH:
             self._refuse(f"is nested deeper than {LIMIT_DEPTH} levels, or contains itself")
-        match value:
-            case _ if (kind := type(value)) is bool or kind is NoneType:
-                return cast("bool | None", value)
-            case str() if kind is str:
-                return self._text(value)
-            case int() if kind is int:
-                return value if -_LONGEST_INT < value < _LONGEST_INT else self._refuse(f"has more than {LIMIT_DIGITS} digits")
-            case float() if kind is float:
-                return value if math.isfinite(value) else self._refuse("is not a finite number")
-            case _:
-                self._nested += 1
-                if self._nested > LIMIT_NESTED:
-                    self._refuse(f"brings the number of nested values above {LIMIT_NESTED:,}")
-                return self._nest(value, kind)
-
-    def object(self, value: dict[str, object]) -> dict[str, Json]:
-        """Return the form of a dict: wrapped if one of its keys looks like a tag."""
-        for key in value:
-            if type(key) is not str:
-                self._refuse(f"has a key of type {type(key).__name__}; keys must be str")
-        members = self._members(value)
-        return {"$dict": members} if any(key.startswith("$") for key in members) else members
-
-    def _nest(self, value: Any, kind: type) -> Json:
         if kind is dict:
             return self.object(value)
         if kind is list:
@@ -171,10 +163,20 @@ class _Writer:
         except Unfit as unfit:
             self._refuse(str(unfit))
 
+    def object(self, value: dict[str, object]) -> dict[str, Json]:
+        """Return the form of a dict: wrapped if one of its keys looks like a tag."""
+        is_wrapped = False
+        for key in value:
+            if type(key) is not str:
+                self._refuse(f"has a key of type {type(key).__name__}; keys must be str")
+            is_wrapped = is_wrapped or key.startswith("$")
+        members = self._members(value)
+        return {"$dict": members} if is_wrapped else members
+
     def _tagged(self, value: Any, kind: type) -> Json:
         tag = tag_of(kind)
         if tag is not None:
-            self._charge(len(value) if kind is bytes else 0)
+            self._charge(len(tag.name) + 5 + (len(value) if kind is bytes else 0))
             payload = tag.write(value)
             return {tag.name: self._text(payload) if isinstance(payload, str) else payload}
         if isinstance(value, Enum):
@@ -183,37 +185,56 @@ class _Writer:
         if names is not None:
             return {"$dataclass": [self._text(class_name(kind)), self._members(dataclass_parts(value, names))]}
         if is_model(kind):
-            fields, rest = model_parts(value)
-            payload = [self._text(class_name(kind)), self._members(fields)]
-            return {"$model": [*payload, self._members(rest)] if rest else payload}
+            return {"$model": self._model(value, kind)}
         return self._refuse(_why_not(kind))
 
+    def _model(self, value: object, kind: type) -> list[Json]:
+        fields, extra, private, unset = model_parts(value)
+        payload: list[Json] = [self._text(class_name(kind)), self._members(fields)]
+        rest: dict[str, Json] = {}
+        if extra:
+            rest["extra"] = self._members(extra)
+        if private:
+            rest["private"] = self._members(private)
+        if unset:
+            rest["unset"] = [*unset]
+        return [*payload, rest] if rest else payload
+
     def _members(self, value: Mapping[str, object]) -> dict[str, Json]:
-        self._charge(4 * len(value))
+        self._count(len(value), 4)
         members: dict[str, Json] = {}
+        self.path.append("")
         for key, item in value.items():
-            self.path.append(key)
+            self.path[-1] = key
             members[self._text(key)] = self.form(item)
-            self.path.pop()
+        self.path.pop()
         return members
 
     def _items(self, values: list[object] | tuple[object, ...]) -> list[Json]:
-        self._charge(2 * len(values))
+        self._count(len(values), 2)
         forms: list[Json] = []
+        self.path.append(0)
         for index, item in enumerate(values):
-            self.path.append(index)
+            self.path[-1] = index
             forms.append(self.form(item))
-            self.path.pop()
+        self.path.pop()
         return forms
 
     def _text(self, value: str) -> str:
-        self._charge(len(value))
-        if not value.isascii():
+        self._room -= len(value)
+        if self._room < 0 or not value.isascii():
+            self._charge(0)
             try:
                 value.encode()
             except UnicodeEncodeError:
                 self._refuse("contains a lone surrogate, which is no character")
         return value
+
+    def _count(self, members: int, least: int) -> None:
+        self._left -= members
+        if self._left < 0:
+            self._refuse(f"brings the number of values above {LIMIT_VALUES:,}; {_REFERENCE}")
+        self._charge(least * members)
 
     def _charge(self, least: int) -> None:
         """Take from the room what the text will need at least, so that huge values are refused before they are walked."""
@@ -243,6 +264,13 @@ def _why_not(kind: type) -> str:
     return f"is of class {class_name(kind)}, which has no canonical form; pass plain values, a dataclass or a pydantic model"
 
 
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError("not a finite number")
+
+
+_read: Callable[[str], object] = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
 def load(text: str) -> dict[str, Json]:
     """Parse a stored text into its tree, tags as they are.
 
@@ -250,7 +278,7 @@ def load(text: str) -> dict[str, Json]:
         ArgumentError: The text is not JSON, or no object.
     """
     try:
-        tree = json.loads(text, parse_constant=_no_constant)
+        tree = _read(text)
     except (ValueError, RecursionError) as error:
         raise ArgumentError("arguments", "are stored as a text that is not JSON") from error
     if type(tree) is not dict:
@@ -258,18 +286,18 @@ def load(text: str) -> dict[str, Json]:
     return cast("dict[str, Json]", tree)
 
 
-def _no_constant(_: str) -> NoReturn:
-    raise ValueError("not a finite number")
-
-
 def text_of(tree: Json) -> str:
     """Return the text of a tree, as it would be stored; `load` is the way back."""
-    return _dump(tree)
+    return "".join(_write(tree, 0))
+
+
+def _digest_input_of(tree: Json) -> bytes:
+    return "".join(_write_sorted(tree, 0)).encode()
 
 
 def digest_input(text: str) -> bytes:
     """Return the `Form.digest_input` that belongs to a stored text."""
-    return _dump_sorted(load(text)).encode()
+    return _digest_input_of(load(text))
 
 
 def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
@@ -314,7 +342,7 @@ def check_round_trip(form: Form, classes: Mapping[str, type]) -> None:
     tree = load(text)
     members = cast("dict[str, Json]", tree.get("$dict", tree))
     for (name, value), before in zip(decode(text, classes).items(), members.values(), strict=True):
-        if _dump(form_of(value)) != _dump(before):
+        if text_of(form_of(value)) != text_of(before):
             raise ArgumentError(place([name]), "does not come back from its stored form as it is")
 
 

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
 
 from sayso.errors import ArgumentError
 from sayso.model.names import place
 from sayso.model.tags import TAGS, Json, Unfit
 
-__all__ = ["LIMIT_DEPTH", "Reader", "dataclass_fields", "dataclass_parts", "is_model", "model_parts"]
+__all__ = ["LIMIT_DEPTH", "ModelParts", "Reader", "dataclass_fields", "dataclass_parts", "is_model", "model_parts"]
 
 LIMIT_DEPTH = 64
 
@@ -50,19 +50,21 @@ def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
         raise Unfit(f"is a {cls.__name__} without a value in its field {error.name!r}") from error
 
 
-def model_parts(value: Any) -> tuple[dict[str, object], dict[str, object]]:
-    """Return a model's fields, and what else is needed so that it comes back equal (unset fields, extras, private values)."""
+class ModelParts(NamedTuple):
+    """What a model instance holds: declared fields, extra ones, private attributes, and which fields were not set."""
+
+    fields: dict[str, object]
+    extra: dict[str, object]
+    private: dict[str, object]
+    unset: list[str]
+
+
+def model_parts(value: Any) -> ModelParts:
+    """Take a model instance apart."""
     held: dict[str, object] = value.__dict__
     fields = {name: held[name] for name in type(value).model_fields if name in held}
-    rest: dict[str, object] = {}
-    if value.__pydantic_extra__:
-        rest["extra"] = dict(value.__pydantic_extra__)
-    if value.__pydantic_private__:
-        rest["private"] = dict(value.__pydantic_private__)
-    unset = sorted(name for name in fields if name not in value.__pydantic_fields_set__)
-    if unset:
-        rest["unset"] = unset
-    return fields, rest
+    unset = sorted(fields.keys() - value.__pydantic_fields_set__)
+    return ModelParts(fields, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {}, unset)
 
 
 class Reader:
@@ -79,15 +81,16 @@ class Reader:
     def fields(self, tree: dict[str, Json]) -> dict[str, object]:
         """Return the values of an object's members, in its order."""
         values: dict[str, object] = {}
+        self.path.append("")
         for key, form in tree.items():
-            self.path.append(key)
+            self.path[-1] = key
             values[key] = self.value(form)
-            self.path.pop()
+        self.path.pop()
         return values
 
     def value(self, form: Json) -> object:
         """Return the value of a form, or raise `ArgumentError`."""
-        if len(self.path) > LIMIT_DEPTH:
+        if isinstance(form, dict | list) and len(self.path) > LIMIT_DEPTH:
             self.refuse(f"is nested deeper than {LIMIT_DEPTH} levels")
         match form:
             case dict():
@@ -108,10 +111,11 @@ class Reader:
 
     def _items(self, forms: list[Json]) -> list[object]:
         values: list[object] = []
+        self.path.append(0)
         for index, form in enumerate(forms):
-            self.path.append(index)
+            self.path[-1] = index
             values.append(self.value(form))
-            self.path.pop()
+        self.path.pop()
         return values
 
     def _tagged(self, tag: str, payload: Json) -> object:

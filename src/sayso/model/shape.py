@@ -12,6 +12,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from weakref import WeakValueDictionary
 from typing import Any, cast
 
 from sayso.errors import ArgumentError
@@ -148,7 +149,15 @@ class Shape:
         the order in which a union's types are written.
         """
         essence = _essence({"fields": self._descriptor["fields"], "defs": self._descriptor["defs"]})
-        return hashlib.sha256(json.dumps(essence, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(essence, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        if self._make is not None:
+            _live[digest] = self
+        return digest
+
+    @classmethod
+    def live(cls, digest: str) -> Shape | None:
+        """Return the shape with this digest whose classes live in this process, if one was used here."""
+        return _live.get(digest)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -252,6 +261,9 @@ class Shape:
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments, as `validate` takes them from JSON."""
         return json_schema(self._fields, self._defs)
+
+
+_live: WeakValueDictionary[str, Shape] = WeakValueDictionary()
 
 
 def _shown(name: str) -> str:

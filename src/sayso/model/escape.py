@@ -1,0 +1,95 @@
+"""The one escape function: text from a program, made safe to look at on every surface.
+
+Here is what makes characters visible that hide, move or imitate others, and what finds the words that imitate. How
+values and calls are laid out is `sayso.model.show`. Invariant: no character that cannot be seen for what it is comes
+through raw, and two different texts never look the same.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+__all__ = ["escape", "hidden_in", "mixed_script"]
+
+# `str.isprintable` is false for the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and every Zs but the space. These are
+# printable by their category and are seen as nothing, or as a space: fillers, joiners, variation selectors, U+FFFC.
+_BLANK = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef"
+)
+# A literal `<U+` would read as an escape, so its first character is one.
+_MARKED = re.compile(rf"<(?=U\+)|[{_BLANK}]")
+_ODD = re.compile(rf"<(?=U\+)|[{_BLANK}]|[^\x20-\x7e]")
+_BLANK_ONE = re.compile(f"[{_BLANK}]")
+_WORD = re.compile(r"[^\W\d_]+")
+
+_EAST_ASIAN = frozenset(
+    {"BOPOMOFO", "CJK", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "KATAKANA-HIRAGANA"}
+)
+_NO_SCRIPT = frozenset({"FEMININE", "MASCULINE", "MICRO", "MODIFIER", "SUBSCRIPT", "SUPERSCRIPT"})
+
+
+def escape(text: str, *, block: bool = False) -> str:
+    r"""Return `text` with every character that is not plainly visible as an ASCII escape like `<U+202E>`.
+
+    Escaped are control, format, surrogate, private and unassigned characters, every line end and space but U+0020,
+    and fillers that look like nothing. No two texts have the same result.
+
+    Args:
+        text: Anything.
+        block: Keep `\n`, for a surface that marks each line as part of the text.
+    """
+    if block:
+        return "\n".join(map(escape, text.split("\n"))) if "\n" in text else escape(text)
+    if text.isprintable() and ("<U+" not in text if text.isascii() else _MARKED.search(text) is None):
+        return text
+    return _ODD.sub(_escaped, text)
+
+
+def hidden_in(text: str) -> list[str]:
+    """Return the hidden characters in `text`, as `U+202E`, each once; line feeds and tabs count as layout."""
+    if text.isprintable() and (text.isascii() or _BLANK_ONE.search(text) is None):
+        return []
+    return [_name(character) for character in dict.fromkeys(text) if character not in "\n\t" and _is_hidden(character)]
+
+
+def mixed_script(text: str) -> dict[str, list[str]]:
+    """Return the words of `text` that mix scripts, with their scripts: `{"pаypal": ["Cyrillic", "Latin"]}`.
+
+    Latin beside East Asian letters is usual and not counted. A word in one script that looks like one in another is
+    not found.
+    """
+    if text.isascii():
+        return {}
+    words = (word for word in dict.fromkeys(_WORD.findall(text)) if not word.isascii())
+    scripts = {word: {_script(letter) for letter in word} - {""} for word in words}
+    return {
+        word: sorted(found) for word, found in scripts.items() if len(found - {"East Asian"}) > 1 or _is_odd_pair(found)
+    }
+
+
+def _is_odd_pair(scripts: set[str]) -> bool:
+    return len(scripts) > 1 and "Latin" not in scripts
+
+
+def _is_hidden(character: str) -> bool:
+    return not character.isprintable() or _BLANK_ONE.match(character) is not None
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    return f"<{_name(character)}>" if character == "<" or _is_hidden(character) else character
+
+
+def _name(character: str) -> str:
+    return f"U+{ord(character):04X}"
+
+
+@lru_cache(maxsize=4096)
+def _script(letter: str) -> str:
+    first = unicodedata.name(letter, "").partition(" ")[0]
+    if first in _EAST_ASIAN:
+        return "East Asian"
+    return "" if first in _NO_SCRIPT else first.title()

@@ -1,0 +1,204 @@
+"""One value on one line, as Python-like text that people read: `Order(id='A-4721', total=Decimal('320.00'))`.
+
+Here are the whole text of a value, and its brief one where there is no room. Calls and full views are
+`sayso.model.show`. Invariant: text from a program is escaped and stands in quotes, and a brief text says what size
+the whole has, outside the quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from sayso.model.escape import escape
+from sayso.model.tags import MASK, Json
+from sayso.model.tree import class_in, fields_of, items_of, tag_in
+
+__all__ = ["Parts", "brief", "bytes_of", "clip", "is_light", "parts_of", "quoted", "value", "word"]
+
+_CALLS = {"$decimal": "Decimal", "$path": "Path", "$uuid": "UUID"}
+_TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
+_PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
+_Text = TypeVar("_Text", str, bytes)
+
+
+class Parts(NamedTuple):
+    """A container, taken apart for a layout."""
+
+    opening: str
+    items: list[tuple[str, Json]]
+    closing: str
+    noun: str
+
+
+def value(tree: Json) -> str:
+    """Return the whole text of a value of the canonical tree, on one line; secrets are `***`."""
+    if isinstance(tree, str):
+        return quoted(tree)
+    parts = parts_of(tree)
+    if parts is None:
+        return _leaf(tree)
+    return parts.opening + ", ".join([prefix + value(item) for prefix, item in parts.items]) + parts.closing
+
+
+def brief(tree: Json, room: int) -> str:
+    """Return the text of a value in about `room` characters: head, tail and the size of what is too long."""
+    if is_light(tree, 8 * room):
+        text = value(tree)
+        if len(text) <= room:
+            return text
+    parts = parts_of(tree)
+    if parts is not None:
+        return _brief_parts(parts, room)
+    if isinstance(tree, str):
+        return clip(tree, room, quoted, "characters")
+    data = bytes_of(tree)
+    if data is not None:
+        return clip(data, room, repr, "bytes")
+    text = _leaf(tree)
+    return clip(text, room, str if text.isalnum() else quoted, "digits" if text.lstrip("-").isdigit() else "characters")
+
+
+def parts_of(tree: Json, room: int | None = None) -> Parts | None:
+    """Return a container's parts, names as they are shown; None for a value without any.
+
+    Args:
+        tree: A value.
+        room: Shorten the keys of dicts to this; None keeps them whole.
+    """
+    items = items_of(tree)
+    if items is not None:
+        unnamed: list[tuple[str, Json]] = [("", item) for item in items]
+        if isinstance(tree, list):
+            return Parts("[", unnamed, "]", "items")
+        return Parts("(", unnamed, ",)" if len(items) == 1 else ")", "items")
+    name = class_in(tree)
+    fields = fields_of(tree)
+    if name is not None and fields is not None:
+        return Parts(f"{_short(name)}(", [(f"{escape(field)}=", item) for field, item in fields.items()], ")", "fields")
+    if not isinstance(tree, dict) or (fields is None and _tagged(tree) is not None):
+        return None
+    # A malformed tag is shown as the dict that it is, so that nothing is hidden behind it.
+    keys = fields if fields is not None else tree
+    named = [((quoted(key) if room is None else brief(key, room)) + ": ", item) for key, item in keys.items()]
+    return Parts("{", named, "}", "entries")
+
+
+def quoted(text: str) -> str:
+    """Return `text` in quotes, escaped; a line feed reads as in Python."""
+    shown = escape(text, block=True)
+    if "\\" in shown or "'" in shown or "\n" in shown:
+        shown = shown.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{shown}'"
+
+
+def clip(whole: _Text, room: int, show: Callable[[_Text], str], unit: str) -> str:
+    """Return head and tail of a text or of bytes that have no room as a whole, with the size of the whole between."""
+    note = f"({len(whole):,} {unit})"
+    left = room - len(note) - 10
+    if left < 8:
+        return f"… {note}"
+    tail = left // 3
+    head = _fit(whole, left - tail, show, 1)
+    return f"{show(whole[:head])} … {note} … {show(whole[len(whole) - _fit(whole, tail, show, -1) :])}"
+
+
+def word(name: str, room: int) -> str:
+    """Return a name, escaped; one that is too long with its head and size."""
+    shown = escape(name)
+    return shown if len(shown) <= room else clip(name, room, quoted, "characters")
+
+
+def is_light(tree: Json, room: int) -> bool:
+    """Return whether a tree has no more than about `room` characters, without reading it to the end."""
+    waiting = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            room -= 2 * len(item)
+        elif isinstance(item, dict):
+            room -= sum(map(len, item)) + 4 * len(item)
+        else:
+            room -= len(item) if isinstance(item, str) else 1
+        if room < 0:
+            return False
+        if isinstance(item, list):
+            waiting += item
+        elif isinstance(item, dict):
+            waiting += item.values()
+    return True
+
+
+def bytes_of(tree: Json) -> bytes | None:
+    """Return the content of a bytes value, None for all else."""
+    match tree:
+        case {"$bytes": str(encoded)} if len(tree) == 1:
+            try:
+                return b64decode(encoded, validate=True)
+            except ValueError:
+                return None
+        case _:
+            return None
+
+
+def _leaf(tree: Json) -> str:
+    shown = _tagged(tree) if isinstance(tree, dict) else repr(tree)
+    return repr(tree) if shown is None else shown
+
+
+def _tagged(tree: dict[str, Json]) -> str | None:
+    """Return the text of a tagged scalar, None where there is no such tag or it is malformed."""
+    tag = tag_in(tree)
+    match tag, None if tag is None else tree[tag]:
+        case "$secret", _:
+            return MASK
+        case "$enum", [str(name), str(member)]:
+            return f"{_short(name)}.{escape(member)}"
+        case ("$decimal" | "$path" | "$uuid") as known, str(text):
+            return f"{_CALLS[known]}({quoted(text)})"
+        case ("$date" | "$datetime" | "$time") as known, str(text):
+            return text if _PLAIN_TIME.fullmatch(text) else f"{_TIMES[known]}({quoted(text)})"
+        case "$timedelta", [int(days), int(seconds), int(microseconds)]:
+            parts = {"days": days, "seconds": seconds, "microseconds": microseconds}
+            return f"timedelta({', '.join(f'{unit}={count}' for unit, count in parts.items() if count) or '0'})"
+        case "$bytes", _:
+            data = bytes_of(tree)
+            return None if data is None else repr(data)
+        case _:
+            return None
+
+
+def _brief_parts(parts: Parts, room: int) -> str:
+    count = len(parts.items)
+    nothing = f"{parts.opening}… ({count:,} {parts.noun if count != 1 else _ONE[parts.noun]}){parts.closing}"
+    left = room - len(parts.opening) - len(parts.closing)
+    shown = count if count <= 4 else 3
+    note = f"… ({count:,} {parts.noun}) …, " if shown < count else ""
+    each = (left - len(note)) // shown - 2 if shown else 0
+    if each < 6:
+        return nothing
+    items = parts.items if shown == count else [*parts.items[:2], parts.items[-1]]
+    texts = [prefix + brief(item, max(each - len(prefix), 1)) for prefix, item in items]
+    text = parts.opening + ", ".join(texts[:-1] if note else texts)
+    text += f", {note}{texts[-1]}{parts.closing}" if note else parts.closing
+    return text if len(text) <= room else nothing
+
+
+_ONE = {"items": "item", "entries": "entry", "fields": "field"}
+
+
+def _fit(whole: _Text, room: int, show: Callable[[_Text], str], step: int) -> int:
+    """Return how many elements from the head (or, with step -1, the tail) are shown in `room` characters."""
+    edge = whole[:room] if step > 0 else whole[::-1][:room]
+    for count in range(len(edge)):
+        # One by one, `<` is narrower than before `U+`, where it becomes an escape.
+        room -= 8 if edge[count : count + 1] == "<" else len(show(edge[count : count + 1])) - len(show(edge[:0]))
+        if room < 0:
+            return count
+    return len(edge)
+
+
+def _short(name: str) -> str:
+    return escape(name.rpartition(":")[2].rpartition("<locals>.")[2])

@@ -1,0 +1,129 @@
+"""What people see of a call: drawn by us from its bound arguments, the same for every surface.
+
+Here are a call on one line, its full view, and warnings about what may deceive; with `escape`, `value` and `changes`
+this is all that a surface needs, and it only places the texts. Invariant: whatever is not shown is announced with its
+size, and text from a program can leave neither its quotes nor its marked lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sayso.model.change import Change, changes
+from sayso.model.escape import escape, hidden_in, mixed_script
+from sayso.model.layout import Layout
+from sayso.model.literal import brief, is_light, quoted, value, word
+from sayso.model.names import place
+from sayso.model.tags import Json
+from sayso.model.tree import fields_of, items_of, tag_in
+
+__all__ = ["Change", "changes", "escape", "has_hidden", "line", "lines", "mixed_script", "value", "warnings"]
+
+_LISTED = 6
+
+
+def has_hidden(text: str) -> bool:
+    """Return whether `text` has characters that cannot be seen; line feeds and tabs count as layout."""
+    return bool(hidden_in(text))
+
+
+def warnings(tree: Json) -> list[str]:
+    """Return what may deceive in a text, or in the names and texts of a tree, one sentence each.
+
+    Of a text `contains hidden characters (U+202E, U+200B)`; of a tree with the place in front, `note: contains …`.
+    """
+    found = [f"{where}: {what}" if where else what for where, text in _texts(tree, ()) for what in _warnings(text)]
+    return list(dict.fromkeys(found))
+
+
+def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
+    """Return a call on one line of at most `limit` characters (60 or more): `refund(order_id='A-4721', amount=320.0)`.
+
+    Where there is no room, long values are shortened to head, size and tail, and at last arguments are counted.
+    """
+    named = fields_of(arguments) or {}
+    if is_light(arguments, 8 * limit):
+        whole = f"{escape(name)}({', '.join([f'{escape(key)}={value(item)}' for key, item in named.items()])})"
+        if len(whole) <= limit:
+            return whole
+    start = f"{word(name, limit // 2)}("
+    for shown in range(min(len(named), limit // 8), 0, -1):
+        missing = len(named) - shown
+        end = f", … ({missing:,} more argument{'s' if missing > 1 else ''}))" if missing else ")"
+        text = start + _filled(list(named.items())[:shown], limit - len(start) - len(end)) + end
+        if len(text) <= limit:
+            return text
+    return f"{start}… ({len(named):,} argument{'s' if len(named) != 1 else ''}))"
+
+
+def lines(
+    arguments: dict[str, Json], *, limit: int = 2_000, width: int = 96, full: bool = False
+) -> list[tuple[str, str]]:
+    """Return each argument's name and its text over as many lines as it needs.
+
+    A text of several lines, or longer than `width`, is a block: its size, then its lines behind `| `, and behind `: `
+    where a line goes on. So nothing in it can pass for another argument, unless a surface breaks lines below `width`.
+
+    Args:
+        arguments: The masked arguments, as a tree of the canonical form.
+        limit: How much of one text or bytes value is shown, half of it head and half of it tail.
+        width: Where lines are broken, 40 or more.
+        full: Show everything.
+    """
+    layout = Layout(width, None if full else limit)
+    return [(escape(name), "\n".join(layout.rows(item))) for name, item in (fields_of(arguments) or {}).items()]
+
+
+def _filled(named: list[tuple[str, Json]], room: int) -> str:
+    """Return `name=value, …` in about `room` characters: short values whole, the others with what that leaves."""
+    names = [escape(name) for name, _ in named]
+    left = room - sum(len(name) + 3 for name in names) + 2
+    needs = [len(brief(item, max(left, 1))) for _, item in named]
+    rooms = [0] * len(named)
+    for rank, index in enumerate(sorted(range(len(named)), key=needs.__getitem__)):
+        rooms[index] = min(needs[index], max(left, 0) // (len(named) - rank))
+        left -= rooms[index]
+    shown = (brief(item, room) for (_, item), room in zip(named, rooms, strict=True))
+    return ", ".join(f"{name}={text}" for name, text in zip(names, shown, strict=True))
+
+
+def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[str, str]]:
+    """Yield every text that a program chose, names included, with its place."""
+    if isinstance(tree, str):
+        yield _where(steps), tree
+        return
+    fields, items = fields_of(tree), items_of(tree)
+    if fields is not None:
+        for name, item in fields.items():
+            yield _where(steps), name
+            yield from _texts(item, (*steps, name))
+    elif items is not None:
+        for index, item in enumerate(items):
+            yield from _texts(item, (*steps, index))
+    elif isinstance(tree, dict) and tag_in(tree) not in {"$secret", "$bytes"}:
+        yield from ((_where(steps), text) for text in _payload_texts(tree))
+
+
+def _payload_texts(tree: Json) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, dict | list):
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from _payload_texts(part)
+
+
+def _where(steps: tuple[str | int, ...]) -> str:
+    return escape(place(steps)) if steps else ""
+
+
+def _warnings(text: str) -> Iterator[str]:
+    hidden = hidden_in(text)
+    if hidden:
+        more = f" and {len(hidden) - _LISTED:,} more" if len(hidden) > _LISTED else ""
+        yield f"contains hidden characters ({', '.join(hidden[:_LISTED])}{more})"
+    mixed = mixed_script(text)
+    for found, scripts in list(mixed.items())[:_LISTED]:
+        shown = quoted(found) if len(found) <= 60 else word(found, 60)
+        yield f"the word {shown} mixes {' and '.join(scripts)} letters"
+    if len(mixed) > _LISTED:
+        yield f"{len(mixed) - _LISTED:,} more words mix scripts"

@@ -1,0 +1,1 @@
+"""Asking on the terminal where the program runs."""
