@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .contest import Plan
+from .core import one_core
 from .footprint import footprint
 from .listing import listed
 from .machine import describe
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     names = options.names or list(MEASURES)
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="sayso-bench-", dir=options.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="sayso-bench-", dir=options.folder) as folder, one_core():
         plan = Plan(Path(folder), options.quick)
         machine = describe(plan.folder)
         begun = time.monotonic()

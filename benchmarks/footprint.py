@@ -15,20 +15,27 @@ from .table import Row, seconds
 
 __all__ = ["footprint"]
 
+OTHERS = ("pydantic", "click", "holdpoint", "call4agents", "chowki", "udspy")
 IMPORT = "import, CPU over bare python"
 INSTALL = "install in a fresh environment"
 ROOT = Path(__file__).resolve().parent.parent
 COUNT = "import importlib.metadata as m; print(' '.join(sorted(d.metadata['Name'] for d in m.distributions())))"
 
 
+# The package loads what it needs at its first use, so its import alone says less than a program that gates something.
+PROGRAMS = {
+    "import sayso": "import sayso",
+    "import sayso, one gate made": "import sayso\n@sayso.gate\ndef pay(amount: int, to: str) -> str: ...",
+}
+
+
 def footprint(plan: Plan) -> list[Row]:
     """Return the rows of both measures; the import is timed where only sayso is installed, if that can be made."""
     python, install = _fresh(plan)
-    alone = [("sayso", python)] if python else []
     # Without it, the environment of this run has to do, which may hold an editable install and slower imports.
-    modules = [*(alone or [("sayso", sys.executable)]), *((name, sys.executable) for name in ("pydantic", "click"))]
-    modules += [(peer, sys.executable) for peer in ("holdpoint", "call4agents", "chowki", "udspy")]
-    return [*_imports(modules, plan.pick(15, 5)), install]
+    programs = [(words, program, python or sys.executable) for words, program in PROGRAMS.items()]
+    programs += [(f"import {name}", f"import {name}", sys.executable) for name in OTHERS if find_spec(name)]
+    return [*_imports(programs, plan.pick(10, 4)), install]
 
 
 def _fresh(plan: Plan) -> tuple[str | None, Row]:
@@ -57,31 +64,28 @@ def _fresh(plan: Plan) -> tuple[str | None, Row]:
     )
 
 
-def _imports(modules: list[tuple[str, str]], repeats: int) -> list[Row]:
-    """Time `import name` and nothing in turns; the least of each is what the import itself takes."""
-    modules = [(name, python) for name, python in modules if python != sys.executable or find_spec(name)]
-    pythons = {python for _, python in modules}
+def _imports(programs: list[tuple[str, str, str]], repeats: int) -> list[Row]:
+    """Time each (words, program, python) and an empty program in turns."""
+    pythons = {python for _, _, python in programs}
     bare: dict[str, list[float]] = {python: [] for python in pythons}
-    taken: dict[str, list[float]] = {name: [] for name, _ in modules}
+    taken: dict[str, list[float]] = {words: [] for words, _, _ in programs}
     for number in range(repeats + 1):
         for python in pythons:
             bare[python].append(_cpu(python, "pass"))
-        for name, python in modules:
-            taken[name].append(_cpu(python, f"import {name}"))
+        for words, program, python in programs:
+            taken[words].append(_cpu(python, program))
         if number == 0:  # the first round writes the bytecode and fills the page cache
             for times in (*bare.values(), *taken.values()):
                 times.clear()
-    return [_import_row(name, taken[name], bare[python]) for name, python in modules]
+    return [_import_row(words, taken[words], bare[python]) for words, _, python in programs]
 
 
-def _import_row(name: str, taken: list[float], bare: list[float]) -> Row:
-    over = min(taken) - min(bare)
-    notes = [f"least of the samples; bare python {seconds(min(bare))}"]
-    if name == "sayso":
-        notes.insert(0, "aim: at most 60 ms")
+def _import_row(words: str, taken: list[float], bare: list[float]) -> Row:
+    over = min(taken) - min(bare)  # the least is what the import itself takes; noise only adds
+    aim = "aim: at most 60 ms; " if words == "import sayso" else ""
+    note = f"{aim}least of the samples; bare python {seconds(min(bare))}"
     figures = {"least": over, "median": median(taken) - median(bare), "bare": min(bare)}
-    note = "; ".join(notes)
-    return Row(IMPORT, f"import {name}", median=seconds(over), samples=len(taken), note=note, figures=figures)
+    return Row(IMPORT, words, median=seconds(over), samples=len(taken), note=note, figures=figures)
 
 
 def _cpu(python: str, program: str) -> float:

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .contest import Contest, Entry, Plan
 from .statistic import median, percentile, turns
 from .table import Row, seconds
+from .worker import WorkerFailedError
 
 __all__ = ["listed"]
 
@@ -25,7 +27,7 @@ PAGES: dict[str, dict[str, Any]] = {
 
 
 def listed(plan: Plan) -> list[Row]:
-    """Time the first page and `sayso ls` on a small and on a large store, in turns."""
+    """Time the first pages and `sayso ls` on a small and on a large store, in turns."""
     sizes = [100, plan.pick(100_000, 5_000)]
     name = f"list, {PENDING} pending, {sizes[0]:,} or {sizes[1]:,} decided"
     contest = Contest(name, plan)
@@ -34,44 +36,51 @@ def listed(plan: Plan) -> list[Row]:
     with contest.open(entries) as ready:
         for entry in ready:
             counts = contest.call(entry, "fill", decided=entries[entry], pending=PENDING)
-            if counts not in (None, {"decided": entries[entry], "pending": PENDING}):  # noqa: PLR6201 - a dict has no hash
+            if counts is not None and counts != {"decided": entries[entry], "pending": PENDING}:
                 rows.append(Row(name, entry.who, entry.store, note=f"WRONG: the store holds {counts}"))
         left = [entry for entry in ready if entry not in contest.lost]
         for words, options in PAGES.items():
-            rows += _pages(contest, left, words, options, plan)
-        rows += _commands(contest, left, plan)
+            rows += _compare(contest, left, words, plan.pick(20, 6), partial(_pages, contest, options))
+        rows += _compare(contest, left, "command `sayso ls`", plan.pick(12, 4), partial(_command, contest))
     return [*contest.lost.values(), *rows]
 
 
-def _pages(contest: Contest, entries: Sequence[Entry], words: str, options: dict[str, Any], plan: Plan) -> list[Row]:
-    taken: dict[Entry, list[float]] = {}
-    for number, entry in turns(entries, plan.pick(20, 6) + 1):
-        nanoseconds = contest.call(entry, "time_pages", count=10, **options)
-        if nanoseconds is not None and number > 0:
-            taken.setdefault(entry, []).extend(each / 1e9 for each in nanoseconds)
-    return [_row(contest.measure, entry, words, values, next(iter(taken.values()))) for entry, values in taken.items()]
+def _compare(
+    contest: Contest, entries: Sequence[Entry], words: str, rounds: int, once: Callable[[Entry], list[float]]
+) -> list[Row]:
+    """Call `once` for the stores in turns, the first round to warm up, and make a row of each."""
+    taken: dict[Entry, list[float]] = {entry: [] for entry in entries}
+    try:
+        for number, entry in turns(entries, rounds + 1):
+            found = once(entry)
+            if number > 0:
+                taken[entry] += found
+    except WorkerFailedError as failure:
+        return [Row(contest.measure, f"sayso: {words}", note=f"failed: {failure}")]
+    small = next(iter(taken.values()), [])
+    return [_row(contest.measure, entry, words, values, small) for entry, values in taken.items()]
 
 
-def _commands(contest: Contest, entries: Sequence[Entry], plan: Plan) -> list[Row]:
+def _pages(contest: Contest, options: dict[str, Any], entry: Entry) -> list[float]:
+    return [each / 1e9 for each in contest.workers[entry].call("time_pages", count=10, **options)]
+
+
+def _command(contest: Contest, entry: Entry) -> list[float]:
     """Time the whole command, from the start of its process to the end."""
-    taken: dict[Entry, list[float]] = {}
-    for number, entry in turns(entries, plan.pick(12, 4) + 1):
-        store = f"sqlite:///{contest.workers[entry].folder / 'sayso.db'}"
-        before = time.perf_counter()
-        ended = subprocess.run(
-            [sys.executable, "-c", COMMAND],
-            env={**os.environ, "SAYSO_STORE": store},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode != 0:
-            why = ended.stderr.strip().rpartition("\n")[2]
-            return [Row(contest.measure, "sayso ls", note=f"failed: status {ended.returncode}, {why}")]
-        if number > 0:
-            taken.setdefault(entry, []).append(time.perf_counter() - before)
-    words = "command `sayso ls`"
-    return [_row(contest.measure, entry, words, values, next(iter(taken.values()))) for entry, values in taken.items()]
+    store = f"sqlite:///{contest.workers[entry].folder / 'sayso.db'}"
+    before = time.perf_counter()
+    ended = subprocess.run(
+        [sys.executable, "-c", COMMAND],
+        env={**os.environ, "SAYSO_STORE": store},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    taken = time.perf_counter() - before
+    if ended.returncode != 0 or ended.stdout.count("pay") < PENDING:
+        words = (ended.stderr or ended.stdout).strip().rpartition("\n")[2]
+        raise WorkerFailedError(f"status {ended.returncode}, {words}")
+    return [taken]
 
 
 def _row(name: str, entry: Entry, words: str, values: Sequence[float], small: Sequence[float]) -> Row:

@@ -159,7 +159,7 @@ def _copy_requests(path: Path, times: int) -> int:
     db = sqlite3.connect(path)
     with db:
         (real,) = db.execute("SELECT max(n) FROM request").fetchone()
-        columns = [name for _, name, *_ in db.execute("PRAGMA table_info(request)") if name != "n"]
+        columns = [str(column[1]) for column in db.execute("PRAGMA table_info(request)") if column[1] != "n"]
         values = ", ".join(COPIED.get(name, name) for name in columns)
         sql = f"INSERT INTO request ({', '.join(columns)}) SELECT {values} FROM request WHERE n <= :real ORDER BY n"
         for number in range(times):

@@ -14,7 +14,7 @@ __all__ = ["durable", "memory", "thousand"]
 def memory(plan: Plan) -> list[Row]:
     """One call at a time, nothing on disk: raised, decided, called again."""
     name = "raise, decide, run, in memory"
-    taken, lost = _round_trips(name, MEMORY, plan, rounds=plan.pick(60, 12), batch=plan.pick(200, 100))
+    taken, lost = _round_trips(name, MEMORY, plan, rounds=plan.pick(30, 10), batch=plan.pick(200, 100))
     return _rows(name, MEMORY, taken, lost, rival="udspy", aim=2.0)
 
 

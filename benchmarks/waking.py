@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from .contest import Plan
+from .core import all_cores
 from .statistic import median, percentile
 from .table import Row, seconds
 from .worker import AbsentError, Worker, WorkerFailedError
@@ -36,7 +37,7 @@ def wake(plan: Plan) -> list[Row]:
 def _lately(plan: Plan, count: int) -> list[float]:
     """Let one program ask `count` times, each decided 50 to 500 ms later by another."""
     taken: list[float] = []
-    with ExitStack() as stack:
+    with all_cores(), ExitStack() as stack:
         waiter = _open(stack, plan, "ours:Waiting")
         decider = _open(stack, plan, "ours:Deciding")
         for amount in range(count + 1):
@@ -51,7 +52,7 @@ def _lately(plan: Plan, count: int) -> list[float]:
 def _long(plan: Plan, *, waiters: int, rounds: int) -> list[float]:
     """Let several programs, each with a store of its own, wait for 8 seconds before they are decided one by one."""
     taken: list[float] = []
-    with ExitStack() as stack:
+    with all_cores(), ExitStack() as stack:
         waiting = [_open(stack, plan, "ours:Waiting") for _ in range(waiters)]
         decider = _open(stack, plan, "ours:Deciding")
         for amount in range(rounds):

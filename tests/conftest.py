@@ -48,7 +48,7 @@ def forget_settings() -> None:
     for store in config._open.values():
         store.close()
     config._open.clear()
-    config._chosen_store = config._chosen_reviewer = None
+    config._chosen_store = config._chosen_reviewer = config._default = None
 
 
 class Clock:

@@ -19,14 +19,15 @@ from sayso import errors
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
 
-__all__ = ["configure", "default_reviewer", "default_store", "default_store_path", "open_store", "store_address", "stores_at_hand"]
+__all__ = ["address_nearby", "configure", "default_reviewer", "default_store", "default_store_path", "open_store", "store_address", "stores_at_hand"]
 
 _FILE = "sayso.toml"
 _KNOWN = ("reviewer", "store")
 
 _lock = threading.Lock()
 _open: dict[str, Store] = {}
-_chosen_store: Store | str | None = None
+_chosen_store: Store | None = None
+_default: Store | None = None  # what environment and file say, read once
 _chosen_reviewer: Reviewer | str | None = None
 
 
@@ -84,11 +85,18 @@ def _from_file(name: str) -> tuple[str | None, Path | None]:
 
 def store_address() -> str:
     """Return the address of the default store, and so where to look for requests."""
-    if isinstance(_chosen_store, Store):
-        return _chosen_store.url
+    return _chosen_store.url if isinstance(_chosen_store, Store) else address_nearby()
+
+
+def address_nearby() -> str:
+    """Return the address that another program started here would use; what `configure` was told counts in this one only.
+
+    Raises:
+        ConfigError: The settings file cannot be used.
+    """
     from_environment = os.environ.get("SAYSO_STORE")
     if from_environment:
-        return from_environment
+        return _absolute(from_environment)
     address, path = _from_file("store")
     if address is None or path is None:
         return f"sqlite:///{default_store_path()}"
@@ -97,15 +105,24 @@ def store_address() -> str:
     return f"sqlite:///{path.parent / Path(name).expanduser()}" if name != address else address
 
 
+def _absolute(address: str) -> str:
+    if address.startswith("sqlite:///") and address != "sqlite:///":
+        return f"sqlite:///{Path(address.removeprefix('sqlite:///')).expanduser().absolute()}"
+    return address
+
+
 def default_store() -> Store:
     """Return the configured store; opened at its first use.
 
     Raises:
         ConfigError: A setting cannot be used.
     """
+    global _default
     if isinstance(_chosen_store, Store):
         return _chosen_store
-    return open_store(store_address())
+    if _default is None:
+        _default = open_store(store_address())
+    return _default
 
 
 def open_store(store: Store | str | None) -> Store:
@@ -118,8 +135,7 @@ def open_store(store: Store | str | None) -> Store:
         return default_store()
     if isinstance(store, Store):
         return store
-    if store.startswith("sqlite:///") and store != "sqlite:///":
-        store = f"sqlite:///{Path(store.removeprefix('sqlite:///')).expanduser().absolute()}"
+    store = _absolute(store)
     with _lock:
         if store not in _open:
             _open[store] = _make(store)

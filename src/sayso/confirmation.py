@@ -109,10 +109,13 @@ def respond_to_confirmation(
         status: `approved`, `rejected`, `edited` or `feedback`; wins over `approved`.
 
     Raises:
+        TypeError: `approved` is no bool: `"no"` would be true.
         ValueError: The status is none of these, or `edited` comes without `data`.
         InvalidChangesError: The arguments do not fit the function's types; nothing was decided.
         DecisionRefusedError: Another of its kinds, e.g. it was decided before; nothing changed.
     """
+    if not isinstance(approved, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise TypeError(f"approved is True or False, not {approved!r}; nothing was decided")
     said = _status(approved, data, status)
     here = scope.current()
     store = _store_of(confirmation_id)

@@ -40,12 +40,12 @@ Effects = Generator[Effect, Any, T]
 class UserCode(Effect):
     """A call of a user's function, which may be async where the caller is."""
 
-    def __init__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        self._call = partial(function, *args, **kwargs)
+    def __init__(self, function: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+        self._function, self._kwargs = function, kwargs
 
     def run(self) -> Any:
-        value = self._call()
-        if inspect.isawaitable(value):
+        value = self._function(**self._kwargs)
+        if value is not True and value is not False and inspect.isawaitable(value):  # rules mostly say True or False
             close = getattr(value, "close", None)
             if close is not None:
                 close()  # a coroutine that is never awaited would warn somewhere else
@@ -53,7 +53,7 @@ class UserCode(Effect):
         return value
 
     async def arun(self) -> Any:
-        value = self._call()
+        value = self._function(**self._kwargs)
         return await value if inspect.isawaitable(value) else value
 
 
@@ -92,21 +92,22 @@ class Try(Effect):
 class Verb(Effect):
     """A verb of a store."""
 
-    def __init__(self, blocks: bool, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        self._blocks = blocks
-        self._call = partial(verb, *args, **kwargs)
+    __slots__ = ("_args", "_blocks", "_verb")
+
+    def __init__(self, blocks: bool, verb: Callable[..., Any], *args: Any) -> None:
+        self._blocks, self._verb, self._args = blocks, verb, args
 
     def run(self) -> Any:
-        return self._call()
+        return self._verb(*self._args)
 
     async def arun(self) -> Any:
-        return await offload(self._call) if self._blocks else self._call()
+        return await offload(partial(self._verb, *self._args)) if self._blocks else self._verb(*self._args)
 
 
-def drive(effects: Effects[T]) -> T:
-    """Run a generator of effects to its end in this thread."""
+def drive(effects: Effects[T], value: Any = None) -> T:
+    """Run a generator of effects to its end in this thread; `value` answers its effect, if it has begun."""
     try:
-        effect = next(effects)
+        effect = effects.send(value)
         while True:
             try:
                 value = effect.run()
@@ -125,6 +126,11 @@ async def adrive(effects: Effects[T]) -> T:
         while True:
             try:
                 value = await effect.arun()
+            except GeneratorExit as closed:
+                if not isinstance(effect, Try):
+                    raise
+                # The coroutine is thrown away in mid-call, and nothing can be awaited any more: record it in place.
+                return drive(effects, Attempt(None, closed))
             except BaseException as error:  # it belongs to the generator, which decides what to do about it
                 effect = effects.throw(error)
             else:

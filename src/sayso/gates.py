@@ -15,12 +15,12 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
-from typing import Any, Literal, NamedTuple
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from sayso import clock, errors
 from sayso.drive import Attempt, Effects, Try, UserCode, Verb
-from sayso.model import canonical, redaction
+from sayso.model import canonical, redaction, told
 from sayso.model.call import Call
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
@@ -39,6 +39,7 @@ __all__ = ["Check", "Gate", "Place", "check", "current_request", "execute", "req
 
 _RESULT_LIMIT = 65_536
 _ERROR_LIMIT = 2_000
+_NO_SECRET_INSIDE = {str, int, float, bool}
 _current: ContextVar[Request | None] = ContextVar("sayso_current_request", default=None)
 
 
@@ -76,7 +77,7 @@ class Gate:
 
     def asks(self, hook: Callable[..., Any], arguments: Mapping[str, Any]) -> UserCode:
         """Return the call of one of the gate's hooks with the arguments that it names."""
-        return UserCode(hook, **_choose(hook)(arguments))
+        return UserCode(hook, _choose(hook)(arguments))
 
 
 @cache
@@ -156,10 +157,10 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
     if verdict.kind == "allow":
         return _ALLOWED
     if verdict.kind == "deny":
-        yield from _note_denial(gate, store, place, verdict)
-        return Check("deny", reason=verdict.reason)
+        return (yield from _deny(gate, store, arguments, place, verdict))
     form = canonical.encode(arguments)
-    canonical.check_round_trip(form, gate.shape.classes)
+    if '"$' in form.text:  # the shape's classes are only wanted where a class may appear
+        canonical.check_round_trip(form, gate.shape.classes)
     digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
     found = yield from _find(store, digest, place)
     if found is None:
@@ -175,20 +176,34 @@ def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     try:
         answer = yield gate.asks(rule, arguments)
     except Exception as error:  # user code: whatever it raises means that the call is not run
-        raise _policy_error(gate, describe(rule), error, arguments) from error
+        _refuse(gate, describe(rule), error, arguments)
     return verdict_of(answer, rule)
 
 
-def _policy_error(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -> errors.PolicyError:
-    message = f"raised {type(error).__name__}: {error}"
-    with suppress(errors.ArgumentError):
-        message = redaction.scrub(message, _secrets(gate, canonical.load(canonical.encode(arguments).text)))
-    return errors.PolicyError(f"{rule} of {gate.name}", message)
+def _refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -> NoReturn:
+    """Raise the `PolicyError` for a hook that failed; what quotes a secret of the call goes no further."""
+    secrets = _secrets_among(gate, arguments)
+    if secrets is None:
+        raise errors.PolicyError(f"{rule} of {gate.name}", f"raised {type(error).__name__}") from None
+    cause = None if told.quotes(error, secrets) else error
+    raise errors.PolicyError(f"{rule} of {gate.name}", f"raised {told.error_text(error, secrets)}") from cause
 
 
-def _note_denial(gate: Gate, store: Store, place: Place, verdict: Verdict) -> Effects[None]:
-    detail = {"tool": gate.tool, "rule": describe(gate.when), "reason": verdict.reason}
+def _deny(
+    gate: Gate, store: Store, arguments: dict[str, Any], place: Place, verdict: Verdict
+) -> Effects[Check]:
+    secrets = _secrets_among(gate, arguments)
+    reason = None if verdict.reason is None or secrets is None else told.fit(verdict.reason, secrets)
+    detail = {"tool": gate.tool, "rule": describe(gate.when), "reason": reason}
     yield Verb(store.blocks, store.note, place.run_ids[0], "denied", _program(), detail)
+    return Check("deny", reason=reason)
+
+
+def _secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | None:
+    try:
+        return _secrets(gate, canonical.encode(arguments).text, "")
+    except errors.ArgumentError:
+        return None  # nobody can say what is secret in them
 
 
 def _find(store: Store, digest: str, place: Place) -> Effects[Request | None]:
@@ -215,7 +230,8 @@ def _settled(store: Store, request: Request) -> Effects[Request]:
 
 
 def _call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest: str) -> Call:
-    tree = canonical.load(form.text)
+    # One brace: scalars only, which are their own form.
+    tree: dict[str, Any] = arguments if form.text.count("{") == 1 else canonical.load(form.text)
     if gate.redactor is not None:
         tree = _shown_by_redactor(gate.redactor, arguments)
     masked = gate.redaction.mask(tree)
@@ -232,16 +248,26 @@ def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dic
         return dict(redaction.FAILED)
 
 
-def _secrets(gate: Gate, tree: dict[str, Any]) -> frozenset[str]:
-    return gate.redaction.secrets(tree)
+def _secrets(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
+    """Return the texts of a call that nobody may see: what a name marks, and what the gate's redactor took out."""
+    if shown is None:
+        return frozenset()
+    tree = canonical.load(form)
+    marked = gate.redaction.secrets(tree)
+    if gate.redactor is None:
+        return marked
+    return marked | {text for text in gate.redaction.texts(tree) if text not in shown}
+
+
+def _secrets_of(gate: Gate, request: Request) -> frozenset[str]:
+    return _secrets(gate, request.effective.form, request.effective.masked)
 
 
 def _ask(
     gate: Gate, store: Store, call: Call, arguments: dict[str, Any], place: Place, verdict: Verdict
 ) -> Effects[Request]:
     prompt = verdict.prompt if verdict.prompt is not None else (yield from _prompt(gate, arguments))
-    if prompt is not None and call.masked is not None:
-        prompt = redaction.scrub(prompt, _secrets(gate, canonical.load(call.form)))
+    rule, secrets = _rule_text(gate, verdict), _secrets(gate, call.form, call.masked)
     now, run_id = clock.now(), place.run_ids[0]
     request = Request(
         id=new_request_id(),
@@ -255,10 +281,10 @@ def _ask(
         approval_window=gate.approval_expires,
         quorum=verdict.quorum or gate.quorum,
         on_behalf_of=place.on_behalf_of,
-        prompt=prompt,
+        prompt=None if prompt is None else told.fit(prompt, secrets),
         description=gate.description,
         risk=verdict.risk or gate.risk,
-        rule=_rule_text(gate, verdict),
+        rule=None if rule is None else told.fit(rule, secrets),
         retries=gate.retries,
         idempotent=gate.idempotent,
         redact=gate.redact,
@@ -279,7 +305,7 @@ def _prompt(gate: Gate, arguments: dict[str, Any]) -> Effects[str | None]:
     try:
         text = yield gate.asks(gate.prompt, arguments)
     except Exception as error:  # user code: a prompt that fails must not let the call through
-        raise _policy_error(gate, "prompt=", error, arguments) from error
+        _refuse(gate, "prompt=", error, arguments)
     if not isinstance(text, str):
         raise errors.PolicyError(f"prompt= of {gate.name}", f"returned {type(text).__name__}, not a text")
     return text
@@ -316,10 +342,8 @@ def _unknown(
             return Check("ready", request)
         raise errors.OutcomeUnknownError(request.id)
     hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
-    resolved = yield Verb(
-        store.blocks, store.resolve, request.id, hook, roles=None, happened=bool(answer), comment=None,
-        channel="verify",
-    )  # fmt: skip
+    settle = partial(store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify")
+    resolved = yield Verb(store.blocks, settle, request.id, hook)
     if answer:
         result = answer.result if isinstance(answer, Happened) else None
         return Check("happened", resolved, result=result)
@@ -335,9 +359,10 @@ def _verified(
     try:
         answer = yield gate.asks(verify, arguments)
     except Exception as error:  # user code: a hook that fails says nothing, and nothing is run
-        raise _policy_error(gate, "verify=", error, arguments) from error
+        _refuse(gate, "verify=", error, arguments)
     finally:
-        _current.reset(token)
+        with suppress(ValueError):  # as in `execute`
+            _current.reset(token)
     if answer is None or isinstance(answer, bool | Happened):
         return answer
     raise errors.PolicyError(
@@ -374,7 +399,8 @@ def execute(gate: Gate, store: Store, request: Request) -> Effects[Attempt]:
     try:
         attempt: Attempt = yield Try(gate.function, args, kwargs)
     finally:
-        _current.reset(before)
+        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+            _current.reset(before)
     yield from _record(gate, store, started, token, attempt)
     return attempt
 
@@ -382,11 +408,11 @@ def execute(gate: Gate, store: Store, request: Request) -> Effects[Attempt]:
 def _arguments(gate: Gate, request: Request) -> dict[str, Any]:
     """Return the arguments to run with: from the stored form, if it is the one that was approved."""
     call = request.effective
-    digest = call_digest(gate.tool, gate.shape.digest, canonical.digest_input(call.form))
+    arguments, digest_input = canonical.read(call.form, lambda: gate.shape.classes)
+    digest = call_digest(gate.tool, gate.shape.digest, digest_input)
     approved = request.decision.fingerprint if request.decision is not None else None
     if digest != call.digest or fingerprint(request.run_id, digest) != approved:
         raise errors.AlteredRequestError(request.id)
-    arguments = canonical.decode(call.form, gate.shape.classes)
     if request.edited is not None:
         # The reviewer's process may not have had the function's own validators; here they are.
         try:
@@ -413,8 +439,7 @@ def _record(gate: Gate, store: Store, request: Request, token: str, attempt: Att
 def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
     if attempt.raised is None:
         return Outcome("done", result=_kept_result(gate, request, attempt.value))
-    text = f"{type(attempt.raised).__name__}: {attempt.raised}"
-    text = redaction.scrub(text, _secrets(gate, canonical.load(request.effective.form)))
+    text = told.error_text(attempt.raised, _secrets_of(gate, request))
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "failed" if isinstance(attempt.raised, Exception) else "unknown"
@@ -426,13 +451,13 @@ def _kept_result(gate: Gate, request: Request, value: Any) -> str | None:
         return None
     try:
         text = canonical.encode({"result": value}).text
-    except errors.ArgumentError:  # a result needs no canonical form; the record does without
+    except Exception:  # a result needs no canonical form, and may be any object; the record does without
         return None
     if len(text) > _RESULT_LIMIT:
         return None
+    secrets = _secrets_of(gate, request)
+    if not secrets and type(value) in _NO_SECRET_INSIDE:
+        return text
     tree = canonical.load(text)
     masked = gate.redaction.mask(tree)
-    secrets = _secrets(gate, canonical.load(request.effective.form))
-    if masked is tree and not secrets:
-        return text
-    return redaction.scrub(dump(masked), secrets)
+    return redaction.scrub(text if masked is tree else dump(masked), secrets)

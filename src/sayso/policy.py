@@ -38,6 +38,18 @@ class Verdict:
     quorum: Quorum | None = None
     risk: str | None = None
 
+    def __post_init__(self) -> None:
+        # Rules are written by users, and a verdict that cannot be kept must be told as the rule's fault.
+        kinds = {"reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"a verdict's {name} is a {kind.__name__}, not {type(value).__name__}; use hold()")
+        if self.kind not in {"allow", "hold", "deny"}:
+            raise ValueError(f"a verdict is allow, hold or deny, not {self.kind!r}")
+        if self.expires is not None:
+            duration.parse(self.expires)
+
 
 @dataclass(frozen=True)
 class Happened:
@@ -72,7 +84,9 @@ def hold(
         roles: Each of them must have one of these.
         risk: A word of yours, e.g. `high`.
     """
-    needs = None if quorum is None and roles is None else Quorum(quorum or 1, frozenset(roles or ()))
+    wanted: dict[str, Any] = {"count": quorum, "roles": roles}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    needs = Quorum(**given) if given else None
     span = None if expires is None else duration.parse(expires)
     return Verdict("hold", reason, prompt, span, needs, risk)
 

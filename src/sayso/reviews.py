@@ -12,9 +12,10 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from sayso import clock, config, errors
-from sayso.model import canonical, duration
+from sayso.model import canonical, duration, lifecycle
 from sayso.model.call import Call
 from sayso.model.decision import Decision, Verb
+from sayso.model.escape import storable
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.redaction import MASK, Redaction
 from sayso.model.request import LIVE, Request, State
@@ -87,7 +88,19 @@ class Review:
             RequestNotFoundError: There is none.
             AmbiguousIdError: There are several.
         """
-        return self.store.settle(self.find(request_id))
+        request = self._at_hand(request_id)
+        if request is None:
+            request = self.store.get(self.find(request_id))
+        # Only what time or a dead worker may have changed needs to be written down first.
+        if request.state is State.RUNNING or lifecycle.is_due(request, clock.now()):
+            return self.store.settle(request.id)
+        return request
+
+    def _at_hand(self, request_id: str) -> Request | None:
+        try:
+            return self.store.get(request_id)
+        except errors.RequestNotFoundError:
+            return None
 
     def find(self, request_id: str) -> str:
         """Return the whole id for an id or the beginning of one; raises as `get` does."""
@@ -240,14 +253,15 @@ class Review:
         channel: str | None, *, edited: Call | None = None, answer: str | None = None,
     ) -> Request:  # fmt: skip
         who = self._who(by)
+        words = None if comment is None else storable(comment)
         looked_at = request.current_fingerprint
         if edited is not None and edited.digest == request.effective.digest:
             edited = None  # nothing was changed: a plain approval
         decided = looked_at if edited is None else fingerprint(request.run_id, edited.digest)
         decision = Decision(
-            verb, who.identity, clock.now(), channel or self.channel, comment, decided, edited is not None, answer
+            verb, who.identity, clock.now(), channel or self.channel, words, decided, edited is not None, answer
         )
-        return self.store.decide(request.id, decision, roles=who.roles, seen=seen or looked_at, edited=edited)
+        return self.store.decide(request.id, decision, roles=who.roles, seen=looked_at if seen is None else seen, edited=edited)
 
 
 def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:

@@ -1,0 +1,129 @@
+"""The command line, `sayso [--store ADDRESS] COMMAND`: one small module per group of commands, loaded when called.
+
+A command parses, calls the person's door (`sayso.reviews`) and prints. Exit codes: 0 done, 1 error, 2 usage, 3 not
+pending any more, 4 expired. Invariant: a fault becomes a line or two on stderr and a code, never a traceback, and
+nothing that came from a program or a person is printed unescaped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from sayso import __version__
+from sayso.errors import SaysoError
+
+__all__ = ["main"]
+
+# name: (module, what the help says)
+_COMMANDS = {
+    "ls": ("ls", "List what waits: pending first, oldest first."),
+    "show": ("show", "Show a request in full, and what became of it."),
+    "next": ("one_by_one", "Decide what waits, one after another."),
+    "approve": ("approve", "Approve calls, as they stand or with changes."),
+    "reject": ("decide", "Say no."),
+    "feedback": ("decide", "Send a call back, with words to the program."),
+    "answer": ("decide", "Answer a question."),
+    "cancel": ("decide", "End the whole run at a request."),
+    "claim": ("care", "Take a request on."),
+    "release": ("care", "Give a claimed request back."),
+    "extend": ("care", "Let a request, or an unused approval, last longer."),
+    "resolve": ("care", "Say whether a call happened whose outcome is unknown."),
+    "log": ("log", "Print the journal, or verify it."),
+    "doctor": ("doctor", "Check the store, the clock and the settings."),
+    "demo": ("demo", "Watch a destructive call wait for a person."),
+}
+
+
+class _Commands(click.Group):
+    """Loads a command's module when the command is called; the list of commands needs none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"sayso.cli.{_COMMANDS[cmd_name][0]}")
+        return getattr(module, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, said) in _COMMANDS.items()])
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--store", metavar="ADDRESS", help="Where the requests are, e.g. sqlite:///path/to/file.db.")
+@click.version_option(__version__, prog_name="sayso")
+@click.pass_context
+def _sayso(ctx: click.Context, store: str | None) -> None:
+    """No irreversible action without your say-so.
+
+    See what programs want to do, and decide. IDs may be shortened as long as they fit one request only.
+    Exit codes: 0 done, 1 error, 2 usage, 3 not pending any more, 4 expired.
+    """
+    from sayso.cli.desk import Desk
+
+    ctx.obj = Desk(store)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; for `python -m sayso` and the installed `sayso`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter must not hide the rest
+    try:
+        if any(not _is_text(word) for word in given):
+            raise click.UsageError("an argument is not valid UTF-8")
+        code = _sayso.main(given, prog_name="sayso", standalone_mode=False)
+    except click.exceptions.Abort:
+        code = _stopped()
+    except click.ClickException as error:
+        code = _usage(error)
+    except SaysoError as error:
+        from sayso.cli.say import report
+
+        code = report(error)
+    return _flushed(code if isinstance(code, int) else 0)
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        from sayso.cli.say import silence
+
+        silence()
+    return code
+
+
+def _stopped() -> int:
+    from sayso.cli.say import complain
+
+    complain("stopped; what was not reported as decided was not decided")
+    return 130
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 arrive as lone surrogates
+        return False
+    return True
+
+
+def _usage(error: click.ClickException) -> int:
+    from sayso.cli.say import complain
+    from sayso.model.show import escape
+
+    context = getattr(error, "ctx", None)
+    hint = f"sayso {context.info_name} --help" if context is not None and context.parent is not None else "sayso --help"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        complain(error.format_message())
+    else:
+        complain(f"error: {escape(error.format_message())}", f"`{hint}` says what it takes")
+    return error.exit_code

@@ -1,23 +1,26 @@
 """The canonical form: one exact text for one exact set of arguments.
 
-`encode` writes it, `decode` reads it back to equal Python values, `display` makes plain JSON of it for people. Scalars that JSON
-has no word for are in `sayso.model.tags`; the types that a function wants are in `sayso.model.shape`.
-The invariant: different acts have different forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and what has no form is refused.
+`encode` writes it, `decode` reads it back to equal Python values, `display` makes plain JSON of it for people.
+Scalars that JSON has no word for are in `sayso.model.tags`; the types that a function wants are in
+`sayso.model.shape`.
+The invariant: different acts have different forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and what has no
+form is refused.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, cast
 
 from sayso.errors import ArgumentError
+from sayso.model.display import display
 from sayso.model.names import class_name, function_name, place
 from sayso.model.rebuild import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, is_model, model_parts
-from sayso.model.tags import MASK, TAGS, Json, Unfit, dump, tag_of
+from sayso.model.tags import MASK, Json, Unfit, dump, tag_of
 
 __all__ = [
     "LIMIT_BYTES",
@@ -36,6 +39,7 @@ __all__ = [
     "form_of",
     "function_name",
     "load",
+    "read",
     "text_of",
     "value_of",
 ]
@@ -47,7 +51,11 @@ LIMIT_VALUES = 100_000
 _REFERENCE = "pass a reference (a path, an id) in place of the content"
 _TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; {_REFERENCE}"
 _LONGEST_INT = 10**LIMIT_DIGITS
-_BUILTINS = (str, bytes, bool, int, float, dict, list, tuple, bytearray, set, frozenset)
+_CONVERTIBLE: dict[str, Any] = {
+    **{kind.__name__: kind for kind in (str, int, float, dict, list, tuple)},
+    "a sorted list": (set, frozenset),
+    "bytes": (bytes, bytearray),
+}
 
 
 class Form(NamedTuple):
@@ -63,12 +71,17 @@ class Form(NamedTuple):
 
 
 def _writer(*, sort_keys: bool) -> Callable[[object, int], tuple[str, ...]]:
-    options: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False, "check_circular": False}
+    options: dict[str, Any] = {
+        "ensure_ascii": False,
+        "separators": (",", ":"),
+        "allow_nan": False,
+        "check_circular": False,
+    }
     plain = json.JSONEncoder(sort_keys=sort_keys, **options)
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return lambda tree, _: (plain.encode(tree),)
-    # `JSONEncoder.encode` builds this C object anew for every call, which costs as much as the encoding of a few arguments.
+    # `JSONEncoder.encode` builds this C object anew for every call, which costs as much as encoding a few arguments.
     return make(None, plain.default, json.encoder.encode_basestring, None, ":", ",", sort_keys, False, False)
 
 
@@ -90,17 +103,17 @@ def encode(arguments: Mapping[str, object]) -> Form:
     Raises:
         ArgumentError: With the place of the first value that has no canonical form.
     """
-    if type(arguments) is dict:
-        form = _encode_plain(arguments)
+    if type(arguments) is dict:  # and no subclass, whose order and reading may be its own
+        form = _encode_plain(cast("dict[str, Any]", arguments))
         if form is not None:
             return form
-    return _encode_any(arguments)
+    return _encode_any(cast("Mapping[str, object]", arguments))
 
 
 def _encode_plain(arguments: dict[str, Any]) -> Form | None:
-    """Do the usual case, a few scalars, without a walk; None means that the walk has to look (and to say what is wrong)."""
+    """Do the usual case, a few scalars, without a walk; None means that the walk has to look, and say what is wrong."""
     for value in arguments.values():
-        kind = type(value)
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
         if kind is str:
             if len(value) > LIMIT_BYTES:
                 return None
@@ -141,13 +154,15 @@ class _Writer:
 
     def form(self, value: Any) -> Json:
         """Return the form of a value, or raise `ArgumentError`."""
-        kind = type(value)
+        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
         if kind is str:
             return self._text(value)
         if kind is bool or value is None:
             return value
         if kind is int:
-            return value if -_LONGEST_INT < value < _LONGEST_INT else self._refuse(f"has more than {LIMIT_DIGITS} digits")
+            return (
+                value if -_LONGEST_INT < value < _LONGEST_INT else self._refuse(f"has more than {LIMIT_DIGITS} digits")
+            )
         if kind is float:
             return value if math.isfinite(value) else self._refuse("is not a finite number")
         if len(self.path) > LIMIT_DEPTH:
@@ -173,7 +188,7 @@ class _Writer:
         members = self._members(value)
         return {"$dict": members} if is_wrapped else members
 
-    def _tagged(self, value: Any, kind: type) -> Json:
+    def _tagged(self, value: Any, kind: type[Any]) -> Json:
         tag = tag_of(kind)
         if tag is not None:
             self._charge(len(tag.name) + 5 + (len(value) if kind is bytes else 0))
@@ -188,7 +203,7 @@ class _Writer:
             return {"$model": self._model(value, kind)}
         return self._refuse(_why_not(kind))
 
-    def _model(self, value: object, kind: type) -> list[Json]:
+    def _model(self, value: object, kind: type[Any]) -> list[Json]:
         fields, extra, private, unset = model_parts(value)
         payload: list[Json] = [self._text(class_name(kind)), self._members(fields)]
         rest: dict[str, Json] = {}
@@ -237,7 +252,7 @@ class _Writer:
         self._charge(least * members)
 
     def _charge(self, least: int) -> None:
-        """Take from the room what the text will need at least, so that huge values are refused before they are walked."""
+        """Take from the room what the text needs at least, so that huge values are refused before they are walked."""
         self._room -= least
         if self._room < 0:
             self._refuse(_TOO_LARGE)
@@ -247,28 +262,25 @@ class _Writer:
 
 
 def _member_name(member: Enum) -> str:
-    name: str | None = member.name
+    name = cast("str | None", member.name)  # a combination of flags may have none
     if name is None or type(member).__members__.get(name) is not member:
         raise Unfit(f"is a combination of {type(member).__name__} flags, which has no name of its own; pass its value")
     return name
 
 
-def _why_not(kind: type) -> str:
-    plain = next((builtin for builtin in _BUILTINS if issubclass(kind, builtin)), None)
-    if plain in (set, frozenset):
-        return f"is a {kind.__name__}, which has no order; convert it to a sorted list"
-    if plain is bytearray:
-        return "is a bytearray; convert it to bytes"
+def _why_not(kind: type[Any]) -> str:
+    plain = next((name for name, builtin in _CONVERTIBLE.items() if issubclass(kind, builtin)), None)
     if plain is not None:
-        return f"is a {kind.__name__}; convert it to {plain.__name__}"
-    return f"is of class {class_name(kind)}, which has no canonical form; pass plain values, a dataclass or a pydantic model"
+        return f"is a {kind.__name__}; convert it to {plain}"
+    advice = "pass plain values, a dataclass or a pydantic model"
+    return f"is of class {class_name(kind)}, which has no canonical form; {advice}"
 
 
 def _no_constant(_: str) -> NoReturn:
     raise ValueError("not a finite number")
 
 
-_read: Callable[[str], object] = json.JSONDecoder(parse_constant=_no_constant).decode
+_scan: Callable[[str, int], tuple[object, int]] = json.JSONDecoder(parse_constant=_no_constant).scan_once
 
 
 def load(text: str) -> dict[str, Json]:
@@ -278,9 +290,11 @@ def load(text: str) -> dict[str, Json]:
         ArgumentError: The text is not JSON, or no object.
     """
     try:
-        tree = _read(text)
-    except (ValueError, RecursionError) as error:
+        tree, end = _scan(text, 0)  # `decode` would look for white space, which a text of ours does not have
+    except (ValueError, RecursionError, StopIteration) as error:
         raise ArgumentError("arguments", "are stored as a text that is not JSON") from error
+    if end != len(text):
+        raise ArgumentError("arguments", "are stored as a text with something behind it")
     if type(tree) is not dict:
         raise ArgumentError("arguments", "are stored as a text that is not an object")
     return cast("dict[str, Json]", tree)
@@ -295,6 +309,13 @@ def _digest_input_of(tree: Json) -> bytes:
     return "".join(_write_sorted(tree, 0)).encode()
 
 
+def read(text: str, classes: Callable[[], Mapping[str, type]]) -> tuple[dict[str, object], bytes]:
+    """Return `decode` and `digest_input` of a text that is parsed once; `classes` is asked for only where it is needed."""
+    tree = load(text)
+    values = cast("dict[str, object]", tree) if '"$' not in text else decode(text, classes())
+    return values, _digest_input_of(tree)
+
+
 def digest_input(text: str) -> bytes:
     """Return the `Form.digest_input` that belongs to a stored text."""
     return _digest_input_of(load(text))
@@ -307,7 +328,8 @@ def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
 
     Args:
         text: A `Form.text`.
-        classes: The enums, dataclasses and models that may appear, by `module:QualName` (`Shape.classes`). Nothing is imported.
+        classes: The enums, dataclasses and models that may appear, by `module:QualName` (see `Shape.classes`).
+            Nothing is imported.
 
     Raises:
         ArgumentError: A class is not among `classes` or has changed, or the text was not written by `encode`.
@@ -344,44 +366,3 @@ def check_round_trip(form: Form, classes: Mapping[str, type]) -> None:
     for (name, value), before in zip(decode(text, classes).items(), members.values(), strict=True):
         if text_of(form_of(value)) != text_of(before):
             raise ArgumentError(place([name]), "does not come back from its stored form as it is")
-
-
-def display(tree: Json) -> Json:
-    """Return plain JSON for people and web frameworks: what `load` gives, without tags and with secrets masked.
-
-    Dates become ISO text, bytes base64, enum members their name, dataclasses and models objects of their fields, tuples lists.
-    Types are lost: this is to look at (and to edit, `Shape.validate` takes it back), never to run from.
-    """
-    match tree:
-        case list():
-            return [display(item) for item in tree]
-        case dict() if len(tree) == 1 and (tag := next(iter(tree))).startswith("$"):
-            return _display_tagged(tag, tree[tag])
-        case dict():
-            return {key: display(item) for key, item in tree.items()}
-        case _:
-            return tree
-
-
-def _display_tagged(tag: str, payload: Json) -> Json:
-    match tag, payload:
-        case "$tuple", list():
-            return display(payload)
-        case "$dict", dict():
-            return {key: display(item) for key, item in payload.items()}
-        case "$enum", [_, str(member)]:
-            return member
-        case ("$dataclass" | "$model"), [_, dict(fields), *rest]:
-            return _display_fields(fields, rest)
-        case _ if tag in TAGS:
-            return TAGS[tag].show(payload)
-        case _:
-            return {tag: display(payload)}
-
-
-def _display_fields(fields: dict[str, Json], rest: Iterable[Json]) -> Json:
-    shown = {key: display(item) for key, item in fields.items()}
-    for more in rest:
-        extra = more.get("extra") if isinstance(more, dict) else None
-        shown |= {key: display(item) for key, item in extra.items()} if isinstance(extra, dict) else {}
-    return shown

@@ -19,6 +19,7 @@ __all__ = ["Change", "changes"]
 
 _ROOM = 160
 _CONTEXT = 20
+_ABSENT: Json = {"$absent": None}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> 
     for step in {**old, **new}:
         here = (*steps, step)
         if isinstance(step, str) and is_secret is not None and is_secret(step):
-            yield from _secret_change(step in old, step in new, old.get(step) == new.get(step), here)
+            yield from _secret_change(old.get(step, _ABSENT), new.get(step, _ABSENT), here)
         elif step not in old:
             yield from (Change(path, None, text) for path, text in _leaves(new[step], here, is_secret))
         elif step not in new:
@@ -77,9 +78,13 @@ def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> 
             yield from _changes(old[step], new[step], here, is_secret)
 
 
-def _secret_change(was: bool, is_now: bool, is_same: bool, steps: _Steps) -> Iterator[Change]:
-    if not (was and is_now and is_same):
-        yield Change(_where(steps), MASK if was else None, (f"{MASK} (changed)" if was else MASK) if is_now else None)
+def _secret_change(before: Json, after: Json, steps: _Steps) -> Iterator[Change]:
+    if after is _ABSENT:
+        yield Change(_where(steps), MASK, None)
+    elif before is _ABSENT:
+        yield Change(_where(steps), None, MASK)
+    elif _exact(before) != _exact(after):
+        yield Change(_where(steps), MASK, f"{MASK} (changed)")
 
 
 def _leaves(tree: Json, steps: _Steps, is_secret: _IsSecret) -> Iterator[tuple[str, str]]:

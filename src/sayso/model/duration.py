@@ -17,7 +17,7 @@ __all__ = ["ago", "left", "parse", "text"]
 _LONGEST = timedelta(days=3653)
 _MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}
 _FORM = re.compile(
-    r"\s*".join(rf"(?:(?P<{unit}>[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?)\s?{unit}(?![a-z]))?" for unit in _MICROSECONDS)
+    " *".join(rf"(?:(?P<{unit}>[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?) ?{unit}(?![a-z]))?" for unit in _MICROSECONDS)
 )
 _FORMS = "write a timedelta or a text like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"
 
@@ -84,7 +84,7 @@ def left(end: datetime, now: datetime) -> str:
 
 
 def _read(value: str) -> timedelta | None:
-    found = _FORM.fullmatch(value.strip()) if len(value) <= 100 else None
+    found = _FORM.fullmatch(value.strip(" ")) if len(value) <= 100 else None
     if found is None or not any(found.groups()):
         return None
     # Fractions, because a float would make 0.29s one microsecond short, and because no number is too large for one.

@@ -1,14 +1,16 @@
 """One row of the journal: a transition that happened, chained by hash to the one before it in the same run.
 
-The hash covers every field and the hash before it. Changing, removing, swapping or inserting a row inside a chain
+The hash is SHA-256 over the JSON array of the link before and every field but the link, in the order of `Entry`,
+without spaces, as UTF-8. Changing, removing, swapping or inserting a row inside a chain
 shows when the chain is walked (`sayso.audit.verify`); a chain that was cut at its end needs an outside witness.
 """
 
 from __future__ import annotations
 
 import hashlib
-from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
+
+from sayso.model.compact import dumps
 
 __all__ = ["Entry", "chained", "first_link"]
 
@@ -48,9 +50,6 @@ def chained(
     before: str, run_id: str, seq: int, at: int, request_id: str, event: str, by: str, channel: str, detail: str
 ) -> Entry:
     """Return the row that follows the link `before`."""
-    content = (
-        f"{quoted(before)},{quoted(run_id)},{seq},{at},{quoted(request_id)},{quoted(event)},"
-        f"{quoted(by)},{quoted(channel)},{quoted(detail)}"
-    )
+    content = dumps((before, run_id, seq, at, request_id, event, by, channel, detail))
     link = hashlib.sha256(content.encode()).hexdigest()
     return Entry(run_id, seq, at, request_id, event, by, channel, detail, link)

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-__all__ = ["escape", "hidden_in", "mixed_script"]
+__all__ = ["escape", "hidden_in", "mixed_script", "storable"]
 
 # `str.isprintable` is false for the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and every Zs but the space. These are
 # printable by their category and are seen as nothing, or as a space: fillers, joiners, variation selectors, U+FFFC.
@@ -23,7 +23,7 @@ _BLANK = (
 _MARKED = re.compile(rf"<(?=U\+)|[{_BLANK}]")
 _ODD = re.compile(rf"<(?=U\+)|[{_BLANK}]|[^\x20-\x7e]")
 _BLANK_ONE = re.compile(f"[{_BLANK}]")
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"[^\W_]+")
 
 _EAST_ASIAN = frozenset(
     {"BOPOMOFO", "CJK", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "KATAKANA-HIRAGANA"}
@@ -35,7 +35,7 @@ def escape(text: str, *, block: bool = False) -> str:
     r"""Return `text` with every character that is not plainly visible as an ASCII escape like `<U+202E>`.
 
     Escaped are control, format, surrogate, private and unassigned characters, every line end and space but U+0020,
-    and fillers that look like nothing. No two texts have the same result.
+    fillers that look like nothing, and a combining mark with no letter before it. No two texts have the same result.
 
     Args:
         text: Anything.
@@ -43,9 +43,21 @@ def escape(text: str, *, block: bool = False) -> str:
     """
     if block:
         return "\n".join(map(escape, text.split("\n"))) if "\n" in text else escape(text)
-    if text.isprintable() and ("<U+" not in text if text.isascii() else _MARKED.search(text) is None):
+    if text.isascii():
+        if text.isprintable() and "<U+" not in text:
+            return text
+    elif unicodedata.category(text[0])[0] == "M":
+        # It would be drawn onto whatever we put before the text, the opening quote for one.
+        marks = next((place for place, mark in enumerate(text) if unicodedata.category(mark)[0] != "M"), len(text))
+        return "".join(f"<{_name(mark)}>" for mark in text[:marks]) + escape(text[marks:])
+    elif text.isprintable() and _MARKED.search(text) is None:
         return text
     return _ODD.sub(_escaped, text)
+
+
+def storable(text: str) -> str:
+    r"""Return `text` with lone surrogates, which no file or stream takes, as `\udcff`: file names may bring them."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def hidden_in(text: str) -> list[str]:
@@ -56,7 +68,7 @@ def hidden_in(text: str) -> list[str]:
 
 
 def mixed_script(text: str) -> dict[str, list[str]]:
-    """Return the words of `text` that mix scripts, with their scripts: `{"pаypal": ["Cyrillic", "Latin"]}`.
+    r"""Return the words of `text` that mix scripts, with their scripts: `{"p\u0430ypal": ["Latin", "Cyrillic"]}`.
 
     Latin beside East Asian letters is usual and not counted. A word in one script that looks like one in another is
     not found.
@@ -64,14 +76,16 @@ def mixed_script(text: str) -> dict[str, list[str]]:
     if text.isascii():
         return {}
     words = (word for word in dict.fromkeys(_WORD.findall(text)) if not word.isascii())
-    scripts = {word: {_script(letter) for letter in word} - {""} for word in words}
-    return {
-        word: sorted(found) for word, found in scripts.items() if len(found - {"East Asian"}) > 1 or _is_odd_pair(found)
-    }
+    scripts = {word: {_script(letter) for letter in word if letter.isalpha()} - {""} for word in words}
+    return {word: sorted(found, key=_latin_first) for word, found in scripts.items() if _is_odd(found)}
 
 
-def _is_odd_pair(scripts: set[str]) -> bool:
-    return len(scripts) > 1 and "Latin" not in scripts
+def _is_odd(scripts: set[str]) -> bool:
+    return len(scripts) > 1 and scripts != {"Latin", "East Asian"}
+
+
+def _latin_first(script: str) -> tuple[bool, str]:
+    return script != "Latin", script
 
 
 def _is_hidden(character: str) -> bool:

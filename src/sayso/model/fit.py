@@ -1,30 +1,35 @@
 """Values, fitted to a descriptor: what a person typed becomes what the call takes, or a list of problems.
 
-pydantic coerces and checks the scalars (`"80"` is 80 for an `int`) and builds its own models; the walk through containers, unions and
-classes is here, because it is the same with a program's classes and with their stand-ins.
+pydantic coerces and checks the scalars (`sayso.model.scalar`) and builds its own models; the walk through
+containers, unions and classes is here, because it is the same with a program's classes and with their stand-ins.
 The invariant: a problem says where and what, and never holds the value itself, which may be a secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any, cast
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical import Json, form_of, value_of
-from sayso.model.describe import Descriptor
+from sayso.model.canonical import Json, form_of, text_of, value_of
+from sayso.model.limits import Descriptor
 from sayso.model.names import place
 from sayso.model.rebuild import is_model
-from sayso.model.scalar import scalar, spoken
-from sayso.model.tags import dump
+from sayso.model.scalar import is_scalar, scalar, spoken
 
 __all__ = ["MISFIT", "Fitter"]
 
 MISFIT: Any = object()
 """What a fitting returns when it added a problem."""
 
-_CONTAINERS: dict[str, type] = {"list": list, "tuple": tuple, "dict": dict, "typed_dict": dict}
+_ANY: Descriptor = {"kind": "any"}
+# Their text is taken as it was typed; for the others `1`, `true` and `[...]` are read as JSON first.
+_TYPED_AS_TEXT = frozenset(
+    {"decimal", "datetime", "date", "time", "timedelta", "uuid", "path", "secret", "bytes", "literal", "enum"}
+)
 
 
 class Fitter:
@@ -34,9 +39,9 @@ class Fitter:
         problems: What did not fit, one line each.
 
     Args:
-        defs: The definitions that refs lead to.
-        classes: The classes to build, real ones or stand-ins.
-        has_code: The classes are the program's own. Where they are stand-ins, what checks itself can only be passed on.
+        defs: The definitions that references lead to.
+        classes: The classes to build: the program's own, or stand-ins.
+        has_code: They are the program's own. A stand-in for a class that checks itself is passed on and never built.
     """
 
     def __init__(self, defs: Mapping[str, Descriptor], classes: Mapping[str, type], *, has_code: bool) -> None:
@@ -49,228 +54,263 @@ class Fitter:
     def at(self, step: str | int, descriptor: Descriptor, value: object) -> Any:
         """Return the fitted value of a member, or `MISFIT`."""
         self._path.append(step)
+        fitted = self._fit(descriptor, value)
+        self._path.pop()
+        return fitted
+
+    def checked(self, name: str, annotation: Any, value: Any) -> Any:
+        """Return a fitted value as pydantic validates it by the program's annotation, if it knows that; or `MISFIT`."""
+        if value is MISFIT:
+            return value
+        import pydantic
+
         try:
-            return self.fit(descriptor, value)
-        finally:
-            self._path.pop()
+            validate = pydantic.TypeAdapter[Any](annotation).validate_python
+        except Exception:  # noqa: BLE001  # an annotation may be anything; one that pydantic does not know has no say
+            return value
+        self._path.append(name)
+        checked = self._ask(validate, value)
+        self._path.pop()
+        # What has no canonical form (a set, a URL object) cannot be passed as such: the call takes the plain value.
+        return value if checked is not MISFIT and _text(checked) is None else checked
 
-    def wrong(self, problem: str) -> Any:
-        """Add a problem at this place."""
-        self.problems.append(f"{place(self._path)}: {problem}")
-        return MISFIT
+    def readings(self, descriptor: Descriptor, text: str) -> Iterator[object]:
+        """Yield what a typed text may mean, the likelier first."""
+        try:
+            parsed: list[object] = [json.loads(text)]
+        except (ValueError, RecursionError):
+            parsed = []
+        parts: list[Descriptor] = descriptor["of"] if descriptor["kind"] == "union" else [descriptor]
+        kinds = {self._defs[part["name"]]["kind"] if part["kind"] == "ref" else part["kind"] for part in parts}
+        if "str" in kinds:
+            others = [part for part in parts if part["kind"] != "str"]
+            yield from (item for item in parsed if any(self._is_exact(part, item) for part in others))
+            yield text
+        elif kinds - {"none"} <= _TYPED_AS_TEXT:
+            yield from (item for item in parsed if item is None and "none" in kinds)
+            yield text
+            yield from parsed
+        else:
+            yield from parsed
+            yield text
 
-    def fit(self, descriptor: Descriptor, value: object) -> Any:
-        """Return the fitted value, or `MISFIT`."""
+    def _fit(self, descriptor: Descriptor, value: object) -> Any:
         match descriptor["kind"]:
             case "any":
                 return value
-            case "absent":
-                return self.wrong("Field required")
-            case "unknown":
-                return self.wrong("there is no such field")
             case "none":
-                return None if value is None else self.wrong("Input should be None")
+                return None if value is None else self._wrong("Input should be None")
             case "union":
-                return self._union(cast("list[Descriptor]", descriptor["of"]), value)
+                return self._union(descriptor["of"], value)
             case "literal":
-                return self._literal(cast("list[Json]", descriptor["values"]), value)
-            case "list":
-                return self._list(descriptor, value)
-            case "tuple":
-                return self._tuple(descriptor, value)
+                return self._literal(descriptor["values"], value)
+            case "list" | "tuple":
+                return self._items(descriptor, value)
             case "dict":
                 return self._dict(descriptor, value)
             case "ref":
-                return self._ref(str(descriptor["name"]), value)
+                return self._ref(descriptor["name"], value)
             case _:
                 fitted, problem = scalar(descriptor, value)
-                return fitted if problem is None else self.wrong(problem)
+                return fitted if problem is None else self._wrong(problem)
+
+    def _wrong(self, problem: str, *steps: str | int) -> Any:
+        self.problems.append(f"{place([*self._path, *steps])}: {problem}")
+        return MISFIT
 
     # -- containers --------------------------------------------------------------------------------------------
 
-    def _list(self, descriptor: Descriptor, value: object) -> Any:
+    def _items(self, descriptor: Descriptor, value: object) -> Any:
+        kind = descriptor["kind"]
         if not isinstance(value, list | tuple):
-            return self.wrong("Input should be a valid list")
+            return self._wrong(f"Input should be a valid {kind}")
         items = cast("list[object]", value)
-        kind = cast(Descriptor, descriptor["items"])
-        fitted = [self.at(index, kind, item) for index, item in enumerate(items)]
-        return self._sized(descriptor, fitted)
-
-    def _tuple(self, descriptor: Descriptor, value: object) -> Any:
-        if not isinstance(value, list | tuple):
-            return self.wrong("Input should be a valid tuple")
-        items = cast("list[object]", value)
-        each = cast("list[Descriptor] | None", descriptor.get("each"))
-        if each is None:
-            each = [cast(Descriptor, descriptor["items"])] * len(items)
-        elif len(each) != len(items):
-            return self.wrong(f"Input should have {len(each)} items")
-        fitted = [self.at(index, kind, item) for index, (kind, item) in enumerate(zip(each, items, strict=True))]
-        sized = self._sized(descriptor, fitted)
-        return MISFIT if sized is MISFIT else tuple(fitted)
+        each: list[Descriptor] = descriptor["each"] if "each" in descriptor else [descriptor["items"]] * len(items)
+        if len(each) != len(items):
+            return self._wrong(f"Input should have {len(each)} items")
+        if not self._has_size(descriptor, len(items)):
+            return MISFIT
+        fitted = [self.at(index, part, item) for index, (part, item) in enumerate(zip(each, items, strict=True))]
+        if any(item is MISFIT for item in fitted):
+            return MISFIT
+        stays_tuple = kind == "tuple" or (descriptor.get("abstract") and isinstance(value, tuple))
+        return tuple(fitted) if stays_tuple else fitted
 
     def _dict(self, descriptor: Descriptor, value: object) -> Any:
-        if not isinstance(value, dict):
-            return self.wrong("Input should be a valid dictionary")
-        fitted: dict[Any, object] = {}
-        keys = cast("Descriptor | None", descriptor.get("keys"))
-        values = cast(Descriptor, descriptor["values"])
-        for key, item in cast("dict[object, object]", value).items():
-            if not isinstance(key, str):
-                return self.wrong("Keys should be strings")
-            fitted[key if keys is None else self.at(key, keys, key)] = self.at(key, values, item)
-        return self._sized(descriptor, fitted)
+        if not isinstance(value, Mapping):
+            return self._wrong("Input should be a valid dictionary")
+        given = dict(cast("Mapping[object, object]", value))
+        if not all(isinstance(key, str) for key in given):
+            return self._wrong("Keys should be strings")
+        if not self._has_size(descriptor, len(given)):
+            return MISFIT
+        keys, values = descriptor.get("keys", _ANY), descriptor["values"]
+        fitted = [(self.at(str(key), keys, key), self.at(str(key), values, item)) for key, item in given.items()]
+        return MISFIT if any(MISFIT is part for pair in fitted for part in pair) else dict(fitted)
 
-    def _sized(self, descriptor: Descriptor, fitted: Any) -> Any:
-        limits = cast("dict[str, int]", descriptor.get("limits", {}))
-        least, most = limits.get("min_length", 0), limits.get("max_length")
-        if len(fitted) < least:
-            return self.wrong(f"Input should have at least {least} items")
-        if most is not None and len(fitted) > most:
-            return self.wrong(f"Input should have at most {most} items")
-        held = fitted.values() if isinstance(fitted, dict) else fitted
-        return MISFIT if any(item is MISFIT for item in cast("list[object]", held)) or MISFIT in fitted else fitted
+    def _has_size(self, descriptor: Descriptor, size: int) -> bool:
+        limits = descriptor.get("limits", {})
+        least, most = limits.get("min_length", 0), limits.get("max_length", size)
+        if size < least:
+            self._wrong(f"Input should have at least {least} items")
+        elif size > most:
+            self._wrong(f"Input should have at most {most} items")
+        return least <= size <= most
 
     # -- alternatives ------------------------------------------------------------------------------------------
 
     def _union(self, parts: list[Descriptor], value: object) -> Any:
         """Take the alternative whose type the value has already, else the first that it can be turned into."""
         exact = [part for part in parts if self._is_exact(part, value)]
-        rest = [part for part in parts if part not in exact]
         heard: list[list[str]] = []
         before = self.problems
-        for part in exact + rest:
+        for part in exact or parts:
             self.problems = []
-            fitted = self.fit(part, value)
+            fitted = self._fit(part, value)
             if fitted is not MISFIT:
                 self.problems = before
                 return fitted
-            heard.append(self.problems)
+            if part["kind"] != "none":
+                heard.append(self.problems)
         self.problems = before
-        # With one alternative beside None, or one that the value was meant for, its own problems say more.
-        meant = heard[0] if len(exact) == 1 or len([part for part in parts if part["kind"] != "none"]) == 1 else None
-        if meant is None:
-            return self.wrong(f"Input fits none of {', '.join(_word(part) for part in parts)}")
-        self.problems += meant
+        if len(heard) != 1:
+            return self._wrong(f"Input fits none of {', '.join(map(_word, parts))}")
+        # With one alternative that can have been meant, its own problems say more.
+        self.problems += heard[0]
         return MISFIT
 
-    def _is_exact(self, part: Descriptor, value: object) -> bool:
-        kind = str(part["kind"])
-        match kind:
+    def _is_exact(self, part: Descriptor, value: Any) -> bool:
+        match part["kind"]:
             case "any":
-                return False
+                return True
             case "none":
                 return value is None
-            case "ref":
-                name = str(part["name"])
-                cls = self._classes.get(name)
-                if self._defs[name]["kind"] == "typed_dict":
-                    return isinstance(value, dict)
-                return cls is not None and isinstance(value, cls)
-            case "literal":
-                return _form(value) in [dump(form) for form in cast("list[Json]", part["values"])]
-            case "list" | "tuple" | "dict":
-                return type(value) is _CONTAINERS[kind]
-            case "path":
-                return type(value).__module__.startswith("pathlib")
-            case "secret":
-                return type(value).__name__.startswith("Secret")
             case "union":
-                return False
+                return any(self._is_exact(inner, value) for inner in part["of"])
+            case "literal":
+                return any(_text(value) == text_of(form) for form in part["values"])
+            case "list" | "tuple":
+                return self._are_exact(part, value)
+            case "dict":
+                return type(value) is dict and self._all_exact([part["values"]] * len(_values(value)), _values(value))
+            case "ref" if self._defs[part["name"]]["kind"] == "typed_dict":
+                return type(value) is dict
+            case "ref":
+                return part["name"] in self._classes and isinstance(value, self._classes[part["name"]])
             case _:
-                return type(value).__name__.lower() == kind
+                return is_scalar(part, value)
+
+    def _are_exact(self, part: Descriptor, value: Any) -> bool:
+        cls = tuple if part["kind"] == "tuple" else list
+        if type(value) is not cls and not ("abstract" in part and type(value) is tuple):
+            return False
+        items: list[Any] = list(cast("list[Any]", value))
+        each: list[Descriptor] = part["each"] if "each" in part else [part["items"]] * len(items)
+        return len(each) == len(items) and self._all_exact(each, items)
+
+    def _all_exact(self, parts: list[Descriptor], values: list[Any]) -> bool:
+        return all(map(self._is_exact, parts, values))
 
     def _literal(self, forms: list[Json], value: object) -> Any:
-        wanted = _form(value)
-        for form in forms:
-            if dump(form) == wanted:
-                return value_of(form, self._classes)
-        named = [form for form in forms if isinstance(form, dict) and _member(form) == value]
-        if named:
-            return value_of(named[0], self._classes)
-        return self.wrong(f"Input should be one of {', '.join(dump(_member(form)) for form in forms)}")
+        found = _picked([(_member(form), form) for form in forms], value)
+        if found is None:
+            return self._wrong(f"Input should be one of {', '.join(text_of(_member(form)) for form in forms)}")
+        return value_of(found[1], self._classes)
 
     # -- classes -----------------------------------------------------------------------------------------------
 
     def _ref(self, name: str, value: object) -> Any:
-        definition, cls = self._defs[name], self._classes.get(name)
+        definition = self._defs[name]
         if definition["kind"] == "typed_dict":
             return self._fields(definition, value)
-        if cls is None:
-            return self.wrong("Input is of a class that is not known here")
+        cls: Any = self._classes[name]
         if isinstance(value, cls):
             return value
         if definition["kind"] == "enum":
-            return self._enum(cast("type[Enum]", cls), definition, value)
-        if definition.get("checked") and not self._has_code:
+            return self._enum(cls, definition["members"], value)
+        if definition["checked"] and not self._has_code:
             short = name.rpartition(":")[2]
-            return self.wrong(f"can only be changed where the program's code is, because {short} checks itself")
-        given = {"root": value} if definition.get("root") else value
-        fields = self._fields(definition, given)
+            return self._wrong(f"can only be changed where the program's code is, because {short} checks itself")
+        fields = self._fields(definition, {"root": value} if "root" in definition else value)
         return MISFIT if fields is MISFIT else self._build(cls, definition, fields)
 
-    def _enum(self, cls: type[Enum], definition: Descriptor, value: object) -> Any:
+    def _enum(self, cls: type[Enum], members: list[list[Any]], value: object) -> Any:
         """Take a member by its value, else by its name (which is how members are displayed)."""
-        members = cast("list[list[Json]]", definition["members"])
-        wanted = _form(value)
-        for name, *form in members:
-            if form and dump(form[0]) == wanted:
-                return cls[str(name)]
-        if isinstance(value, str) and value in cls.__members__:
-            return cls[value]
-        return self.wrong(f"Input should be one of {', '.join(str(name) for name, *_ in members)}")
+        found = _picked([(name, form[0] if form else name) for name, *form in members], value)
+        return (
+            cls[found[0]]
+            if found is not None
+            else self._wrong(f"Input should be one of {', '.join(name for name, *_ in members)}")
+        )
 
     def _fields(self, definition: Descriptor, value: object) -> Any:
         """Return the fields that are given, by their names; defaults are left to the class."""
         if not isinstance(value, Mapping):
-            return self.wrong("Input should be an object")
+            return self._wrong("Input should be an object")
         given = dict(cast("Mapping[str, object]", value))
         fitted: dict[str, Any] = {}
-        for field in cast("list[dict[str, Any]]", definition["fields"]):
+        for field in definition["fields"]:
             name, alias = field["name"], field.get("alias")
-            key = name if name in given or alias not in given else alias
-            if key in given and field.get("init", True):
+            key = alias if name not in given and alias in given else name
+            if key in given:
                 fitted[name] = self.at(name, field["type"], given.pop(key))
             elif field["required"]:
-                fitted[name] = self.at(name, _ABSENT, None)
+                fitted[name] = self._wrong("Field required", name)
             elif not self._has_code and "default" not in field and definition["kind"] != "typed_dict":
-                self._path.append(name)
-                fitted[name] = self.wrong("has a default that only the program knows; give a value")
-                self._path.pop()
-        for key in given:
-            if definition.get("extra"):
-                fitted[key] = given[key]
-            else:
-                fitted[key] = self.at(str(key), _UNKNOWN, None)
+                fitted[name] = self._wrong("has a default that only the program knows; give a value", name)
+        if "extra" in definition:
+            fitted |= given
+        elif given:
+            for key in given:
+                fitted[key] = self._wrong("there is no such field", str(key))
         return MISFIT if any(item is MISFIT for item in fitted.values()) else fitted
 
     def _build(self, cls: Any, definition: Descriptor, fields: dict[str, Any]) -> Any:
+        if not is_model(cls):
+            return self._ask(partial(_called, cls), fields)
+        if not self._has_code:
+            return self._ask(cls.model_validate, fields)
+        if "root" in definition:
+            return self._ask(cls.model_validate, fields["root"])
+        aliases = {field["name"]: field.get("alias", field["name"]) for field in definition["fields"]}
+        return self._ask(cls.model_validate, {aliases.get(name, name): item for name, item in fields.items()})
+
+    def _ask(self, build: Any, given: Any) -> Any:
+        """Run code of the program's, whose words are not passed on: they may quote the value."""
         import pydantic
 
         try:
-            if not is_model(cls):
-                return cls(**fields)
-            aliases = {field["name"]: field.get("alias", field["name"]) for field in cast("Any", definition["fields"])}
-            keyed = {aliases.get(name, name): item for name, item in fields.items()} if self._has_code else fields
-            return cls.model_validate(fields["root"] if definition.get("root") and self._has_code else keyed)
+            return build(given)
         except pydantic.ValidationError as error:
             for detail in error.errors(include_url=False, include_context=False, include_input=False):
-                where = place([*self._path, *detail["loc"]])
-                self.problems.append(f"{where}: {spoken(detail)}")
+                self._wrong(spoken(detail), *detail["loc"])
             return MISFIT
-        except Exception as error:  # the program's own initialiser; its words may quote the value
-            return self.wrong(f"is refused by {cls.__name__} ({type(error).__name__})")
+        except Exception as error:  # noqa: BLE001  # user code: whatever it raises means that the value is refused
+            return self._wrong(f"is refused by the program's own check ({type(error).__name__})")
 
 
-_ABSENT: Descriptor = {"kind": "absent"}
-_UNKNOWN: Descriptor = {"kind": "unknown"}
+def _called(cls: Any, fields: dict[str, Any]) -> Any:
+    return cls(**fields)
 
 
-def _form(value: object) -> str | None:
+def _values(value: Any) -> list[Any]:
+    return list(value.values())
+
+
+def _text(value: object) -> str | None:
     try:
-        return dump(form_of(value))
+        return text_of(form_of(value))
     except ArgumentError:
         return None
+
+
+def _picked(named: list[tuple[Any, Json]], value: object) -> tuple[Any, Json] | None:
+    """Return which of some named forms a value means: by form, by name, or by the form's text (web forms send it)."""
+    wanted = _text(value)
+    by_form = (item for item in named if text_of(item[1]) == wanted)
+    by_name = (item for item in named if isinstance(value, str) and item[0] == value)
+    by_text = (item for item in named if isinstance(value, str) and text_of(item[1]) == value)
+    return next(by_form, None) or next(by_name, None) or next(by_text, None)
 
 
 def _member(form: Json) -> Json:

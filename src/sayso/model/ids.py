@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from base64 import b32encode
 
 __all__ = ["new_request_id", "new_run_id", "new_token"]
 
 
 def _random() -> str:
-    return b32encode(os.urandom(16)).decode("ascii")[:26].lower()
+    return os.urandom(16).hex()
 
 
 def new_request_id() -> str:

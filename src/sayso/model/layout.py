@@ -20,8 +20,11 @@ __all__ = ["NARROWEST", "Layout"]
 
 NARROWEST = 40
 _LONG_NAME = 12
+_SHORT = 24
 _MARK, _GOES_ON = "| ", ": "
-_TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}>|\s+|.", re.DOTALL)
+_SPACE = "<U+0020>"
+# Short pieces, so that any of them fits into the narrowest line, and an escape is never broken.
+_TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}>| {1,12}|[^ <]{1,12}|<")
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,16 @@ class Layout:
         # edge would not carry our mark.
         indent = "  " if width > NARROWEST else ""
         inside = width - len(indent)
-        return [
-            *_fitting(parts.opening, width),
-            *(indent + row for prefix, item in parts.items for row in self._named(prefix, item, inside)),
-            parts.closing,
-        ]
+        rows = _packed(parts.items, inside)
+        if rows is None:
+            rows = [row for prefix, item in parts.items for row in self._named(prefix, item, inside)]
+        return [*_fitting(parts.opening, width), *(indent + row for row in rows), parts.closing]
 
     def _named(self, prefix: str, item: Json, width: int) -> list[str]:
         if _columns(prefix) > width // 2:
-            name = list(_wrapped(prefix, width))
-            return [*(name if self.limit is None else _middle_out(name, _LONG_NAME, "lines of a name"))] + self._rows(
-                item, width
-            )
+            name = list(_wrapped(prefix.rstrip(), width))
+            shown = name if self.limit is None else _middle_out(name, _LONG_NAME, "lines of a name")
+            return [*shown, *self._rows(item, width)]
         first, *rest = self._rows(item, width)
         return [prefix + first, *rest] if _columns(prefix + first) <= width else [prefix.rstrip(), first, *rest]
 
@@ -92,32 +93,44 @@ def _block_lines(content: str | bytes, width: int) -> list[str]:
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
     """Yield one line of escaped text behind our marks, broken before spaces where that is possible."""
-    room = width - len(_MARK)
-    mark, row, used, last_gap = _MARK, list[str](), 0, 0
-    if _columns(text) <= room and not text.endswith(" "):
-        yield mark + text
+    if _columns(text) <= width - len(_MARK) and not text.endswith(" "):
+        yield _MARK + text
         return
+    room = width - len(_MARK) - len(_SPACE)
+    mark, row, used, gap = _MARK, list[str](), 0, 0
     for token in _TOKEN.findall(text):
-        pieces = [token]
-        if len(token) > room:
-            pieces = [token[start : start + room] for start in range(0, len(token), room)]
-        for piece in pieces:
-            size = _columns(piece)
-            if used + size > room:
-                cut = last_gap or len(row)
-                yield mark + _closed("".join(row[:cut]))
-                row, mark = row[cut:], _GOES_ON
-                used, last_gap = sum(map(_columns, row)), 0
-            if piece[0] == " " and row:
-                last_gap = len(row)
-            row.append(piece)
-            used += size
+        size = _columns(token)
+        while used + size > room:
+            cut = gap or len(row)
+            yield mark + _closed("".join(row[:cut]))
+            row, mark, gap = row[cut:], _GOES_ON, 0
+            used = sum(map(_columns, row))
+        if token[0] == " " and row:
+            gap = len(row)
+        row.append(token)
+        used += size
     yield mark + _closed("".join(row))
 
 
 def _closed(row: str) -> str:
     # A space at the end of a line cannot be seen.
-    return f"{row[:-1]}<U+0020>" if row.endswith(" ") else row
+    return row[:-1] + _SPACE if row.endswith(" ") else row
+
+
+def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
+    """Return a list of short plain values with many of them on a line, None for any other container."""
+    if any(
+        prefix or isinstance(item, dict | list) or not is_light(item, _SHORT) or _is_tall(item)
+        for prefix, item in items
+    ):
+        return None
+    rows = [""]
+    for index, (_, item) in enumerate(items):
+        text = value(item) + ("," if index < len(items) - 1 else "")
+        if rows[-1] and _columns(rows[-1]) + 1 + _columns(text) > width:
+            rows.append("")
+        rows[-1] += f" {text}" if rows[-1] else text
+    return rows if all(_columns(row) <= width for row in rows) else None
 
 
 def _fitting(text: str, width: int) -> list[str]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from sayso import errors
 from sayso.model.call import Call
@@ -61,6 +61,9 @@ _PAST = {
 }
 
 
+_Value = TypeVar("_Value", Request, Execution, Decision)
+
+
 class Transition(NamedTuple):
     """A change that is allowed: the request after it, and its row in the journal."""
 
@@ -85,10 +88,10 @@ class Outcome(NamedTuple):
     error: str | None = None
 
 
-def _evolve(request: Request, **changes: Any) -> Request:
+def _evolve(before: _Value, **changes: Any) -> _Value:
     # dataclasses.replace would run every field through __init__: ten times slower, and this is the hot path.
-    new = object.__new__(Request)
-    new.__dict__.update(request.__dict__)
+    new = object.__new__(type(before))
+    new.__dict__.update(before.__dict__)
     new.__dict__.update(changes)
     return new
 
@@ -108,13 +111,11 @@ def asked(request: Request) -> Transition:
 
 def is_due(request: Request, now: datetime) -> bool:
     """Say whether the request's, or its approval's, end is reached and not yet written."""
-    match request.state:
-        case State.PENDING:
-            return now >= request.expires_at
-        case State.APPROVED:
-            return request.approval_expires_at is not None and now >= request.approval_expires_at
-        case _:
-            return False
+    if request.state is State.PENDING:
+        return now >= request.expires_at
+    if request.state is State.APPROVED:
+        return request.approval_expires_at is not None and now >= request.approval_expires_at
+    return False
 
 
 def expire(request: Request, now: datetime) -> Transition | None:
@@ -180,7 +181,7 @@ def decide(
 
     Args:
         request: The request as it stands.
-        decision: What was said.
+        decision: What was said; its `at` is replaced by `now`.
         roles: The reviewer's roles.
         seen: Fingerprint of what the reviewer looked at.
         edited: For an approve with changes, the whole call as it would run, already validated.
@@ -189,6 +190,7 @@ def decide(
     Raises:
         DecisionRefusedError: One of its kinds; the request is as it was.
     """
+    decision = _evolve(decision, at=now)
     if not (decision.verb == "cancel" and request.state is State.APPROVED):
         _must_be_pending(request, now)
     _must_fit(request, decision)
@@ -288,7 +290,7 @@ def resolve(
     detail: dict[str, Any] = {"happened": happened}
     if comment is not None:
         detail["comment"] = comment
-    ended = _evolve_execution(execution, finished_at=now, resolved_by=by)
+    ended = _evolve(execution, finished_at=now, resolved_by=by)
     if not happened and _may_try_again(request, execution):
         return Transition(_evolve(request, state=State.APPROVED, execution=ended), "resolved", by, channel, detail)
     state = State.DONE if happened else State.FAILED
@@ -310,13 +312,6 @@ def clear(request: Request, by: Identity, now: datetime) -> Transition | None:
         new = _evolve(request, state=State.CANCELLED, holds=False, decision=decision, votes=())
         return Transition(new, "withdrawn", by, "program", {})
     return Transition(_evolve(request, holds=False), "cleared", by, "program", {})
-
-
-def _evolve_execution(execution: Execution, **changes: Any) -> Execution:
-    new = object.__new__(Execution)
-    new.__dict__.update(execution.__dict__)
-    new.__dict__.update(changes)
-    return new
 
 
 def _may_try_again(request: Request, execution: Execution) -> bool:
@@ -370,7 +365,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         raise errors.StartRefusedError(
             request.id, f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded"
         )
-    ended = _evolve_execution(execution, finished_at=now, result=outcome.result, error=outcome.error)
+    ended = _evolve(execution, finished_at=now, result=outcome.result, error=outcome.error)
     state, holds = State(outcome.state), outcome.state == "unknown"
     if state is State.FAILED and _may_try_again(request, execution):
         state, holds = State.APPROVED, True

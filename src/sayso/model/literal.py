@@ -21,6 +21,7 @@ __all__ = ["Parts", "brief", "bytes_of", "clip", "is_light", "parts_of", "quoted
 _CALLS = {"$decimal": "Decimal", "$path": "Path", "$uuid": "UUID"}
 _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
+_NESTED = (dict, list)
 _Text = TypeVar("_Text", str, bytes)
 
 
@@ -37,6 +38,8 @@ def value(tree: Json) -> str:
     """Return the whole text of a value of the canonical tree, on one line; secrets are `***`."""
     if isinstance(tree, str):
         return quoted(tree)
+    if not isinstance(tree, _NESTED):
+        return repr(tree)
     parts = parts_of(tree)
     if parts is None:
         return _leaf(tree)
@@ -57,8 +60,7 @@ def brief(tree: Json, room: int) -> str:
     data = bytes_of(tree)
     if data is not None:
         return clip(data, room, repr, "bytes")
-    text = _leaf(tree)
-    return clip(text, room, str if text.isalnum() else quoted, "digits" if text.lstrip("-").isdigit() else "characters")
+    return _brief_leaf(tree, room)
 
 
 def parts_of(tree: Json, room: int | None = None) -> Parts | None:
@@ -100,9 +102,9 @@ def clip(whole: _Text, room: int, show: Callable[[_Text], str], unit: str) -> st
     left = room - len(note) - 10
     if left < 8:
         return f"… {note}"
-    tail = left // 3
-    head = _fit(whole, left - tail, show, 1)
-    return f"{show(whole[:head])} … {note} … {show(whole[len(whole) - _fit(whole, tail, show, -1) :])}"
+    head = show(whole[: _fit(whole, left - left // 3, show, 1)])
+    tail = whole[len(whole) - _fit(whole, left // 3, show, -1) :]
+    return f"{head} … {note} … {show(tail)}" if tail else f"{head} … {note}"
 
 
 def word(name: str, room: int) -> str:
@@ -144,8 +146,19 @@ def bytes_of(tree: Json) -> bytes | None:
 
 
 def _leaf(tree: Json) -> str:
-    shown = _tagged(tree) if isinstance(tree, dict) else repr(tree)
-    return repr(tree) if shown is None else shown
+    shown = _tagged(tree) if isinstance(tree, dict) else None
+    return escape(repr(tree)) if shown is None else shown
+
+
+def _brief_leaf(tree: Json, room: int) -> str:
+    match tree:
+        case {"$decimal": str(text)} | {"$path": str(text)} | {"$uuid": str(text)}:
+            kind = _CALLS[tag_in(tree) or ""]
+            return f"{kind}({clip(text, room - len(kind) - 2, quoted, 'characters')})"
+        case int():
+            return clip(repr(tree), room, str, "characters")
+        case _:
+            return clip(_leaf(tree), room, quoted, "characters")
 
 
 def _tagged(tree: dict[str, Json]) -> str | None:

@@ -1,15 +1,16 @@
 """The stable names of classes and functions, and how a place inside the arguments is written.
 
-A name is `module:QualName`. It is a label to compare and to look up among classes that are already at hand: nothing is ever
-imported by it. The invariant: one class has one name, however its program was started.
+A name is `module:QualName`. It is a label to compare and to look up among classes that are already at hand: nothing
+is ever imported by it.
+The invariant: one class has one name, however its program was started.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import PurePath
 from typing import Any, cast
 
 __all__ = ["class_name", "function_name", "place"]
@@ -24,7 +25,8 @@ def _main_name() -> str:
     if spec is not None:
         return str(spec.name)
     file = getattr(main, "__file__", None)
-    return "__main__" if file is None else PurePath(file).stem
+    # Not by pathlib, which would be loaded for this alone.
+    return "__main__" if file is None else os.path.splitext(os.path.basename(file))[0]  # noqa: PTH119, PTH122
 
 
 def _name(thing: Any) -> str:
@@ -41,7 +43,7 @@ def class_name(cls: type) -> str:
 
 
 def function_name(function: Callable[..., object]) -> str:
-    """Return `module:QualName` of what would run: a partial is named by its function, a callable object by its class."""
+    """Return `module:QualName` of what would run: of a partial its function, of a callable object its class."""
     while isinstance(function, partial):
         function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
     return _name(function if hasattr(function, "__qualname__") else type(function))

@@ -26,7 +26,7 @@ class Quorum:
     """
 
     count: int = 1
-    roles: frozenset[str] = field(default=frozenset[str]())
+    roles: Collection[str] = field(default=frozenset[str]())
 
     def __post_init__(self) -> None:
         if type(self.count) is not int or self.count < 1:
@@ -37,10 +37,12 @@ class Quorum:
 
     def admits(self, roles: Collection[str]) -> bool:
         """Say whether somebody with these roles may decide."""
-        return not self.roles or not self.roles.isdisjoint(roles)
+        return not self.roles or any(role in self.roles for role in roles)
 
     def missing(self, voters: Iterable[Identity]) -> int:
         """Return how many more distinct people must agree."""
+        if self.count == 1:
+            return 0 if any(True for _ in voters) else 1
         distinct: list[Identity] = []
         for voter in voters:
             if not any(voter.is_same(other) for other in distinct):

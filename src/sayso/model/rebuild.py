@@ -1,7 +1,8 @@
 """Instances of a program's own classes, taken apart and put together again, and the reading of a canonical tree.
 
-Classes are found only among those that the caller hands over, never by importing a name; their initialisers and validators do not
-run, so what comes back is what was taken apart. The invariant: a tree that was not written by `encode` is refused, never guessed at.
+Classes are found only among those that the caller hands over, never by importing a name; their initialisers and
+validators do not run, so what comes back is what was taken apart.
+The invariant: a tree that was not written by `encode` is refused, never guessed at.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from sayso.errors import ArgumentError
 from sayso.model.names import place
 from sayso.model.tags import TAGS, Json, Unfit
 
-__all__ = ["LIMIT_DEPTH", "ModelParts", "Reader", "dataclass_fields", "dataclass_parts", "is_model", "model_parts"]
+__all__ = [
+    "LIMIT_DEPTH",
+    "ModelParts",
+    "Reader",
+    "dataclass_fields",
+    "dataclass_parts",
+    "is_init_only",
+    "is_model",
+    "model_parts",
+]
 
 LIMIT_DEPTH = 64
 
@@ -34,7 +44,16 @@ def dataclass_fields(cls: type) -> tuple[str, ...] | None:
     if fields is None:
         return None
     # Class variables and init-only ones stand in the same dict, and are told apart by this marker alone.
-    return tuple(name for name, field in fields.items() if field._field_type.__repr__() == "_FIELD")
+    return tuple(name for name, field in fields.items() if repr(_marker(field)) == "_FIELD")
+
+
+def is_init_only(field: object) -> bool:
+    """Say whether an entry of `__dataclass_fields__` is an argument of the initialiser alone."""
+    return repr(_marker(field)) == "_FIELD_INITVAR"
+
+
+def _marker(field: object) -> object:
+    return getattr(field, "_field_type", None)
 
 
 def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
@@ -42,7 +61,11 @@ def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
     cls = type(value)
     held: dict[str, object] = getattr(value, "__dict__", {})
     for name in held:
-        if name not in names and not name.startswith("__") and not isinstance(getattr(cls, name, None), cached_property):
+        if (
+            name not in names
+            and not name.startswith("__")
+            and not isinstance(getattr(cls, name, None), cached_property)
+        ):
             raise Unfit(f"is a {cls.__name__} with the attribute {name!r}, which is not one of its fields")
     try:
         return {name: getattr(value, name) for name in names}
@@ -62,7 +85,8 @@ class ModelParts(NamedTuple):
 def model_parts(value: Any) -> ModelParts:
     """Take a model instance apart."""
     held: dict[str, object] = value.__dict__
-    fields = {name: held[name] for name in type(value).model_fields if name in held}
+    cls = cast("Any", type(value))  # pyright: ignore[reportUnknownArgumentType]  # of Any
+    fields: dict[str, object] = {name: held[name] for name in cls.model_fields if name in held}
     unset = sorted(fields.keys() - value.__pydantic_fields_set__)
     return ModelParts(fields, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {}, unset)
 
@@ -154,13 +178,16 @@ class Reader:
         names = dataclass_fields(cls)
         if names is None or set(names) != set(tree):
             self.refuse(f"does not have the fields of {cls.__name__} as it is now")
-        try:
-            value = object.__new__(cls)
-        except TypeError:
-            self.refuse(f"is a {cls.__name__}, which builds on {cls.__base__} and cannot be put together again")
+        value = self._bare(cls)
         for name, field in self.fields(tree).items():
             object.__setattr__(value, name, field)
         return value
+
+    def _bare(self, cls: Any) -> object:
+        try:
+            return object.__new__(cls)
+        except TypeError:
+            self.refuse(f"is a {cls.__name__}, which builds on a builtin and cannot be put together again")
 
     def _model(self, cls: type, tree: dict[str, Json], rest: dict[str, Json]) -> object:
         if not is_model(cls) or not set(tree) <= set(cast("dict[str, object]", cls.model_fields)):
@@ -172,7 +199,7 @@ class Reader:
                 self.refuse("has a malformed $model")
         extras = None if extra is None else self.fields(extra)
         fields = self.fields(tree)
-        value: object = cls.__new__(cls)
+        value: object = object.__new__(cls)
         if extras is None and cls.model_config.get("extra") == "allow":
             extras = {}
         parts = (

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from sayso.errors import ConfigError
-from sayso.model.tags import MASK, Json
+from sayso.model.tags import MASK, TAGS, Json
 from sayso.model.tree import fields_of, items_of, tag_in, with_fields, with_items
 
 __all__ = ["DEFAULT_KEYS", "FAILED", "MASK", "Redaction", "scrub", "shown_by"]
@@ -66,8 +66,16 @@ _ALONE: Final = frozenset({"auth", "jwt", "token"})
 _SHORTEST_SCRUBBED: Final = 4
 _SHORTEST_LINE: Final = 8
 _NESTED: Final = (dict, list)
+_SCALARS: Final = frozenset({"$enum", *TAGS}) - {"$secret"}
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for part in _WORD.findall(name) for word in _HUMP.sub(" ", part).split(" ")]
+
+
+_DEFAULT_ENDS: Final = frozenset("".join(_words(key)) for key in DEFAULT_KEYS - _ALONE)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -90,7 +98,7 @@ class Redaction:
         for key in own:
             if not isinstance(key, str) or not _words(key):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigError(f"{key!r} cannot name a secret; give names of arguments or fields as texts")
-        everywhere = frozenset("".join(_words(key)) for key in (DEFAULT_KEYS - _ALONE).union(own))
+        everywhere = _DEFAULT_ENDS.union("".join(_words(key)) for key in own)
         object.__setattr__(self, "keys", DEFAULT_KEYS.union(own))
         object.__setattr__(self, "is_secret", lru_cache(maxsize=4096)(partial(_is_marked, everywhere)))
 
@@ -104,12 +112,16 @@ class Redaction:
         if not isinstance(tree, dict):
             return tree
         if len(tree) == 1 and (tag := tag_in(tree)) is not None:
-            return MASK if tag == "$secret" else self._mask_tagged(tree)
+            return self._mask_tagged(tree, tag)
         return self._mask_names(tree)
 
     def secrets(self, tree: Json) -> frozenset[str]:
         """Return the texts that `mask` hides in `tree`, for `scrub`: strings, numbers as text, bytes as text."""
         return frozenset(self._secrets(tree, hidden=False)) - {MASK, ""}
+
+    def texts(self, tree: Json) -> frozenset[str]:
+        """Return all texts in `tree` as `secrets` would if everything in it were one."""
+        return frozenset(self._secrets(tree, hidden=True)) - {MASK, ""}
 
     def _mask_names(self, named: dict[str, Json]) -> dict[str, Json]:
         result = named
@@ -130,16 +142,16 @@ class Redaction:
         masked = [self.mask(item) if isinstance(item, _NESTED) else item for item in items]
         return masked if any(new is not old for new, old in zip(masked, items, strict=True)) else items
 
-    def _mask_tagged(self, tree: dict[str, Json]) -> Json:
-        named = fields_of(tree)
+    def _mask_tagged(self, tree: dict[str, Json], tag: str) -> Json:
+        named, items = fields_of(tree), items_of(tree)
         if named is not None:
             masked = self._mask_names(named)
             return tree if masked is named else with_fields(tree, masked)
-        items = items_of(tree)
         if items is not None:
             changed = self._mask_items(items)
             return tree if changed is items else with_items(tree, changed)
-        return tree
+        # A tag that is malformed or not known could hold anything.
+        return tree if tag in _SCALARS else MASK
 
     def _secrets(self, tree: Json, *, hidden: bool) -> Iterator[str]:
         named = fields_of(tree)
@@ -192,10 +204,6 @@ def shown_by(redactor: Callable[[dict[str, object]], object], arguments: dict[st
         return dict(FAILED)
     result = cast("dict[object, object]", shown)
     return cast("dict[str, object]", result) if all(type(name) is str for name in result) else dict(FAILED)
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for part in _WORD.findall(name) for word in _HUMP.sub(" ", part).split(" ")]
 
 
 def _is_marked(everywhere: frozenset[str], name: str) -> bool:

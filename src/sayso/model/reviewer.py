@@ -59,7 +59,7 @@ class Identity:
 
     def is_same(self, other: Identity) -> bool:
         """Say whether both are one person."""
-        return self.folded == other.folded
+        return _folded(self.issuer) == _folded(other.issuer) and _folded(self.subject) == _folded(other.subject)
 
     @property
     def qualified(self) -> str:

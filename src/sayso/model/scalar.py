@@ -1,7 +1,7 @@
 """Scalars, fitted by pydantic: its coercion in lax mode, and its checks of limits and patterns.
 
-Text for bytes is base64, as it is displayed. Patterns run on pydantic's linear-time engine only. The invariant: a problem is told in
-words that do not depend on the value.
+Text for bytes is base64, as it is displayed. Patterns run on pydantic's linear-time engine only.
+The invariant: a problem is told in words that do not depend on the value.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from sayso.model.canonical import MASK, value_of
-from sayso.model.describe import Descriptor
+from sayso.model.limits import Descriptor
 
-__all__ = ["scalar", "spoken"]
+__all__ = ["is_scalar", "scalar", "spoken"]
 
 _TEXT_RULES = frozenset({"strip_whitespace", "to_upper", "to_lower"})
 
-# Only these messages of pydantic are passed on as they are: others quote the value, or are the program's own words about it.
+# Only these messages of pydantic are passed on: others quote the value, or are the program's own words about it.
 _DISCREET = frozenset(
-    "missing extra_forbidden bool_parsing bool_type bytes_too_long bytes_too_short bytes_type date_from_datetime_inexact date_type"
-    " datetime_type decimal_max_digits decimal_max_places decimal_parsing decimal_type decimal_whole_digits finite_number float_parsing"
-    " float_type greater_than greater_than_equal int_from_float int_parsing int_parsing_size int_type less_than less_than_equal"
-    " list_type multiple_of path_type string_pattern_mismatch string_too_long string_too_short string_type time_delta_type time_type"
-    " too_long too_short dict_type tuple_type uuid_type is_instance_of".split()
+    {
+        *("bool_parsing", "bool_type", "bytes_too_long", "bytes_too_short", "bytes_type", "date_from_datetime_inexact"),
+        *("date_type", "datetime_type", "decimal_max_digits", "decimal_max_places", "decimal_parsing", "decimal_type"),
+        *("decimal_whole_digits", "dict_type", "extra_forbidden", "finite_number", "float_parsing", "float_type"),
+        *("greater_than", "greater_than_equal", "int_from_float", "int_parsing", "int_parsing_size", "int_type"),
+        *("is_instance_of", "less_than", "less_than_equal", "list_type", "missing", "multiple_of", "path_type"),
+        *("string_pattern_mismatch", "string_too_long", "string_too_short", "string_type", "time_delta_type"),
+        *("time_type", "too_long", "too_short", "tuple_type", "uuid_type"),
+    }
 )
 _PLAIN_WORDS = {
     "value_error": "is refused by the program's own check",
@@ -46,11 +50,21 @@ def spoken(error: Mapping[str, Any]) -> str:
     return str(error["msg"]) if kind in _DISCREET else _PLAIN_WORDS.get(kind, f"Input is not valid ({kind})")
 
 
+def is_scalar(descriptor: Descriptor, value: object) -> bool:
+    """Say whether a value is of the kind already."""
+    kind, cls = descriptor["kind"], type(value)
+    if kind == "path":
+        return cls.__module__.startswith("pathlib")
+    if kind == "secret":
+        return cls.__name__ == ("SecretStr" if descriptor["of"] == "str" else "SecretBytes")
+    return cls is _annotation(kind)
+
+
 def scalar(descriptor: Descriptor, value: object) -> tuple[Any, str | None]:
     """Return the fitted value and None, or nothing and the problem."""
     import pydantic
 
-    kind = str(descriptor["kind"])
+    kind: str = descriptor["kind"]
     name = f"secret {descriptor['of']}" if kind == "secret" else kind
     if kind == "secret" and value == MASK:
         return None, "Input is the mask, not a value; leave it out to keep the secret"
@@ -90,6 +104,10 @@ def _annotation(name: str) -> Any:
     return found[name]
 
 
+def _with(annotation: Any, rule: object) -> Any:
+    return Annotated[annotation, rule]
+
+
 @lru_cache(maxsize=1024)
 def _adapter(name: str, limits: str) -> Any:
     from pydantic import Field, StringConstraints, TypeAdapter
@@ -97,16 +115,16 @@ def _adapter(name: str, limits: str) -> Any:
 
     rules = {rule: value_of(form, {}) for rule, form in json.loads(limits).items()}
     text_rules: dict[str, Any] = {rule: rules.pop(rule) for rule in _TEXT_RULES & rules.keys()}
-    annotation = _annotation(name)
+    annotation: Any = _annotation(name)
     if name in ("float", "decimal"):
         rules["allow_inf_nan"] = False
     if text_rules:
-        annotation = Annotated[annotation, StringConstraints(**text_rules)]
+        annotation = _with(annotation, StringConstraints(**text_rules))
     if rules:
         options: dict[str, Any] = rules
-        annotation = Annotated[annotation, Field(**options)]
+        annotation = _with(annotation, Field(**options))
     try:
-        return TypeAdapter(annotation)
+        return TypeAdapter[Any](annotation)
     except SchemaError as error:
         # A pattern that the linear-time engine does not take; another engine would let a pattern hang this process.
         raise TypeError("pattern") from error

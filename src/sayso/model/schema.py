@@ -1,16 +1,16 @@
 """JSON Schema of a descriptor, for forms and API descriptions: it says what `Shape.validate` takes from JSON.
 
-It is made without the program's code and without pydantic. The invariant: what a value is shown as (`sayso.model.canonical.display`)
-is valid against it.
+It is made without the program's code and without pydantic.
+The invariant: what a value is shown as (`sayso.model.canonical.display`) is valid against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from sayso.model.canonical import Json, display
-from sayso.model.describe import Descriptor
+from sayso.model.limits import Descriptor
 
 __all__ = ["json_schema"]
 
@@ -31,7 +31,13 @@ _SCALARS: dict[str, dict[str, Json]] = {
     "path": {"type": "string", "format": "path"},
     "secret": {"type": "string", "format": "password", "writeOnly": True},
 }
-_NUMERIC = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
+_NUMERIC = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
 _LENGTHS = {
     "str": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
     "secret": {"min_length": "minLength", "max_length": "maxLength"},
@@ -43,7 +49,7 @@ _LENGTHS = {
 }
 
 
-def json_schema(fields: list[dict[str, Json]], defs: Mapping[str, Descriptor]) -> dict[str, Any]:
+def json_schema(fields: Iterable[Descriptor], defs: Mapping[str, Descriptor]) -> dict[str, Any]:
     """Return the schema of an object with these fields; classes stand in `$defs`."""
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_object(fields)}
     if defs:
@@ -55,7 +61,7 @@ def _pointer(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)
 
 
-def _object(fields: list[dict[str, Json]]) -> dict[str, Any]:
+def _object(fields: Iterable[Descriptor]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for field in fields:
         properties[str(field["name"])] = _type(cast(Descriptor, field["type"]))
@@ -68,7 +74,7 @@ def _object(fields: list[dict[str, Json]]) -> dict[str, Any]:
 def _definition(definition: Descriptor) -> dict[str, Any]:
     if definition["kind"] == "enum":
         return {"enum": [member[0] for member in cast("list[list[Json]]", definition["members"])]}
-    fields = cast("list[dict[str, Json]]", definition["fields"])
+    fields: list[Descriptor] = definition["fields"]
     if definition.get("root"):
         return _type(cast(Descriptor, fields[0]["type"]))
     found = _object(fields)

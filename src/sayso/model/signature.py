@@ -39,6 +39,7 @@ class Signature:
         self._positional = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
         self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
         self._is_plain = all(p.kind in _PLAIN for p in parameters)
+        self._is_positional = self._positional == self.names
         star = next((p.name for p in parameters if p.kind is _VAR_POSITIONAL), None)
         self._leading = tuple(p.name for p in parameters if p.kind is _POSITIONAL_ONLY)
         if star is not None:
@@ -52,6 +53,8 @@ class Signature:
         Raises:
             TypeError: The call does not fit, with Python's own message.
         """
+        if not kwargs and len(args) == len(self.names) and self._is_positional:
+            return dict(zip(self.names, args, strict=True))
         # `Signature.bind` costs more than everything else a rule needs; most calls do not need it.
         if self._is_plain and len(args) <= len(self._positional):
             given = dict(zip(self._positional, args, strict=False))

@@ -1,7 +1,8 @@
 """Stand-ins for a program's classes, in a process that does not have its code.
 
-They are made from definitions alone: enums with the same members, dataclasses and models with the same fields. They carry the real
-name in `__sayso_name__`, so what is built from them is written down as the real class would be. Nothing is imported by name.
+They are made from definitions alone: enums with the same members, dataclasses and models with the same fields. They
+carry the real name in `__sayso_name__`, so what is built from them is written down as the real class would be.
+Nothing is imported by name.
 The invariant: a stand-in holds data and runs no code of the program's.
 """
 
@@ -14,32 +15,27 @@ from functools import partial
 from typing import Any, cast
 
 from sayso.model.canonical import Json, value_of
+from sayso.model.limits import Descriptor
 
 __all__ = ["stand_ins"]
 
-_FAITHFUL = frozenset({"enum", "dataclass", "model"})
 
-
-def stand_ins(defs: Mapping[str, Mapping[str, Json]]) -> dict[str, type]:
+def stand_ins(defs: Mapping[str, Descriptor]) -> dict[str, type]:
     """Return a class for every enum, dataclass and model of the definitions, by its name."""
     classes: dict[str, type] = {}
     for name, definition in defs.items():
         match definition.get("kind"):
             case "enum":
-                made = _enum(name, cast("list[list[Json]]", definition["members"]))
+                made = _enum(name, definition["members"])
             case "dataclass":
-                made = _dataclass(name, _fields(definition), classes)
+                made = _dataclass(name, definition["fields"], classes)
             case "model":
-                made = _model(name, _fields(definition), classes, has_extra=definition.get("extra") is True)
+                made = _model(name, definition["fields"], classes, has_extra=definition.get("extra") is True)
             case _:
                 continue
         type.__setattr__(made, "__sayso_name__", name)
         classes[name] = made
     return classes
-
-
-def _fields(definition: Mapping[str, Json]) -> list[dict[str, Json]]:
-    return cast("list[dict[str, Json]]", definition["fields"])
 
 
 def _short(name: str) -> str:
@@ -62,23 +58,20 @@ def _default(form: Json, classes: Mapping[str, type]) -> Callable[[], object]:
     return partial(value_of, form, classes)
 
 
-def _dataclass(name: str, fields: list[dict[str, Json]], classes: Mapping[str, type]) -> type:
+def _dataclass(name: str, fields: list[Descriptor], classes: Mapping[str, type]) -> type:
     made: list[tuple[str, Any, Any]] = []
     for field in fields:
-        if "default" in field:
-            extra = {"default_factory": _default(field["default"], classes)}
-        else:
-            extra = {}
-        made.append((str(field["name"]), Any, dataclasses.field(**extra, kw_only=True)))
+        factory: Any = _default(field["default"], classes) if "default" in field else dataclasses.MISSING
+        made.append((field["name"], Any, dataclasses.field(default_factory=factory, kw_only=True)))
     return dataclasses.make_dataclass(_short(name), made)
 
 
-def _model(name: str, fields: list[dict[str, Json]], classes: Mapping[str, type], *, has_extra: bool) -> type:
-    from pydantic import BaseModel, ConfigDict, Field, create_model
+def _model(name: str, fields: list[Descriptor], classes: Mapping[str, type], *, has_extra: bool) -> type:
+    from pydantic import ConfigDict, Field, create_model
 
     config = ConfigDict(extra="allow" if has_extra else "forbid", protected_namespaces=(), arbitrary_types_allowed=True)
     made: dict[str, Any] = {}
     for field in fields:
         default = Field(default_factory=_default(field["default"], classes)) if "default" in field else ...
-        made[str(field["name"])] = (Any, default)
-    return cast("type[BaseModel]", create_model(_short(name), __config__=config, **made))
+        made[field["name"]] = (Any, default)
+    return create_model(_short(name), __config__=config, **made)

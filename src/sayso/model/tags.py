@@ -1,7 +1,8 @@
 """The scalars that JSON has no word for: how each is written under its tag, and how it comes back.
 
-One row per tag: `$bytes`, `$date`, `$datetime`, `$decimal`, `$path`, `$secret`, `$time`, `$timedelta`, `$uuid`. Containers and
-classes are in `sayso.model.canonical`. No module of a scalar is imported to recognise its values: whoever holds a value has loaded it.
+One row per tag: `$bytes`, `$date`, `$datetime`, `$decimal`, `$path`, `$secret`, `$time`, `$timedelta`, `$uuid`.
+Containers and classes are in `sayso.model.canonical`. No module of a scalar is imported to recognise its values:
+whoever holds a value has loaded it.
 The invariant: a payload that `read` accepts is exactly the payload that `write` gives for what `read` returned.
 """
 
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 __all__ = ["MASK", "TAGS", "Json", "Tag", "Unfit", "dump", "tag_of"]
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 MASK = "***"
 """What stands for a secret wherever a person can look."""
@@ -27,7 +28,7 @@ dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fal
 
 
 class Unfit(Exception):
-    """A value has no canonical form, or a payload is none; the text says why, as the rest of a sentence, and holds no value."""
+    """A value has no canonical form, or a payload is none. The text says why, and never holds the value."""
 
 
 class Tag(NamedTuple):
@@ -101,7 +102,7 @@ def _write_instant(value: datetime | time) -> str:
     return value.isoformat() + _zone(value.tzinfo) + (";fold=1" if value.fold else "")
 
 
-def _read_instant(payload: str, parse: Callable[[str], Any]) -> Any:
+def _read_instant(payload: str, parse: Callable[[str], Any]) -> object:
     parts = _ZONED.fullmatch(payload)
     if parts is None:
         raise ValueError(payload)
@@ -158,29 +159,51 @@ def _read_secret(payload: list[str]) -> object:
     raise ValueError(kind)
 
 
-def _secret(attribute: str, write: Callable[[Any], Json]) -> Tag:
-    return Tag("$secret", "pydantic.types", attribute, write, _read_secret, lambda _: MASK)
+def _read_datetime(payload: str) -> object:
+    return _read_instant(payload, datetime.fromisoformat)
 
 
+def _read_time(payload: str) -> object:
+    return _read_instant(payload, time.fromisoformat)
+
+
+def _write_timedelta(value: timedelta) -> list[Json]:
+    return [value.days, value.seconds, value.microseconds]
+
+
+def _read_timedelta(payload: list[int]) -> object:
+    return timedelta(*payload)
+
+
+def _write_path(value: Any) -> str:
+    # Forward slashes on every system, so that the same relative path has the same form everywhere.
+    return value.as_posix()
+
+
+def _write_secret_str(value: Any) -> list[Json]:
+    return ["str", value.get_secret_value()]
+
+
+def _write_secret_bytes(value: Any) -> list[Json]:
+    return ["bytes", _write_bytes(value.get_secret_value())]
+
+
+def _show_secret(_: Json) -> str:
+    return MASK
+
+
+_PATH = "WindowsPath" if os.name == "nt" else "PosixPath"
 _ROWS = (
     Tag("$bytes", "builtins", "bytes", _write_bytes, _read_bytes),
     Tag("$decimal", "decimal", "Decimal", _write_decimal, _read_decimal),
-    Tag("$datetime", "datetime", "datetime", _write_instant, lambda p: _read_instant(p, datetime.fromisoformat), _show_instant),
+    Tag("$datetime", "datetime", "datetime", _write_instant, _read_datetime, _show_instant),
     Tag("$date", "datetime", "date", date.isoformat, date.fromisoformat),
-    Tag("$time", "datetime", "time", _write_instant, lambda p: _read_instant(p, time.fromisoformat), _show_instant),
-    Tag(
-        "$timedelta",
-        "datetime",
-        "timedelta",
-        lambda span: [span.days, span.seconds, span.microseconds],
-        lambda p: timedelta(*p),
-        _show_timedelta,
-    ),
+    Tag("$time", "datetime", "time", _write_instant, _read_time, _show_instant),
+    Tag("$timedelta", "datetime", "timedelta", _write_timedelta, _read_timedelta, _show_timedelta),
     Tag("$uuid", "uuid", "UUID", str, _read_uuid),
-    # Forward slashes on every system, so that the same relative path has the same form everywhere.
-    Tag("$path", "pathlib", "WindowsPath" if os.name == "nt" else "PosixPath", lambda path: path.as_posix(), _read_path),
-    _secret("SecretStr", lambda secret: ["str", secret.get_secret_value()]),
-    _secret("SecretBytes", lambda secret: ["bytes", _write_bytes(secret.get_secret_value())]),
+    Tag("$path", "pathlib", _PATH, _write_path, _read_path),
+    Tag("$secret", "pydantic.types", "SecretStr", _write_secret_str, _read_secret, _show_secret),
+    Tag("$secret", "pydantic.types", "SecretBytes", _write_secret_bytes, _read_secret, _show_secret),
 )
 
 TAGS = {row.name: row for row in _ROWS if row.attribute != "SecretBytes"}
@@ -195,6 +218,9 @@ def tag_of(kind: type) -> Tag | None:
     if known is not None:
         return known
     for row in _ROWS:
-        if kind.__name__ == row.attribute and cast(object, getattr(sys.modules.get(row.module), row.attribute, None)) is kind:
+        if (
+            kind.__name__ == row.attribute
+            and cast(object, getattr(sys.modules.get(row.module), row.attribute, None)) is kind
+        ):
             return _by_type.setdefault(kind, row)
     return None

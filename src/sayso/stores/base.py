@@ -225,8 +225,7 @@ class Store(ABC):
         """
 
         def change(request: Request, now: datetime) -> Transition:
-            stamped = Decision(**{**decision.__dict__, "at": now})
-            return lifecycle.decide(request, stamped, roles=roles, seen=seen, edited=edited, now=now)
+            return lifecycle.decide(request, decision, roles=roles, seen=seen, edited=edited, now=now)
 
         return self._change(request_id, change)
 

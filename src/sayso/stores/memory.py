@@ -5,7 +5,6 @@ The reference implementation of the contract: one lock, plain dictionaries, noth
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sayso import clock, errors
+from sayso.model.compact import dumps_sorted
 from sayso.model.entry import Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request, State
@@ -24,7 +24,6 @@ from sayso.stores.watch import Bell
 __all__ = ["MemoryStore"]
 
 T = TypeVar("T")
-_detail_text = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
 class _Memory(Transaction):
@@ -80,8 +79,8 @@ class MemoryStore(Store):
                 self._keep(transition)
             for run_id, event, by, channel, detail in tx.notes:
                 self._add(run_id, "", event, by, channel, detail)
-        for transition in tx.writes:
-            self._bell.ring((transition.request.id,))
+        if not self._bell.is_idle:
+            self._bell.ring([transition.request.id for transition in tx.writes])
         if isinstance(result, errors.SaysoError):
             raise result
         return result
@@ -102,7 +101,7 @@ class MemoryStore(Store):
     ) -> None:
         chain = self._chains.setdefault(run_id, [])
         before = chain[-1].link if chain else first_link(run_id)
-        at, text = clock.microseconds(clock.now()), _detail_text(detail)
+        at, text = clock.microseconds(clock.now()), dumps_sorted(detail)
         chain.append(chained(before, run_id, len(chain) + 1, at, request_id, event, by.qualified, channel, text))
 
     def _due(self) -> Sequence[str]:

@@ -13,17 +13,18 @@ from typing import Any, NamedTuple
 
 from sayso.clock import instant, microseconds
 from sayso.model.call import Call, Question
+from sayso.model.compact import dumps
 from sayso.model.decision import Decision
 from sayso.model.quorum import Quorum
-from sayso.model.request import Execution, Request, State
+from sayso.model.request import LIVE, Execution, Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.seal import Seal
 from sayso.stores.select import search_text
 
 __all__ = ["ASKED_COLUMNS", "PROGRESS_COLUMNS", "Row", "asked_values", "progress_values", "request_of"]
 
-_dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _MICROSECOND = timedelta(microseconds=1)
+_LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
 
 
 class Row(NamedTuple):
@@ -45,12 +46,14 @@ class Row(NamedTuple):
     shape_digest: str
     holder: str | None
     state: str
+    live: int | None
     ends_at: int | None
     claimed_by: str | None
     edited_form: str | None
     edited_masked: str | None
     edited_digest: str | None
     progress: str
+    link: str
 
 
 ASKED_COLUMNS = Row._fields[:14]
@@ -63,14 +66,18 @@ def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
     if isinstance(subject, Call):
         tool, name, form, masked = subject.tool, subject.name, subject.form, subject.masked
     else:
-        tool, name, form, masked = "", "", _dumps({"text": subject.text}), None
+        tool, name, form, masked = "", "", dumps({"text": subject.text}), None
     return (
         request_id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        search_text(request) if seal.is_open else f"{request_id}\n{request.run_id}\n{tool}".casefold(),
+        _writable(search_text(request)) if seal.is_open else f"{request_id}\n{request.run_id}\n{tool}".casefold(),
         microseconds(request.created_at), seal.close(_asked_text(request), request_id),
         seal.close(form, request_id), None if masked is None else seal.close(masked, request_id),
         subject.digest, subject.shape_digest,
     )  # fmt: skip
+
+
+def _writable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _asked_text(request: Request) -> str:
@@ -88,22 +95,26 @@ def _asked_text(request: Request) -> str:
         "idempotent": request.idempotent,
         "redact": request.redact,
     }
-    return _dumps({key: value for key, value in fields.items() if value})
+    return dumps({key: value for key, value in fields.items() if value not in _LEFT_OUT})
 
 
-def progress_values(request: Request, seal: Seal) -> tuple[Any, ...]:
-    """Return the values of `PROGRESS_COLUMNS`."""
+def progress_values(request: Request, seal: Seal, link: str) -> tuple[Any, ...]:
+    """Return the values of `PROGRESS_COLUMNS`; `link` is that of the journal's row for the change."""
     request_id, state, edited = request.id, request.state, request.edited
-    end = {State.PENDING: request.expires_at, State.APPROVED: request.approval_expires_at}.get(state)
+    end = request.expires_at if state is State.PENDING else None
+    if state is State.APPROVED:
+        end = request.approval_expires_at
     return (
         request.fingerprint if request.holds else None,
         state.value,
+        1 if state in LIVE else None,
         None if end is None else microseconds(end),
         None if request.claimed_by is None else request.claimed_by.folded,
         None if edited is None else seal.close(edited.form, request_id),
         None if edited is None or edited.masked is None else seal.close(edited.masked, request_id),
         None if edited is None else edited.digest,
         seal.close(_progress_text(request), request_id),
+        link,
     )
 
 
@@ -127,7 +138,7 @@ def _progress_text(request: Request) -> str:
             execution.result, execution.error,
             None if execution.resolved_by is None else _pair(execution.resolved_by),
         ]  # fmt: skip
-    return _dumps(fields)
+    return dumps(fields)
 
 
 def _pair(identity: Identity) -> tuple[str, str]:

@@ -9,7 +9,6 @@ Not for network file systems, whose locks cannot be trusted.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -17,40 +16,27 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sayso import clock, errors
-from sayso.model.call import Call, Question
-from sayso.model.entry import Entry, chained, first_link
-from sayso.model.lifecycle import Transition
-from sayso.model.request import Request, State
-from sayso.model.reviewer import Identity
-from sayso.stores import row as rows
+from sayso.model.entry import Entry
+from sayso.model.request import LIVE, Request, State
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.migrate import migrate
-from sayso.stores.row import Row
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
 from sayso.stores.sqlite_faults import fault, is_busy
+from sayso.stores.sqlite_transaction import COLUMNS, FIND, GET, Memo, SqliteTransaction, Stale
 from sayso.stores.watch import Bell, Watcher
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-_COLUMNS = ", ".join(Row._fields)
-_GET = f"SELECT {_COLUMNS} FROM request WHERE id = ?"
-_FIND = f"SELECT {_COLUMNS} FROM request WHERE holder = ?"
-_INSERT = f"INSERT INTO request ({_COLUMNS}) VALUES ({', '.join('?' * len(Row._fields))})"
-_UPDATE = f"UPDATE request SET {', '.join(f'{name} = ?' for name in rows.PROGRESS_COLUMNS)} WHERE id = ?"
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
-_DUE = "SELECT id FROM request WHERE ends_at <= ? UNION ALL SELECT id FROM request WHERE state = ?"
+_DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
 _SHAPE = "SELECT text FROM shape WHERE digest = ?"
-_ADD_SHAPE = "INSERT OR IGNORE INTO shape (digest, text) VALUES (?, ?)"
-_LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
-_APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _JOURNAL = (
     "SELECT * FROM journal WHERE (?1 IS NULL OR run_id = ?1) AND (?2 IS NULL OR request_id = ?2)"
     " AND (run_id, seq) > (?3, ?4) ORDER BY run_id, seq LIMIT ?5"
@@ -59,74 +45,18 @@ _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 _MOST = 256  # verbs in one commit
 _BUSY_SECONDS = 30.0
-_detail_text = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
 class _Op:
     """One caller's verb, waiting for its commit."""
 
-    __slots__ = ("changed", "done", "error", "result", "shapes", "work")
+    __slots__ = ("done", "error", "result", "work")
 
     def __init__(self, work: Callable[[Transaction], Any]) -> None:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
-        self.changed: list[str] = []
-        self.shapes: set[str] = set()
-
-
-class _Sqlite(Transaction):
-    """The open transaction of the writing connection."""
-
-    def __init__(self, connection: sqlite3.Connection, store: SqliteStore) -> None:
-        self._execute = connection.execute
-        self._store = store
-        self.changed: list[str] = []
-        self.shapes: set[str] = set()
-
-    def now(self) -> datetime:
-        return clock.now()
-
-    def load(self, request_id: str) -> Request:
-        found = self._execute(_GET, (request_id,)).fetchone()
-        if found is None:
-            raise errors.RequestNotFoundError(request_id)
-        return self._store.request_of(found)
-
-    def holder(self, fingerprint: str) -> Request | None:
-        found = self._execute(_FIND, (fingerprint,)).fetchone()
-        return None if found is None else self._store.request_of(found)
-
-    def insert(self, transition: Transition) -> None:
-        request, seal = transition.request, self._store.seal
-        if self._store.learn_shape(request.subject):
-            self._execute(_ADD_SHAPE, (request.subject.shape_digest, request.subject.shape))
-            self.shapes.add(request.subject.shape_digest)
-        self._execute(_INSERT, rows.asked_values(request, seal) + rows.progress_values(request, seal))
-        self._append(transition)
-
-    def update(self, transition: Transition) -> None:
-        request = transition.request
-        self._execute(_UPDATE, (*rows.progress_values(request, self._store.seal), request.id))
-        self._append(transition)
-
-    def _append(self, transition: Transition) -> None:
-        request_id = transition.request.id
-        run_id = transition.request.run_id
-        self._add(run_id, request_id, transition.event, transition.by, transition.channel, transition.detail)
-        self.changed.append(request_id)
-
-    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        self._add(run_id, "", event, by, channel, detail)
-
-    def _add(
-        self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
-    ) -> None:
-        last = self._execute(_LAST, (run_id,)).fetchone()
-        seq, before = (0, first_link(run_id)) if last is None else last
-        at, text = clock.microseconds(clock.now()), _detail_text(detail)
-        self._execute(_APPEND, chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, text))
 
 
 class SqliteStore(Store):
@@ -144,8 +74,7 @@ class SqliteStore(Store):
         self._path = str(Path(path).expanduser().absolute())
         self.url = f"sqlite:///{self._path}"
         self.seal = Seal(key)
-        self._shapes: dict[str, str] = {}
-        self._kept_shapes: set[str] = set()  # those that are surely committed
+        self._memo = Memo()
         self._bell = Bell()
         self._left_behind: list[sqlite3.Connection] = []
         self._begin_afresh()
@@ -235,84 +164,96 @@ class SqliteStore(Store):
             with self._write_lock:
                 # Whoever had the lock before may have run this verb in its own commit.
                 while not op.done:
-                    self._lead(op)
+                    self._lead()
         except BaseException:
-            if op in self._queue:  # interrupted before anybody took it up
-                self._queue.remove(op)
+            op.done = True  # interrupted: nobody waits for it any more
             raise
         if op.error is not None:
             raise op.error
+        if isinstance(op.result, errors.SaysoError):
+            raise op.result
         return cast("T", op.result)
 
-    def _lead(self, mine: _Op) -> None:
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), _MOST))]
-        try:
-            if len(batch) == 1 or not self._commit(batch):
-                for op in batch:
-                    self._commit([op])
-        finally:
-            # Interrupted in between: hand what is not done to the next caller that gets the lock.
-            self._queue.extendleft(op for op in reversed(batch) if not op.done and op is not mine)
+    def _lead(self) -> None:
+        """Commit what waits. Verbs leave the queue when they are done, so that an interrupted leader loses none."""
+        batch = [op for op in list(self._queue)[:_MOST] if not op.done]
+        if len(batch) == 1 or not self._commit(batch):
+            for op in batch:
+                self._commit([op])
+        while self._queue and self._queue[0].done:
+            self._queue.popleft()
 
     def _commit(self, batch: list[_Op]) -> bool:
         """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
         try:
-            connection = self._writer()
-            connection.execute("BEGIN IMMEDIATE")
             try:
-                for op in batch:
-                    tx = _Sqlite(connection, self)
-                    op.result = op.work(tx)
-                    op.changed, op.shapes = tx.changed, tx.shapes
-                connection.execute("COMMIT")
-                for op in batch:
-                    op.done = True
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-        except Exception as error:  # whatever happened is this verb's caller's to hear
+                changed = self._run(self._writer(), batch, is_fresh=False)
+            except Stale:
+                if len(batch) > 1:
+                    return False
+                changed = self._run(self._writer(), batch, is_fresh=True)
+        except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
             if len(batch) > 1:
                 return False
             batch[0].error = fault(error, self._path) if isinstance(error, sqlite3.Error) else error
             batch[0].done = True
             return True
-        for op in batch:
-            self._kept_shapes |= op.shapes
-            if isinstance(op.result, errors.SaysoError):
-                op.error = op.result
-        self._bell.ring([request_id for op in batch for request_id in op.changed])
+        self._bell.ring(changed)
         return True
 
-    # -- shapes ------------------------------------------------------------------------------------------------
-
-    def learn_shape(self, subject: Call | Question) -> bool:
-        """Remember a shape's text; say whether it has yet to be written."""
-        self._shapes[subject.shape_digest] = subject.shape
-        return subject.shape_digest not in self._kept_shapes
+    def _run(self, connection: sqlite3.Connection, batch: list[_Op], *, is_fresh: bool) -> list[str]:
+        is_ready = False
+        heads: dict[str, tuple[int, str]] = {}
+        shapes: set[str] = set()
+        changed: list[str] = []
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for op in batch:
+                tx = SqliteTransaction(connection, self._memo, self.seal, self._shape, is_fresh=is_fresh)
+                tx.heads = heads
+                op.result = op.work(tx)
+                if tx.has_guessed and not tx.changed:
+                    raise Stale  # an answer from memory that no compare-and-set has confirmed
+                shapes |= tx.shapes
+                changed += tx.changed
+            is_ready = True
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            is_ready = False
+            raise
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            elif is_ready:
+                # Also when Ctrl-C came while the commit was on its way: it happened, and must not happen again.
+                for op in batch:
+                    op.done = True
+        self._memo.committed(heads, shapes)
+        return changed
 
     def _shape(self, digest: str) -> str:
-        text = self._shapes.get(digest)
+        text = self._memo.shapes.get(digest)
         if text is None:
             found = self._query(_SHAPE, (digest,))
             if not found:
                 raise errors.StoreCorruptError(f"{self._path} misses the shape {digest[:12]} of a request")
-            text = self._shapes[digest] = found[0][0]
+            text = self._memo.shapes[digest] = found[0][0]
         return text
 
-    def request_of(self, found: Sequence[Any]) -> Request:
+    def request_of(self, found: tuple[Any, ...]) -> Request:
         """Return the request of a row."""
-        return rows.request_of(Row._make(found), self.seal, self._shape)
+        return self._memo.request_of(found, self.seal, self._shape)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, request_id: str) -> Request:
-        found = self._query(_GET, (request_id,))
+        found = self._query(GET, (request_id,))
         if not found:
             raise errors.RequestNotFoundError(request_id)
         return self.request_of(found[0])
 
     def find(self, fingerprint: str) -> Request | None:
-        found = self._query(_FIND, (fingerprint,))
+        found = self._query(FIND, (fingerprint,))
         return self.request_of(found[0]) if found else None
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
@@ -329,7 +270,7 @@ class SqliteStore(Store):
             where.append("n < ?" if newest else "n > ?")
             values.append(after)
         order = "DESC" if newest else "ASC"
-        sql = f"SELECT n, {_COLUMNS} FROM request WHERE {' AND '.join(where) or '1'} ORDER BY n {order} LIMIT ?"
+        sql = f"SELECT n, {COLUMNS} FROM request WHERE {' AND '.join(where) or '1'} ORDER BY n {order} LIMIT ?"
         found = self._query(sql, (*values, limit + 1))
         more = len(found) > limit
         return Page(tuple(self.request_of(row[1:]) for row in found[:limit]), str(found[limit - 1][0]) if more else None)
@@ -361,6 +302,10 @@ def _where(wanted: Filter) -> tuple[list[str], list[Any]]:
     parts: list[str] = []
     values: list[Any] = []
     if wanted.states:
+        if wanted.states <= LIVE:
+            parts.append("live = 1")
+        elif not wanted.states & LIVE:
+            parts.append("live IS NULL")
         parts.append(f"state IN ({', '.join('?' * len(wanted.states))})")
         values += sorted(wanted.states)
     for column, value in (("run_id", wanted.run_id), ("risk", wanted.risk), ("kind", wanted.kind)):

@@ -15,6 +15,7 @@ from sayso.drive import Effects, Verb, adrive, drive
 from sayso.gates import requester
 from sayso.model import canonical, duration
 from sayso.model.call import Question
+from sayso.model.escape import storable
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
@@ -70,17 +71,17 @@ def _asking(
     timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
     store: Store | str | None = None,
 ) -> Effects[Any]:  # fmt: skip
-    shape = Shape.of_type(_answer_type(type, choices))
+    question, shape = storable(question), Shape.of_type(_answer_type(type, choices))
     where, here = config.open_store(store), scope.current()
     block = None if wait == "raise" else Block(None if timeout is None else duration.parse(timeout), on_expiry)
     while True:
         occasion = question_digest(question, shape.digest, 0)
         digest = question_digest(question, shape.digest, here.occasions.get(occasion, 0))
         subject = Question(question, digest, shape.text, shape.digest)
-        request = yield from _find_or_ask(where, here, subject, duration.parse(expires), Quorum(1, frozenset(roles)), risk)
+        request = yield from _find_or_ask(where, here, subject, duration.parse(expires), Quorum(1, roles), risk)
         if request.state is State.PENDING:
             if block is None:
-                raise signals.required(request)
+                raise signals.ConfirmationRequired.of(request)
             request = yield from block.until_decided(where, request)
         if request.state is State.ANSWERED and request.decision is not None and request.decision.answer is not None:
             here.occasions[occasion] = here.occasions.get(occasion, 0) + 1

@@ -46,7 +46,7 @@ class Block:
         """
         after: Request = yield _Decided(store, request, self._timeout)
         if after.state is State.PENDING:
-            raise signals.required(after)
+            raise signals.ConfirmationRequired.of(after)
         if after.state is State.EXPIRED and self._on_expiry == "reject":
             raise signals.refused(after)
         return after

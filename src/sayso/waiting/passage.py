@@ -134,9 +134,9 @@ class Passage:
             function,
             expires=duration.parse(expires),
             approval_expires=duration.parse(approval_expires),
-            quorum=Quorum(quorum, frozenset(roles)),
+            quorum=Quorum(quorum, roles),
             redaction=Redaction(redact),
-            redact=tuple(redact),
+            redact=(redact,) if isinstance(redact, str) else tuple(redact),
             description=description if description is not None else _first_line(function),
             **options,
         )
@@ -171,7 +171,7 @@ class Passage:
     def _hold(self, store: Store, here: scope.Scope, request: Request) -> Effects[None]:
         here.raised[request.id] = None
         if self._block is None:
-            raise signals.required(request)
+            raise signals.ConfirmationRequired.of(request)
         yield from self._block.until_decided(store, request)
 
 

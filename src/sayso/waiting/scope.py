@@ -63,6 +63,8 @@ class Scope:
         """Drop what is remembered of a request, when it was executed or cleared."""
         self.raised.pop(request_id, None)
         self.responses.pop(request_id, None)
+        if not self.adopted:
+            return
         for digest in [digest for digest, adopted in self.adopted.items() if adopted == request_id]:
             del self.adopted[digest]
 
@@ -91,13 +93,10 @@ _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
 
 
 def _current_task() -> Any:
+    # Where asyncio is not loaded nobody can be in a task, and importing it costs more than the rest of sayso.
+    # `current_task` raises outside of a loop, which costs more than all else here, hence the look for a loop first.
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None:  # nobody can be in a task, and importing it costs more than the rest of sayso
-        return None
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
+    return None if asyncio is None or asyncio._get_running_loop() is None else asyncio.current_task()
 
 
 def current() -> Scope:
@@ -133,14 +132,17 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
 
     Args:
         name: At most 200 characters, none of them invisible; a new random id when not given.
-        on_behalf_of: The person for whom the program acts; barred from deciding what it asks.
+        on_behalf_of: The person for whom the program acts; barred from deciding what it asks. A run inside of
+            another acts for the same person when it names nobody.
 
     Raises:
         ValueError: The name is empty, too long, or holds invisible characters.
     """
     run_id = new_run_id() if name is None else _checked(name)
-    scope = Scope(run_id, on_behalf_of=_identity(on_behalf_of))
-    token = _scope.set(scope)
+    around, person = _scope.get(), _identity(on_behalf_of)
+    if person is None and around is not None:
+        person = around.place.on_behalf_of
+    token = _scope.set(Scope(run_id, on_behalf_of=person))
     try:
         yield run_id
     finally:

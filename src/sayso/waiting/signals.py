@@ -99,6 +99,28 @@ class ConfirmationRequired(Exception):
         self.tool_call = _tool_call(tool_call)
         self.context: dict[str, Any] = {} if context is None else context
 
+    @classmethod
+    def of(cls, request: Request) -> ConfirmationRequired:
+        """Return the signal for a request that waits; its texts are drawn when somebody reads them."""
+        signal = cls.__new__(cls)
+        signal.__dict__ |= {"_request": request, "confirmation_id": request.id, "context": {}}
+        return signal
+
+    def __getattr__(self, name: str) -> Any:
+        request: Request | None = self.__dict__.get("_request")
+        if request is None or name not in {"question", "tool_call"}:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.question = _question_of(request)
+        self.tool_call = tool_call_of(request)
+        self.args = (self.question,)
+        return self.__dict__[name]
+
+    def __str__(self) -> str:
+        return self.question
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.question!r}, confirmation_id={self.confirmation_id!r})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for a session or a database; JSON if `context` is."""
         return {
@@ -165,14 +187,11 @@ class ConfirmationDenied(ConfirmationRejected):
     """The gate's rule refuses this call; nobody was asked."""
 
 
-def required(request: Request) -> ConfirmationRequired:
-    """Return the signal for a request that waits."""
+def _question_of(request: Request) -> str:
     subject = request.subject
     if isinstance(subject, Call):
-        question = request.prompt or f"Confirm execution of {line(subject.name, subject.shown)}?"
-    else:
-        question = subject.text
-    return ConfirmationRequired(question, confirmation_id=request.id, tool_call=tool_call_of(request))
+        return request.prompt or f"Confirm execution of {line(subject.name, subject.shown)}?"
+    return subject.text
 
 
 _REFUSALS: dict[str, tuple[type[ConfirmationRejected], str]] = {

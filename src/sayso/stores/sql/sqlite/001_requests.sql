@@ -24,19 +24,23 @@ CREATE TABLE request (
     digest        TEXT NOT NULL,
     shape_digest  TEXT NOT NULL,
     state         TEXT NOT NULL,
+    live          INTEGER,              -- 1 while something can still happen to it
     ends_at       INTEGER,              -- of the request while pending, of the approval while approved
     claimed_by    TEXT,
     edited_form   TEXT,
     edited_masked TEXT,
     edited_digest TEXT,
-    progress      TEXT NOT NULL         -- JSON: votes, decision, execution; sealed with a key
+    progress      TEXT NOT NULL,        -- JSON: votes, decision, execution; sealed with a key
+    link          TEXT NOT NULL         -- of the journal's row that made this row what it is
 );
 
 -- The one row that answers for a fingerprint: two processes that ask the same at once get one request.
 CREATE UNIQUE INDEX request_holder ON request (holder) WHERE holder IS NOT NULL;
-CREATE INDEX request_state ON request (state, n);
+-- What waits is found without walking over what is decided, and the other way round. A request enters each of these
+-- once: an index over `state` itself would cost every transition two more pages.
+CREATE INDEX request_live ON request (n) WHERE live = 1;
+CREATE INDEX request_final ON request (state, n) WHERE live IS NULL;
 CREATE INDEX request_run ON request (run_id, n);
-CREATE INDEX request_ends ON request (ends_at) WHERE ends_at IS NOT NULL;
 
 CREATE TABLE journal (
     run_id     TEXT NOT NULL,

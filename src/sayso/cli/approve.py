@@ -1,0 +1,112 @@
+"""`approve`: say yes to calls as they stand, with some arguments set, or edited in a text editor.
+
+Invariant: an approval carries the fingerprint of the call that this command read, so that a call which changed in
+between is refused; a call too long for one view is approved only by somebody who gives the fingerprint at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import click
+
+from sayso import errors
+from sayso.cli.deeds import each, standing
+from sayso.cli.desk import Desk, as_json, decides
+from sayso.model import card
+from sayso.model.call import Call
+from sayso.model.request import Request, State
+from sayso.model.shape import ShapeError
+from sayso.reviews import Review, shape_of
+
+__all__ = ["approve"]
+
+_SHORTEST_SEEN = 8
+
+
+class NotSeenError(errors.DecisionRefusedError):
+    """The call is too long for one view, and nothing says that the whole was looked at."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            request_id,
+            f"request {request_id} is too long for one view; nothing was decided. Read it with `sayso show --full"
+            f" {request_id}` and give the fingerprint that stands at its end: --seen FINGERPRINT",
+        )
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an argument; repeatable.")
+@click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR.")
+@click.option("-m", "--message", metavar="TEXT", help="A comment; the program is told.")
+@click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since.")
+@decides
+@as_json
+@click.pass_obj
+def approve(
+    desk: Desk, ids: tuple[str, ...], settings: tuple[str, ...], edit: bool, message: str | None, seen: str | None,
+    name: str | None, roles: tuple[str, ...], as_json: bool,
+) -> int:  # fmt: skip
+    """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80."""
+    if len(ids) > 1 and (settings or edit or seen is not None):
+        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
+    if settings and edit:
+        raise click.UsageError("give --set or --edit, not both")
+    review = desk.review(name, roles)
+    before: dict[str, Call] = {}
+
+    def deed(request_id: str) -> Request:
+        request = review.get(request_id)
+        if request.kind == "call":
+            before[request.id] = request.effective
+        return _approve(review, request, settings, edit=edit, comment=message, seen=seen)
+
+    return each(ids, deed, as_json=as_json, rows=partial(_rows, before))
+
+
+def _approve(
+    review: Review, request: Request, settings: tuple[str, ...], *, edit: bool, comment: str | None, seen: str | None
+) -> Request:
+    decide = partial(review.approve, request.id, comment=comment, seen=_fingerprint(request, seen))
+    if request.state is not State.PENDING or request.kind != "call":
+        return decide()  # the door says why not
+    if edit:
+        from sayso.cli.editor import edited
+
+        return decide(arguments=edited(request))
+    if seen is None and not card.is_whole(request):
+        raise NotSeenError(request.id)
+    return decide(changes=_values(request, settings) if settings else None)
+
+
+def _fingerprint(request: Request, seen: str | None) -> str:
+    """Return the whole fingerprint for the beginning of one that somebody copied."""
+    current = request.current_fingerprint
+    return current if seen is None or (len(seen) >= _SHORTEST_SEEN and current.startswith(seen)) else seen
+
+
+def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
+    shape, values, problems = shape_of(request), dict[str, Any](), list[str]()
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
+        try:
+            values[name] = shape.parse(name, text)
+        except ShapeError as error:
+            problems += error.problems
+    if problems:
+        raise errors.InvalidChangesError(request.id, problems)
+    return values
+
+
+def _rows(before: Mapping[str, Call], request: Request) -> list[str]:
+    if request.state is not State.APPROVED:
+        return [standing(request)]  # one vote of several
+    found = [change.line() for change in card.changed(before[request.id], request.effective)]
+    said = f"{card.short(request.id)} approved"
+    rows = [said, *(f"  {line}" for line in found)] if len(found) > 1 else [f"{said}   {(found or [card.headline(request)])[0]}"]
+    return [*rows, "waiting for the program to run it"]

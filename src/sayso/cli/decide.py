@@ -1,0 +1,86 @@
+"""`reject`, `feedback`, `answer` and `cancel`: every decision but approve, which has a module of its own."""
+
+from __future__ import annotations
+
+import click
+
+from sayso import errors
+from sayso.cli.deeds import each
+from sayso.cli.desk import Desk, as_json, decides
+from sayso.model.request import Request
+from sayso.model.shape import ShapeError
+from sayso.reviews import shape_of
+
+__all__ = ["answer", "cancel", "feedback", "reject"]
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("-m", "--message", metavar="TEXT", help="Why; the program is told.")
+@decides
+@as_json
+@click.pass_obj
+def reject(
+    desk: Desk, ids: tuple[str, ...], message: str | None, name: str | None, roles: tuple[str, ...], as_json: bool
+) -> int:
+    """Say no to calls or questions. The same call in the same run stays refused."""
+    review = desk.review(name, roles)
+    return each(ids, lambda request_id: review.reject(request_id, message), as_json=as_json)
+
+
+@click.command()
+@click.argument("request_id", metavar="ID")
+@click.option("-m", "--message", metavar="TEXT", required=True, help="What the program should do instead.")
+@decides
+@as_json
+@click.pass_obj
+def feedback(
+    desk: Desk, request_id: str, message: str, name: str | None, roles: tuple[str, ...], as_json: bool
+) -> int:
+    """Send a call back with words to the program; it does not run."""
+    review = desk.review(name, roles)
+    return each([request_id], lambda found: review.feedback(found, message), as_json=as_json)
+
+
+@click.command()
+@click.argument("request_id", metavar="ID")
+@click.argument("value", metavar="VALUE")
+@click.option("-m", "--message", metavar="TEXT", help="A comment for the record.")
+@decides
+@as_json
+@click.pass_obj
+def answer(
+    desk: Desk, request_id: str, value: str, message: str | None, name: str | None, roles: tuple[str, ...],
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Answer a question. VALUE is read by the question's type: a word, a number, yes or no, a choice, JSON."""
+    review = desk.review(name, roles)
+
+    def deed(found: str) -> Request:
+        request = review.get(found)
+        return review.answer(request.id, _value(request, value), comment=message)
+
+    return each([request_id], deed, as_json=as_json)
+
+
+def _value(request: Request, text: str) -> object:
+    if request.kind == "call":
+        return text  # the door says that a call takes no answer
+    try:
+        return shape_of(request).parse("answer", text)
+    except ShapeError as error:
+        raise errors.InvalidAnswerError(request.id, error.problems) from None
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("-m", "--message", metavar="TEXT", help="Why; the program is told.")
+@decides
+@as_json
+@click.pass_obj
+def cancel(
+    desk: Desk, ids: tuple[str, ...], message: str | None, name: str | None, roles: tuple[str, ...], as_json: bool
+) -> int:
+    """End the whole run at these requests, also where they were approved and not started."""
+    review = desk.review(name, roles)
+    return each(ids, lambda request_id: review.cancel(request_id, message), as_json=as_json)

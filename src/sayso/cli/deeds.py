@@ -1,0 +1,50 @@
+"""Doing one thing to each of the requests that a command names, and reporting each.
+
+Invariant: a refusal of one does not keep the others from being tried, and the exit code is the worst of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sayso import clock
+from sayso.cli.plain import fault_document, request_document
+from sayso.cli.say import code_of, document, out, report
+from sayso.errors import SaysoError
+from sayso.model import card
+from sayso.model.request import Request
+
+__all__ = ["each"]
+
+
+def each(
+    request_ids: Sequence[str], deed: Callable[[str], Request], *, as_json: bool,
+    rows: Callable[[Request], Sequence[str]] | None = None,
+) -> int:  # fmt: skip
+    """Do `deed` to each, print what became of it, and return the exit code.
+
+    Args:
+        request_ids: Ids, or beginnings of ids.
+        deed: A decision; returns the request after it.
+        as_json: Print one JSON array instead of lines.
+        rows: What to print of a request, instead of its standing.
+    """
+    worst, documents = 0, list[object]()
+    for request_id in request_ids:
+        try:
+            after = deed(request_id)
+        except SaysoError as fault:
+            worst = max(worst, report(fault))
+            documents.append(fault_document(request_id, fault, code_of(fault)))
+            continue
+        documents.append({"id": after.id, "ok": True, "request": request_document(after)})
+        if not as_json:
+            out(*(rows(after) if rows is not None else [standing(after)]))
+    if as_json:
+        document(documents)
+    return worst
+
+
+def standing(request: Request) -> str:
+    """Return the line that reports a request after a command."""
+    return f"{card.short(request.id)} {card.standing(request, clock.now())}"

@@ -1,0 +1,93 @@
+"""What a command works on: the store it was pointed at, and the reviewer in whose name it decides.
+
+Invariant: a command never makes a store; one that is not there has nothing to decide, and a mistyped address says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from sayso import config, errors
+from sayso.model.reviewer import Reviewer
+from sayso.reviews import Review
+from sayso.stores.base import Store
+
+__all__ = ["Desk", "NoStoreYetError", "as_json", "decides", "file_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NoStoreYetError(errors.StoreUnavailableError):
+    """There is no file where the store should be."""
+
+
+def file_of(address: str) -> Path | None:
+    """Return the file behind a store's address; None where it is no file."""
+    return Path(address.removeprefix("sqlite:///")) if address.startswith("sqlite:///") else None
+
+
+@dataclass
+class Desk:
+    """Where a command works.
+
+    Attributes:
+        address: What `--store` said; None for the configured store.
+    """
+
+    address: str | None
+
+    @cached_property
+    def store(self) -> Store:
+        """The store, which is there.
+
+        Raises:
+            NoStoreYetError: It is not there.
+            ConfigError: The address names no store, or one that no other process can see.
+        """
+        store = config.open_store(self.address)
+        if store.url.startswith("memory:"):
+            raise errors.ConfigError("a store in memory is seen by its own program only; decide there, with sayso.Review")
+        file = file_of(store.url)
+        try:
+            is_missing = file is not None and not file.exists()
+        except OSError as error:
+            raise errors.StoreUnavailableError(f"{file} cannot be reached ({error.strerror})") from error
+        if is_missing:
+            raise NoStoreYetError(f"there is no store at {file}: no program has asked anything there yet")
+        return store
+
+    def review(self, name: str | None = None, roles: Sequence[str] = ()) -> Review:
+        """Return the person's door in the name of `--as`, else of the configured reviewer, with `--role` added."""
+        return Review(self.store, reviewer=reviewer(name, roles), channel="cli")
+
+
+def reviewer(name: str | None, roles: Sequence[str]) -> Reviewer:
+    """Return who decides.
+
+    Raises:
+        BadParameter: The name cannot be one.
+    """
+    if name is None:
+        known = config.default_reviewer()
+        return Reviewer(known.subject, roles={*known.roles, *roles}, issuer=known.issuer)
+    try:
+        return Reviewer(name, roles=roles)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--as") from error
+
+
+def decides(command: F) -> F:
+    """Add `--as` and `--role` to a command, as `name` and `roles`."""
+    command = click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role you have; repeatable.")(command)
+    return click.option("--as", "name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host.")(command)
+
+
+def as_json(command: F) -> F:
+    """Add `--json` to a command, as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)

@@ -1,0 +1,78 @@
+"""Requests as a gate would make them, for the tests of stores and pages: valid in every field, each one new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from sayso import clock
+from sayso.model import canonical
+from sayso.model.call import Call, Question
+from sayso.model.fingerprint import call_digest, fingerprint, question_digest
+from sayso.model.ids import new_request_id, new_run_id
+from sayso.model.redaction import Redaction
+from sayso.model.request import Request
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.shape import Shape
+from sayso.model.tags import dump
+
+__all__ = ["sample_call", "sample_edit", "sample_question"]
+
+_TOOL = "payments:pay"
+_DAY = timedelta(hours=24)
+
+
+def pay(amount: int, to: str = "alice", password: str = "") -> str:
+    """Stand for the gated function of `sample_call`."""
+    return f"paid {amount} to {to} ({len(password)})"
+
+
+def _call(arguments: Mapping[str, Any]) -> Call:
+    shape, form = Shape.of(pay), canonical.encode(arguments)
+    tree = canonical.load(form.text)
+    masked = Redaction().mask(tree)
+    digest = call_digest(_TOOL, shape.digest, form.digest_input)
+    shown = None if masked is tree else dump(masked)
+    return Call(_TOOL, "pay", form.text, shown, digest, shape.text, shape.digest)
+
+
+def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None = None, **fields: Any) -> Request:
+    """Return a new pending request to run `pay(amount, to, password)`; not in any store yet.
+
+    Args:
+        run_id: Its run; a new one when not given.
+        arguments: By name; `{"amount": 10, "to": "alice"}` when not given.
+        fields: Any other field of `Request`, in place of the sample's.
+    """
+    call = _call({"amount": 10, "to": "alice"} if arguments is None else arguments)
+    return _request("call", run_id or new_run_id(), call, fields)
+
+
+def sample_edit(request: Request, **changes: Any) -> Call:
+    """Return the call of a `sample_call` as a reviewer changed it."""
+    return _call({**canonical.decode(request.effective.form, {}), **changes})
+
+
+def sample_question(run_id: str | None = None, text: str = "Which account?", **fields: Any) -> Request:
+    """Return a new pending question whose answer is a text; not in any store yet."""
+    shape = Shape.of_type(str)
+    subject = Question(text, question_digest(text, shape.digest, 0), shape.text, shape.digest)
+    return _request("question", run_id or new_run_id(), subject, fields)
+
+
+def _request(kind: Any, run_id: str, subject: Call | Question, fields: Mapping[str, Any]) -> Request:
+    now = clock.now()
+    request = Request(
+        id=new_request_id(),
+        kind=kind,
+        run_id=run_id,
+        fingerprint=fingerprint(run_id, subject.digest),
+        subject=subject,
+        requester=Identity(PROGRAM, "tests"),
+        created_at=now,
+        expires_at=now + _DAY,
+        approval_window=_DAY,
+    )
+    return replace(request, **fields) if fields else request

@@ -1,0 +1,160 @@
+"""Where the tests of a store play: one store, a clock that stands still, and short words for what people do.
+
+The tests themselves are `sayso.testing.contract`. The one invariant: everything goes through the store's own verbs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from sayso.errors import SaysoError
+from sayso.model.call import Call
+from sayso.model.decision import Decision, Verb
+from sayso.model.entry import Entry
+from sayso.model.fingerprint import fingerprint
+from sayso.model.ids import new_token
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request, State
+from sayso.model.reviewer import LOCAL, Identity
+from sayso.stores.base import Filter, Store
+from sayso.testing.frozen import Clock, frozen_clock
+from sayso.testing.sample import sample_call, sample_question
+
+__all__ = ["ADA", "BOB", "Scene", "outcomes_of", "refusal"]
+
+E = TypeVar("E", bound=BaseException)
+ADA, BOB = Identity(LOCAL, "ada"), Identity(LOCAL, "bob")
+
+
+def refusal(kind: type[E], verb: Callable[[], object]) -> E:
+    """Return the error that a verb raises; it is an `AssertionError` if it raises none of this kind."""
+    try:
+        value = verb()
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was to be raised, and {value!r} came back")
+
+
+def outcomes_of(works: Sequence[Callable[[], object]]) -> list[object]:
+    """Do everything at once, each in a thread; return in order what came back, or the fault that was raised."""
+    results: list[object] = [None] * len(works)
+    together = threading.Barrier(len(works))
+
+    def work(place: int) -> None:
+        together.wait()
+        try:
+            results[place] = works[place]()
+        except SaysoError as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+class Scene:
+    """One test's store and clock. pytest calls `setup_method` before and `teardown_method` after each test.
+
+    Attributes:
+        searches_words: Whether `Filter.text` also finds prompts and questions; a store that seals them may not.
+    """
+
+    searches_words: bool = True
+
+    def make_store(self) -> Store:
+        """Return a new, empty store; called at a test's first use of `store`."""
+        raise NotImplementedError("the subclass makes the store under test")
+
+    def elsewhere(self, store: Store) -> Store:
+        """Return the same requests through another store object, as another process has them; by default, itself."""
+        return store
+
+    def setup_method(self) -> None:
+        """Freeze the clock."""
+        self._store: Store | None = None
+        self._frozen: AbstractContextManager[Clock] = frozen_clock()
+        self.clock = self._frozen.__enter__()
+
+    def teardown_method(self) -> None:
+        """Close the store, and let the clock go on."""
+        if self._store is not None:
+            self._store.close()
+        self._frozen.__exit__(None, None, None)
+
+    @property
+    def store(self) -> Store:
+        """The store under test."""
+        if self._store is None:
+            self._store = self.make_store()
+        return self._store
+
+    # -- what people do ----------------------------------------------------------------------------------------
+
+    def ask(self, run_id: str | None = None, **fields: Any) -> Request:
+        """Record a new request for a call."""
+        return self.store.open(sample_call(run_id, **fields))
+
+    def decide(
+        self, verb: Verb, request: Request, by: Identity = ADA, *, roles: Collection[str] = (),
+        edited: Call | None = None, answer: str | None = None, seen: str | None = None, store: Store | None = None,
+    ) -> Request:  # fmt: skip
+        """Decide a request as it was last seen."""
+        looked_at = request.current_fingerprint
+        decided = looked_at if edited is None else fingerprint(request.run_id, edited.digest)
+        decision = Decision(verb, by, self.clock(), "test", "said so", decided, edited is not None, answer)
+        where = self.store if store is None else store
+        return where.decide(request.id, decision, roles=roles, seen=seen or looked_at, edited=edited)
+
+    def approved(self, **fields: Any) -> Request:
+        """Record a request and approve it."""
+        return self.decide("approve", self.ask(**fields))
+
+    def started(self, token: str | None = None, **fields: Any) -> Request:
+        """Record a request, approve and start it."""
+        return self.store.start(self.approved(**fields).id, token or new_token())
+
+    def unknown(self, token: str | None = None, **fields: Any) -> Request:
+        """Record a request, approve and start it, and break it off."""
+        token = token or new_token()
+        return self.store.finish(self.started(token, **fields).id, token, Outcome("unknown"))
+
+    def in_state(self, state: State) -> Request:
+        """Return a request in this state, reached by the store's verbs."""
+        ways: dict[State, Callable[[], Request]] = {
+            State.PENDING: self.ask,
+            State.APPROVED: self.approved,
+            State.RUNNING: self.started,
+            State.UNKNOWN: self.unknown,
+            State.DONE: lambda: self.store.finish(self.started("t").id, "t", Outcome("done")),
+            State.FAILED: lambda: self.store.finish(self.started("t").id, "t", Outcome("failed")),
+            State.REJECTED: lambda: self.decide("reject", self.ask()),
+            State.FEEDBACK: lambda: self.decide("feedback", self.ask()),
+            State.CANCELLED: lambda: self.decide("cancel", self.ask()),
+            State.ANSWERED: lambda: self.decide("answer", self.question(), answer='{"answer":"main"}'),
+            State.EXPIRED: self._expired,
+        }
+        return ways[state]()
+
+    def _expired(self) -> Request:
+        request = self.ask(expires_at=self.clock() + timedelta(seconds=1))
+        self.clock.tick(seconds=1)
+        return self.store.settle(request.id)
+
+    def question(self, **fields: Any) -> Request:
+        """Record a new question."""
+        return self.store.open(sample_question(**fields))
+
+    def events(self, request: Request) -> list[str]:
+        """Return what the journal says happened to a request."""
+        return [entry.event for entry in self.store.journal(request_id=request.id)]
+
+    def everything(self) -> tuple[list[Request], list[Entry]]:
+        """Return all that the store shows, to compare before and after."""
+        return list(self.store.list(Filter(), limit=1000).requests), list(self.store.journal())

@@ -1,0 +1,352 @@
+"""What each verb of a store promises to one caller at a time; a part of `sayso.testing.contract`.
+
+Every test is one fact. Nothing here knows how a store keeps its requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from sayso import audit, errors
+from sayso.model.decision import Verb
+from sayso.model.entry import first_link
+from sayso.model.lifecycle import Outcome
+from sayso.model.quorum import Quorum
+from sayso.model.request import Request, State
+from sayso.model.reviewer import LOCAL, PROGRAM, Identity
+from sayso.stores.base import Filter
+from sayso.testing.sample import sample_call, sample_edit
+from sayso.testing.scene import ADA, BOB, Scene, refusal
+
+__all__ = ["VerbContract"]
+
+_SECOND = timedelta(seconds=1)
+_SECRET = {"password": "hunter2"}
+
+
+class VerbContract(Scene):
+    """The verbs, one by one."""
+
+    # -- ask ---------------------------------------------------------------------------------------------------
+
+    def test_what_is_asked_comes_back_equal_in_every_field(self) -> None:
+        full: dict[str, Any] = {
+            "quorum": Quorum(2, frozenset({"finance", "ops"})),
+            "on_behalf_of": Identity("idp", "carol"),
+            "prompt": "Pay?\nNow \u202e\ud800",
+            "description": "",
+            "risk": "high",
+            "rule": "when=is_large",
+            "context": {"order": ["A-1", None, True, 1.5]},
+            "retries": 2,
+            "idempotent": True,
+            "redact": ("iban",),
+        }
+        request = sample_call("run ü", {"amount": 10, "to": "ü\u200b", **_SECRET}, **full)
+        assert all(getattr(request, field.name) == full[field.name] for field in fields(Request) if field.name in full)
+        assert self.store.open(request) == request
+        other = self.elsewhere(self.store)
+        assert other.get(request.id) == request
+        other.close()
+
+    def test_progress_comes_back_equal_in_every_field(self) -> None:
+        request = self.store.open(sample_call(quorum=Quorum(3), retries=1))
+        claimed = self.store.claim(request.id, ADA, roles=(), channel="test")
+        voted = self.decide("approve", claimed, ADA)
+        edited = self.decide("approve", voted, BOB, edited=sample_edit(voted, amount=7, **_SECRET))
+        twice = self.decide("approve", edited, ADA)
+        approved = self.decide("approve", twice, Identity("idp", "carol"))
+        running = self.store.start(request.id, "t")
+        failed = self.store.finish(request.id, "t", Outcome("failed", error="no \ud800 \u202e"))
+        again = self.store.start(request.id, "u")
+        unknown = self.store.finish(request.id, "u", Outcome("unknown", error="broken off"))
+        resolved = self.store.resolve(request.id, BOB, roles=(), happened=True, comment="seen", channel="test")
+        assert [r.state for r in (claimed, voted, edited, twice)] == [State.PENDING] * 4
+        assert [r.state for r in (approved, running, failed)] == [State.APPROVED, State.RUNNING, State.APPROVED]
+        assert [r.state for r in (again, unknown, resolved)] == [State.RUNNING, State.UNKNOWN, State.DONE]
+        other = self.elsewhere(self.store)
+        assert other.get(request.id) == resolved
+        other.close()
+
+    def test_asking_the_same_in_the_same_run_finds_the_request(self) -> None:
+        first = self.store.open(sample_call("run_same"))
+        assert self.store.open(sample_call("run_same")) == first
+        assert self.store.find(first.fingerprint) == first
+        assert self.events(first) == ["asked"]
+
+    def test_the_same_call_in_another_run_is_another_request(self) -> None:
+        assert self.store.open(sample_call("run_a")).id != self.store.open(sample_call("run_b")).id
+
+    def test_other_arguments_are_another_request(self) -> None:
+        first = self.store.open(sample_call("run_same", {"amount": 1}))
+        assert self.store.open(sample_call("run_same", {"amount": True})).id != first.id
+
+    def test_a_no_holds_and_a_spent_approval_does_not(self) -> None:
+        holding = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN, State.REJECTED, State.FEEDBACK}
+        holding |= {State.CANCELLED, State.ANSWERED}
+        for state in State:
+            request = self.in_state(state)
+            found = self.store.find(request.fingerprint)
+            assert (found == request) if state in holding else (found is None), state
+
+    # -- find --------------------------------------------------------------------------------------------------
+
+    def test_an_id_that_was_never_asked_is_not_found(self) -> None:
+        assert refusal(errors.RequestNotFoundError, lambda: self.store.get("rq_none")).request_id == "rq_none"
+        refusal(errors.RequestNotFoundError, lambda: self.decide("approve", sample_call()))
+        refusal(errors.RequestNotFoundError, lambda: self.store.start("rq_none", "t"))
+        refusal(errors.RequestNotFoundError, lambda: self.store.settle("rq_none"))
+        assert self.store.find("0" * 64) is None
+        assert self.everything() == ([], [])
+
+    def test_ids_are_matched_by_their_beginning(self) -> None:
+        ids = sorted(self.store.open(replace(sample_call(), id=f"rq_{tail}")).id for tail in ("aab", "aac", "b", "a%"))
+        assert sorted(self.store.match("rq_")) == ids
+        assert sorted(self.store.match("rq_aa")) == ["rq_aab", "rq_aac"]
+        assert list(self.store.match("rq_a%")) == ["rq_a%"]
+        assert len(self.store.match("rq_", 2)) == 2
+        assert list(self.store.match("rq_c")) == []
+
+    def test_a_list_is_in_the_order_of_asking_and_its_cursor_stays_good(self) -> None:
+        ids = [self.ask().id for _ in range(7)]
+        first = self.store.list(Filter(), limit=3)
+        self.decide("reject", first.requests[0])
+        later = self.ask().id
+        second = self.store.list(Filter(), cursor=first.cursor, limit=3)
+        third = self.store.list(Filter(), cursor=second.cursor, limit=3)
+        assert [r.id for page in (first, second, third) for r in page.requests] == [*ids, later]
+        assert third.cursor is None
+        assert self.store.list(Filter(), limit=8).cursor is None
+
+    def test_a_list_can_begin_with_the_newest(self) -> None:
+        ids = [self.ask().id for _ in range(5)]
+        first = self.store.list(Filter(), limit=2, newest=True)
+        rest = self.store.list(Filter(), cursor=first.cursor, limit=5, newest=True)
+        assert [r.id for r in (*first.requests, *rest.requests)] == ids[::-1]
+
+    def test_what_is_no_cursor_is_refused(self) -> None:
+        for cursor in ("", "x", "-1", "1 OR 1=1", "٣"):
+            refusal(ValueError, lambda cursor=cursor: self.store.list(Filter(), cursor=cursor))
+
+    def test_each_filter_restricts_and_count_agrees(self) -> None:
+        plain, question = self.ask("run_a"), self.question(text="Straße?")
+        risky = self.ask("run_b", risk="high", prompt="Größe")
+        claimed = self.store.claim(self.ask("run_c").id, Identity(LOCAL, "Ada"), roles=(), channel="test")
+        rejected = self.decide("reject", self.ask("run_d"))
+        cases: list[tuple[Filter, list[Request]]] = [
+            (Filter(), [plain, question, risky, claimed, rejected]),
+            (Filter(states=frozenset({State.REJECTED})), [rejected]),
+            (Filter(states=frozenset({State.REJECTED, State.PENDING}), run_id="run_d"), [rejected]),
+            (Filter(run_id="run_a"), [plain]),
+            (Filter(name="pay"), [plain, risky, claimed, rejected]),
+            (Filter(name="payments:pay", risk="high"), [risky]),
+            (Filter(name="payments"), []),
+            (Filter(claimed_by=ADA), [claimed]),
+            (Filter(claimed_by=BOB), []),
+            (Filter(kind="question"), [question]),
+            (Filter(text="STRASSE"), [question]),
+            (Filter(text="grösse"), [risky]),
+            (Filter(text="Pay%"), []),
+            (Filter(text=plain.id[5:]), [plain]),
+        ]
+        for wanted, found in cases:
+            if wanted.text is not None and found in ([question], [risky]) and not self.searches_words:
+                continue
+            assert [r.id for r in self.store.list(wanted).requests] == [r.id for r in found], wanted
+            assert self.store.count(wanted) == len(found), wanted
+
+    # -- decide ------------------------------------------------------------------------------------------------
+
+    def test_each_decision_leads_to_its_state_and_says_who_when_and_how(self) -> None:
+        cases: list[tuple[Verb, str]] = [("approve", "approved"), ("reject", "rejected"), ("feedback", "feedback")]
+        cases.append(("cancel", "cancelled"))
+        for verb, state in cases:
+            request = self.decide(verb, self.ask())
+            self.clock.tick(seconds=12)
+            decision = request.decision
+            assert (request.state, self.events(request)) == (state, ["asked", state])
+            assert decision is not None
+            assert (decision.verb, decision.by, decision.channel) == (verb, ADA, "test")
+            assert decision.at == self.clock() - 12 * _SECOND
+            error = refusal(errors.AlreadyDecidedError, lambda r=request: self.decide("approve", r, BOB))
+            assert (error.by, error.at, error.channel, error.state) == ("ada", decision.at, "test", state)
+            assert self.store.get(request.id) == request
+
+    def test_a_question_is_answered_and_not_approved(self) -> None:
+        question = self.question()
+        refusal(errors.WrongKindError, lambda: self.decide("approve", question))
+        refusal(errors.WrongKindError, lambda: self.decide("feedback", question))
+        refusal(errors.WrongKindError, lambda: self.decide("answer", self.ask(), answer='{"answer":"x"}'))
+        assert self.decide("answer", question, answer='{"answer":"main"}').answer == "main"
+
+    def test_the_instant_of_a_decision_is_the_stores(self) -> None:
+        request = self.ask()
+        asked = self.decide
+        self.clock.tick(seconds=5)
+        assert asked("approve", request).approval_expires_at == self.clock() + request.approval_window
+
+    def test_who_asked_cannot_decide_nor_who_it_is_asked_for(self) -> None:
+        request = self.ask(on_behalf_of=Identity(LOCAL, "Carol"))
+        before = self.everything()
+        for by in (Identity(PROGRAM, "tests"), Identity(LOCAL, "carol"), Identity(LOCAL, "\uff23arol")):
+            for verb in ("approve", "reject", "feedback", "cancel"):
+                refusal(errors.OwnRequestError, lambda verb=verb, by=by: self.decide(verb, request, by))
+        assert self.everything() == before
+
+    def test_who_has_none_of_the_roles_cannot_decide(self) -> None:
+        request = self.ask(quorum=Quorum(1, frozenset({"finance"})))
+        error = refusal(errors.MissingRoleError, lambda: self.decide("approve", request, roles={"ops"}))
+        assert error.roles == ("finance",)
+        assert self.decide("approve", request, roles={"ops", "finance"}).state is State.APPROVED
+
+    def test_a_quorum_counts_distinct_people(self) -> None:
+        request = self.decide("approve", self.ask(quorum=Quorum(2)))
+        for by in (ADA, Identity(LOCAL, "ADA"), Identity(LOCAL, "\uff41da")):
+            assert refusal(errors.AlreadyVotedError, lambda by=by: self.decide("approve", request, by)).missing == 1
+        assert self.store.get(request.id).state is State.PENDING
+        assert self.decide("approve", request, BOB).state is State.APPROVED
+
+    def test_an_edit_begins_the_count_of_a_quorum_anew(self) -> None:
+        request = self.decide("approve", self.ask(quorum=Quorum(2)))
+        edited = self.decide("approve", request, BOB, edited=sample_edit(request, amount=7))
+        assert (edited.state, edited.missing_votes) == (State.PENDING, 1)
+        approved = self.decide("approve", edited, ADA)
+        assert (approved.state, approved.effective.arguments["amount"]) == (State.APPROVED, 7)
+
+    def test_one_no_is_enough_against_a_quorum(self) -> None:
+        request = self.decide("approve", self.ask(quorum=Quorum(3)))
+        assert self.decide("reject", request, BOB).state is State.REJECTED
+
+    def test_who_saw_an_older_call_decides_nothing(self) -> None:
+        request = self.ask(quorum=Quorum(2))
+        edited = self.decide("approve", request, edited=sample_edit(request, amount=7))
+        error = refusal(errors.StaleViewError, lambda: self.decide("approve", request, BOB))
+        assert (error.seen, error.current) == (request.fingerprint, edited.current_fingerprint)
+        assert self.store.get(request.id) == edited
+
+    def test_an_approval_can_be_cancelled_until_it_is_started(self) -> None:
+        assert self.decide("cancel", self.approved(), BOB).state is State.CANCELLED
+        refusal(errors.AlreadyDecidedError, lambda: self.decide("cancel", self.started(), BOB))
+
+    def test_a_claimed_request_is_decided_by_its_claimer_until_released(self) -> None:
+        request = self.store.claim(self.ask().id, ADA, roles=(), channel="test")
+        assert self.store.claim(request.id, ADA, roles=(), channel="test") == request
+        assert refusal(errors.ClaimedError, lambda: self.decide("approve", request, BOB)).by == "ada"
+        refusal(errors.ClaimedError, lambda: self.store.claim(request.id, BOB, roles=(), channel="test"))
+        refusal(errors.ClaimedError, lambda: self.store.release(request.id, BOB, roles=(), force=False, channel="test"))
+        free = partial(self.store.release, request.id, BOB, roles=(), force=True, channel="test")
+        free()
+        refusal(errors.NotClaimedError, free)
+        assert self.decide("approve", request, BOB).state is State.APPROVED
+        assert self.events(request) == ["asked", "claimed", "claimed", "released", "approved"]
+
+    def test_a_program_takes_back_what_it_asked_and_forgets_a_no(self) -> None:
+        program = Identity(PROGRAM, "tests")
+        states = {State.PENDING: "cancelled", State.APPROVED: "cancelled", State.REJECTED: "rejected"}
+        for state, after in states.items():
+            request = self.in_state(state)
+            assert self.store.clear(request.id, program).state == after
+            assert self.store.find(request.fingerprint) is None
+        for state in (State.RUNNING, State.UNKNOWN, State.DONE):
+            request = self.in_state(state)
+            assert self.store.clear(request.id, program) == request
+
+    # -- start and finish --------------------------------------------------------------------------------------
+
+    def test_only_an_approved_call_is_started(self) -> None:
+        for state in set(State) - {State.APPROVED}:
+            request = self.in_state(state)
+            before = self.store.get(request.id)
+            refusal(errors.StartRefusedError, lambda r=request: self.store.start(r.id, "again"))
+            assert self.store.get(request.id) == before, state
+
+    def test_only_the_holder_of_the_token_says_how_a_call_ended(self) -> None:
+        request = self.started("mine")
+        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "yours", Outcome("done")))
+        done = self.store.finish(request.id, "mine", Outcome("done", result='{"result":1}'))
+        assert done.execution is not None
+        assert (done.state, done.execution.result, done.holds) == (State.DONE, '{"result":1}', False)
+        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "mine", Outcome("failed")))
+
+    def test_who_was_given_up_may_still_say_once_how_the_call_ended(self) -> None:
+        request = self.unknown("mine")
+        assert self.store.finish(request.id, "mine", Outcome("done")).state is State.DONE
+        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "mine", Outcome("failed")))
+
+    def test_a_failed_call_is_started_again_as_often_as_the_gate_says(self) -> None:
+        request = self.approved(retries=2)
+        for attempt in (1, 2, 3):
+            assert self.store.start(request.id, f"t{attempt}").state is State.RUNNING
+            after = self.store.finish(request.id, f"t{attempt}", Outcome("failed"))
+            assert after.state is (State.FAILED if attempt == 3 else State.APPROVED)
+        refusal(errors.AlreadyStartedError, lambda: self.store.start(request.id, "t4"))
+
+    def test_an_unknown_outcome_is_resolved_once_by_a_person(self) -> None:
+        for happened, state in ((True, State.DONE), (False, State.FAILED)):
+            request = self.unknown()
+            program = request.requester
+            refusal(errors.OwnRequestError, lambda r=request, by=program: self._resolve(r, by, happened=True))
+            resolved = self._resolve(request, BOB, happened=happened)
+            assert resolved.execution is not None
+            assert (resolved.state, resolved.holds, resolved.execution.resolved_by) == (state, False, BOB)
+            error = refusal(errors.NotUnknownError, lambda r=request: self._resolve(r, ADA, happened=False))
+            assert error.state == state
+
+    def _resolve(self, request: Request, by: Identity, *, happened: bool) -> Request:
+        return self.store.resolve(request.id, by, roles=(), happened=happened, comment=None, channel="test")
+
+    def test_only_an_idempotent_call_is_started_again_after_an_unknown_outcome(self) -> None:
+        refusal(errors.OutcomeUnknownError, lambda: self.store.start(self.unknown().id, "again"))
+        request = self.unknown("first", idempotent=True)
+        assert self.store.start(request.id, "second").state is State.RUNNING
+        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "first", Outcome("done")))
+
+    # -- the journal -------------------------------------------------------------------------------------------
+
+    def test_every_transition_is_a_row_in_the_chain_of_its_run(self) -> None:
+        request = self.store.open(sample_call("run_a"))
+        self.store.open(sample_call("run_b"))
+        self.decide("approve", request)
+        self.store.start(request.id, "t")
+        self.store.finish(request.id, "t", Outcome("done"))
+        rows = self.store.journal(run_id="run_a")
+        assert [(row.seq, row.event) for row in rows] == [(1, "asked"), (2, "approved"), (3, "started"), (4, "done")]
+        assert {row.request_id for row in rows} == {request.id}
+        assert rows[0].link != first_link("run_a")
+        assert audit.verify(self.store) == (5, 2, ())
+
+    def test_a_refused_verb_leaves_no_trace(self) -> None:
+        request = self.approved()
+        before = self.everything()
+        refusal(errors.AlreadyDecidedError, lambda: self.decide("reject", request, BOB))
+        refusal(errors.NotUnknownError, lambda: self._resolve(request, BOB, happened=True))
+        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "t", Outcome("done")))
+        assert self.everything() == before
+
+    def test_the_journal_is_read_page_by_page(self) -> None:
+        for run_id in ("run_b", "run_a", "run_c"):
+            self.decide("reject", self.ask(run_id))
+        whole = self.store.journal()
+        assert [(row.run_id, row.seq) for row in whole] == [(f"run_{c}", n) for c in "abc" for n in (1, 2)]
+        assert [*self.store.journal(limit=4), *self.store.journal(after=("run_b", 2), limit=4)] == list(whole)
+        assert list(self.store.journal(request_id="rq_none")) == []
+
+    def test_a_note_about_no_request_stands_in_the_chain(self) -> None:
+        self.ask("run_a")
+        self.store.note("run_a", "denied", Identity(PROGRAM, "tests"), {"rule": "when=never"})
+        row = self.store.journal(run_id="run_a")[-1]
+        assert (row.seq, row.event, row.request_id, row.detail) == (2, "denied", "", '{"rule":"when=never"}')
+        assert audit.verify(self.store).broken == ()
+
+    def test_the_journal_holds_no_argument(self) -> None:
+        request = sample_call(arguments={"amount": 31337, "to": "canary-to", "password": "canary-secret"})
+        edited = self.decide("approve", self.store.open(request), edited=sample_edit(request, to="canary-edit"))
+        self.store.start(edited.id, "t")
+        self.store.finish(edited.id, "t", Outcome("failed", error="canary-error"))
+        text = "".join(str(row) for row in self.store.journal())
+        assert len(self.events(edited)) == 4
+        assert "canary" not in text
+        assert "31337" not in text

@@ -1,0 +1,39 @@
+"""Every store keeps the contract: in memory, in a file, and in a file whose arguments are sealed."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from sayso.stores.base import Store
+from sayso.stores.memory import MemoryStore
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import StoreContract
+
+KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
+
+
+class TestMemory(StoreContract):
+    def make_store(self) -> Store:
+        return MemoryStore()
+
+
+class TestSqlite(StoreContract):
+    key: str | None = None
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "requests.db"
+
+    def make_store(self) -> Store:
+        return SqliteStore(self.path, key=self.key)
+
+    def elsewhere(self, store: Store) -> Store:
+        return SqliteStore(store.url.removeprefix("sqlite:///"), key=self.key)
+
+
+class TestSealedSqlite(TestSqlite):
+    key = KEY
+    searches_words = False  # what people wrote is sealed, and only ids, runs and names are looked through

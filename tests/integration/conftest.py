@@ -1,0 +1,38 @@
+"""What the tests of the doors share: a thread without a run, and each store in turn.
+
+What they do again and again is in `acting`. The one invariant: a test begins as a new thread of a new program would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sayso import config
+from sayso.stores.base import Store
+from sayso.waiting import scope
+
+
+@pytest.fixture(autouse=True)
+def fresh_thread() -> Iterator[None]:
+    """All tests run in one thread, and a thread keeps its run: give each test one of its own."""
+    token = scope._scope.set(None)
+    yield
+    scope._scope.set(None)
+    del token
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """The configured store, once in memory and once in a file."""
+    config.configure(store="memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'sayso.db'}")
+    return config.default_store()
+
+
+@pytest.fixture
+def file_store(tmp_path: Path) -> Store:
+    """The configured store, in a file that other processes can open."""
+    config.configure(store=f"sqlite:///{tmp_path / 'sayso.db'}")
+    return config.default_store()

@@ -1,0 +1,92 @@
+"""A person at a terminal, for tests: a program on a pseudo-terminal, what it shows, and what is typed.
+
+`Person(...)` starts a real process whose stdin and stderr are the terminal; its stdout is a pipe, as in
+`program | tee log`, unless the terminal is asked for all three. Nothing sleeps: `sees` waits for output until a deadline.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from types import TracebackType
+
+PATIENCE = 20.0
+
+
+class Person:
+    """Somebody who sits before a program's terminal."""
+
+    def __init__(self, *command: str, env: dict[str, str], cwd: Path, all_three: bool = False, columns: int = 100) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+
+        def own_the_terminal() -> None:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=slave,
+            stderr=slave,
+            stdout=slave if all_three else subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            preexec_fn=own_the_terminal,  # noqa: PLW1509  a controlling terminal is needed for Ctrl-C, and no thread runs here
+        )
+        os.close(slave)
+        self.screen = ""
+        self._seen = 0
+
+    def sees(self, text: str) -> str:
+        """Wait until `text` shows up behind what was seen before; return what came until then."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.screen[self._seen :]:
+            if time.monotonic() > deadline or not self._read(deadline):
+                raise AssertionError(f"{text!r} is not on the screen:\n{self.screen[self._seen :]}")
+        start = self._seen
+        self._seen = self.screen.index(text, start) + len(text)
+        return self.screen[start : self._seen]
+
+    def _read(self, deadline: float) -> bool:
+        if not select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            return False
+        try:
+            piece = os.read(self._master, 65_536)
+        except OSError:  # the program ended
+            return False
+        self.screen += piece.decode().replace("\r\n", "\n")
+        return bool(piece)
+
+    def types(self, line: str) -> None:
+        os.write(self._master, f"{line}\n".encode())
+
+    def presses(self, key: bytes) -> None:
+        os.write(self._master, key)
+
+    def ends(self) -> tuple[int, str]:
+        """Wait for the program's end; return its exit code and what it wrote to its stdout, where that is a pipe."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        out = b"" if self.process.stdout is None else self.process.stdout.read()
+        return self.process.wait(timeout=PATIENCE), out.decode()
+
+    def __enter__(self) -> Person:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        os.close(self._master)
