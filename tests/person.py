@@ -25,7 +25,9 @@ PATIENCE = 20.0
 class Person:
     """Somebody who sits before a program's terminal."""
 
-    def __init__(self, *command: str, env: dict[str, str], cwd: Path, all_three: bool = False, columns: int = 100) -> None:
+    def __init__(
+        self, *command: str, env: dict[str, str], cwd: Path, all_three: bool = False, columns: int = 100
+    ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
 

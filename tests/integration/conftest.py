@@ -18,10 +18,9 @@ from sayso.waiting import scope
 @pytest.fixture(autouse=True)
 def fresh_thread() -> Iterator[None]:
     """All tests run in one thread, and a thread keeps its run: give each test one of its own."""
-    token = scope._scope.set(None)
+    scope._scope.set(None)
     yield
     scope._scope.set(None)
-    del token
 
 
 @pytest.fixture(params=["memory", "sqlite"])

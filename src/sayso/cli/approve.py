@@ -108,5 +108,9 @@ def _rows(before: Mapping[str, Call], request: Request) -> list[str]:
         return [standing(request)]  # one vote of several
     found = [change.line() for change in card.changed(before[request.id], request.effective)]
     said = f"{card.short(request.id)} approved"
-    rows = [said, *(f"  {line}" for line in found)] if len(found) > 1 else [f"{said}   {(found or [card.headline(request)])[0]}"]
+    rows = (
+        [said, *(f"  {line}" for line in found)]
+        if len(found) > 1
+        else [f"{said}   {(found or [card.headline(request)])[0]}"]
+    )
     return [*rows, "waiting for the program to run it"]

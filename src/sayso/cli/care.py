@@ -37,9 +37,7 @@ def _claimed(request: Request) -> list[str]:
 @decides
 @as_json
 @click.pass_obj
-def release(
-    desk: Desk, request_id: str, force: bool, name: str | None, roles: tuple[str, ...], as_json: bool
-) -> int:
+def release(desk: Desk, request_id: str, force: bool, name: str | None, roles: tuple[str, ...], as_json: bool) -> int:
     """Give a claimed request back."""
     review = desk.review(name, roles)
     return each(
@@ -76,7 +74,9 @@ def extend(
 
 def _extended(request: Request) -> list[str]:
     if request.approval_expires_at is not None:
-        return [f"{card.short(request.id)} the approval ends {card.time_left(request.approval_expires_at, clock.now())}"]
+        return [
+            f"{card.short(request.id)} the approval ends {card.time_left(request.approval_expires_at, clock.now())}"
+        ]
     return [f"{card.short(request.id)} expires {card.time_left(request.expires_at, clock.now())}"]
 
 

@@ -34,9 +34,7 @@ def reject(
 @decides
 @as_json
 @click.pass_obj
-def feedback(
-    desk: Desk, request_id: str, message: str, name: str | None, roles: tuple[str, ...], as_json: bool
-) -> int:
+def feedback(desk: Desk, request_id: str, message: str, name: str | None, roles: tuple[str, ...], as_json: bool) -> int:
     """Send a call back with words to the program; it does not run."""
     review = desk.review(name, roles)
     return each([request_id], lambda found: review.feedback(found, message), as_json=as_json)

@@ -18,7 +18,7 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
 
-__all__ = ["Desk", "NoStoreYetError", "as_json", "decides", "file_of"]
+__all__ = ["Desk", "NoStoreYetError", "as_json", "decides", "file_of", "reviewer"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +52,9 @@ class Desk:
         """
         store = config.open_store(self.address)
         if store.url.startswith("memory:"):
-            raise errors.ConfigError("a store in memory is seen by its own program only; decide there, with sayso.Review")
+            raise errors.ConfigError(
+                "a store in memory is seen by its own program only; decide there, with sayso.Review"
+            )
         file = file_of(store.url)
         try:
             is_missing = file is not None and not file.exists()
@@ -61,6 +63,11 @@ class Desk:
         if is_missing:
             raise NoStoreYetError(f"there is no store at {file}: no program has asked anything there yet")
         return store
+
+    @property
+    def look(self) -> Review:
+        """The person's door for looking only, in nobody's name."""
+        return Review(self.store, channel="cli")
 
     def review(self, name: str | None = None, roles: Sequence[str] = ()) -> Review:
         """Return the person's door in the name of `--as`, else of the configured reviewer, with `--role` added."""
@@ -84,8 +91,12 @@ def reviewer(name: str | None, roles: Sequence[str]) -> Reviewer:
 
 def decides(command: F) -> F:
     """Add `--as` and `--role` to a command, as `name` and `roles`."""
-    command = click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role you have; repeatable.")(command)
-    return click.option("--as", "name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host.")(command)
+    command = click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role you have; repeatable.")(
+        command
+    )
+    return click.option("--as", "name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host.")(
+        command
+    )
 
 
 def as_json(command: F) -> F:

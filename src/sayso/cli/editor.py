@@ -53,7 +53,11 @@ def _text(request: Request) -> str:
     call = request.effective
     heads = [f"{escape(call.name)}: save and close to approve it with these arguments; *** stays what it is."]
     heads += [f"  {name}: {kind}" for name, kind in kinds_of(shape_of(request)).items()]
-    return "".join(f"// {head}\n" for head in heads) + _visible(json.dumps(call.arguments, indent=2, ensure_ascii=False)) + "\n"
+    return (
+        "".join(f"// {head}\n" for head in heads)
+        + _visible(json.dumps(call.arguments, indent=2, ensure_ascii=False))
+        + "\n"
+    )
 
 
 def _visible(text: str) -> str:

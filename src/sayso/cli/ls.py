@@ -1,83 +1,137 @@
-"""`ls`: what waits, and what wants attention, as a table.
+"""`ls`: what waits for a person and what wants attention, page by page; how it looks is `sayso.cli.table`.
 
-Invariant: a page costs the same however many requests were decided before, and what does not fit into a column is
-marked as shortened.
+Invariant: a page costs the same however many requests were decided before.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
-from sayso import clock
-from sayso.cli.desk import Desk, NoStoreYetError, as_json, decides
+from sayso.cli.desk import Desk, NoStoreYetError, as_json, reviewer
 from sayso.cli.plain import request_document
-from sayso.cli.say import complain, document, is_reader_gone, out, paint
-from sayso.model import card
-from sayso.model.duration import text as span
-from sayso.model.literal import word
+from sayso.cli.say import complain, document, is_reader_gone, out
+from sayso.cli.table import table
 from sayso.model.request import LIVE, Request, State
-from sayso.model.reviewer import Identity
 from sayso.reviews import Review
 from sayso.stores.base import Filter
-from sayso.waiting.terminal import command
 
 __all__ = ["ls"]
 
 _PENDING = frozenset({State.PENDING})
+_ALL = frozenset[State]()
 _PACE = 0.5
-_CALL_ROOM, _FROM_ROOM, _RISK_ROOM = 60, 40, 12
 
 
 @dataclass(frozen=True)
-class _Listing:
-    """One page and how it goes on."""
+class _Wish:
+    """What is to be listed: one list after another, each of some states (none means all)."""
 
-    requests: tuple[Request, ...]
-    cursor: str | None
+    lists: list[frozenset[State]]
+    filters: dict[str, Any]
+    limit: int
+    newest: bool
+
+    def page(self, review: Review, cursor: str | None) -> tuple[list[Request], str | None]:
+        number, place = _read(cursor)
+        found: list[Request] = []
+        for at in range(number, len(self.lists)):
+            if len(found) == self.limit:
+                return found, f"{at}."
+            page = review.list(
+                state=self.lists[at] or "all", cursor=place, limit=self.limit - len(found), newest=self.newest,
+                **self.filters,
+            )  # fmt: skip
+            found += page.requests
+            if page.cursor is not None:
+                return found, f"{at}.{page.cursor}"
+            place = None
+        return found, None
+
+    def count(self, review: Review, states: frozenset[State]) -> int:
+        named = {name: value for name, value in self.filters.items() if name != "claimed_by"}
+        me = self.filters["claimed_by"]
+        return review.store.count(Filter(states=states, claimed_by=None if me is None else me.identity, **named))
+
+
+def _read(cursor: str | None) -> tuple[int, str | None]:
+    number, dot, place = (cursor or "0.").partition(".")
+    if not dot or number not in {"0", "1"}:
+        raise ValueError(f"{cursor!r} is not a cursor of this list; begin again without one")
+    return int(number), place or None
 
 
 @click.command()
 @click.option("--mine", is_flag=True, help="Only what you have claimed.")
 @click.option("--tool", metavar="NAME", help="Only calls of this function, by name or module:name.")
-@click.option("--run", "run_id", metavar="ID", help="Only of this run.")
+@click.option("--run", metavar="ID", help="Only of this run.")
 @click.option("--risk", metavar="WORD", help="Only with this risk.")
-@click.option("--state", "states", type=click.Choice([*State]), multiple=True, help="Only in this state; repeatable.")
+@click.option("--state", "states", type=click.Choice([*map(str, State)]), multiple=True, help="Only so; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="Also what is decided and done.")
 @click.option("--search", metavar="TEXT", help="Only with this in id, run, function, prompt or question.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="CURSOR", help="Go on after a page.")
 @click.option("--newest", is_flag=True, help="Newest first.")
 @click.option("--watch", is_flag=True, help="Print again whenever something changes; Ctrl-C ends it.")
-@decides
+@click.option("--as", "name", metavar="NAME", help="Who --mine is; else SAYSO_REVIEWER, else user@host.")
 @as_json
 @click.pass_obj
 def ls(
-    desk: Desk, mine: bool, tool: str | None, run_id: str | None, risk: str | None, states: tuple[State, ...],
+    desk: Desk, mine: bool, tool: str | None, run: str | None, risk: str | None, states: tuple[str, ...],
     everything: bool, search: str | None, limit: int, cursor: str | None, newest: bool, watch: bool, name: str | None,
-    roles: tuple[str, ...], as_json: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """List what waits for a person: pending first, oldest first; then what is approved, running or unknown."""
-    try:
-        review = desk.review(name, roles)
-    except NoStoreYetError as fault:
-        if as_json:
-            document({"requests": [], "cursor": None})
-        complain(str(fault))
-        return 0
-    wanted = Filter(
-        run_id=run_id, name=tool, risk=risk, text=search, claimed_by=_me(review, name) if mine else None
-    )
-    phases = [frozenset[State]()] if everything else [frozenset(map(State, states))] if states else [_PENDING, LIVE - _PENDING]
-    list_ = _Lister(review, wanted, phases, limit=limit, newest=newest)
+    me = reviewer(name, ()) if mine else None
+    filters = {"run_id": run, "name": tool, "risk": risk, "text": search, "claimed_by": me}
+    chosen = frozenset(State(state) for state in states)
+    lists = [_ALL] if everything else [chosen] if chosen else [_PENDING, LIVE - _PENDING]
+    wish = _Wish(lists, filters, limit, newest)
     if watch:
-        return _watch(list_)
-    page = list_.page(cursor)
+        return _watch(desk, wish, cursor)
+    try:
+        found, after = wish.page(desk.look, cursor)
+    except NoStoreYetError as fault:
+        complain(str(fault))
+        found, after = [], None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--cursor") from error
     if as_json:
-        document({"requests": [request_document(request) for request in page.requests], "cursor": page.cursor})
+        document({"requests": [request_document(request) for request in found], "cursor": after})
     else:
-        out(*list_.table(page))
+        out(*_rows(desk, wish, found, after))
+    return 0
+
+
+def _rows(desk: Desk, wish: _Wish, found: list[Request], after: str | None) -> list[str]:
+    if not found:
+        return ["nothing waits" if len(wish.lists) > 1 else "there is none"]
+    review, pending, unknown = desk.look, 0, 0
+    if len(wish.lists) > 1:
+        pending = wish.count(review, _PENDING)
+        unknown = wish.count(review, frozenset({State.UNKNOWN}))
+    return table(found, pending=pending, unknown=unknown, cursor=after)
+
+
+def _watch(desk: Desk, wish: _Wish, cursor: str | None) -> int:
+    last: list[Any] | None = None
+    try:
+        while not is_reader_gone():
+            try:
+                found, after = wish.page(desk.look, cursor)
+            except NoStoreYetError:  # the program that makes it may come later
+                found, after = [], None
+            seen = [
+                (one.id, one.state, one.votes, one.claimed_by, one.current_fingerprint, one.expires_at) for one in found
+            ]
+            if seen != last:
+                click.clear()
+                out(*_rows(desk, wish, found, after), "")
+                last = seen
+            time.sleep(_PACE)
+    except KeyboardInterrupt:
+        pass
     return 0

@@ -8,6 +8,7 @@ come before the program's own words, and these stand under a label that says who
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,12 +30,14 @@ __all__ = [
     "changed",
     "circumstances",
     "columned",
+    "columns",
     "decided",
     "headline",
     "is_random",
     "is_whole",
     "name_of",
     "outcome_rows",
+    "padded",
     "short",
     "standing",
     "subject_rows",
@@ -76,16 +79,30 @@ def headline(request: Request, limit: int = 100) -> str:
     return line(subject.name, request.effective.shown, max(limit, 60))
 
 
+def columns(text: str) -> int:
+    """Return how many columns of a terminal an escaped text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(one) in "WF" else 0 if unicodedata.combining(one) else 1 for one in text
+    )
+
+
+def padded(text: str, width: int) -> str:
+    """Return an escaped text with spaces behind it up to `width` columns."""
+    return text + " " * (width - columns(text))
+
+
 def columned(named: list[tuple[str, str]], indent: int = 2) -> list[str]:
     """Return names and their texts in two columns; the lines of a longer text hang in the second."""
-    pad = max((len(name) for name, _ in named if len(name) <= _NAME_ROOM), default=0)
+    pad = max((columns(name) for name, _ in named if columns(name) <= _NAME_ROOM), default=0)
     rows: list[str] = []
     for name, text in named:
         first, *rest = text.split("\n")
-        if len(name) > _NAME_ROOM:
+        if columns(name) > _NAME_ROOM:
             rows.append(f"{'':{indent}}{name}")
             name = ""  # noqa: PLW2901  the value follows on a line of its own
-        rows.append(f"{'':{indent}}{name:{pad}}  {first}")
+        rows.append(f"{'':{indent}}{padded(name, pad)}  {first}")
         rows += [f"{'':{indent + pad + 2}}{row}" for row in rest]
     return rows
 
@@ -211,7 +228,9 @@ def standing(request: Request, now: datetime) -> str:
     if request.state is State.PENDING:
         missing = f", {_more(request)}" if request.votes else ""
         return f"pending, expires {time_left(request.expires_at, now)}{missing}"
-    is_granted = request.state is not State.EXPIRED and request.decision is not None and request.decision.verb == "approve"
+    is_granted = (
+        request.state is not State.EXPIRED and request.decision is not None and request.decision.verb == "approve"
+    )
     return decided(request, now) + (f"; {_progress(request, now)}" if is_granted else "")
 
 
@@ -229,7 +248,9 @@ def _progress(request: Request, now: datetime) -> str:
     end = request.approval_expires_at
     match request.state:
         case State.APPROVED:
-            what = "not started yet" if execution is None else f"attempt {execution.attempt} failed, it may be tried again"
+            what = (
+                "not started yet" if execution is None else f"attempt {execution.attempt} failed, it may be tried again"
+            )
             return what if end is None else f"{what}, the approval ends {time_left(end, now)}"
         case State.RUNNING if execution is not None:
             return f"running, started {ago(execution.started_at, now)} (attempt {execution.attempt})"

@@ -193,4 +193,3 @@ class Talk:
             self._show()
             self._screen.forget_typed()
         return now
-

@@ -1,0 +1,197 @@
+"""The processes of the demo: the agent, and the commands that a reviewer types.
+
+Only processes that were started here are held still or ended, by their own handle, and `Stage.close` leaves none.
+Invariant: nothing here waits for a program longer than `PATIENCE`; only a person may take their time.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import click
+
+from sayso import config
+from sayso.cli.demo.place import Place, say
+from sayso.model.card import SHORT
+from sayso.model.request import Request, State
+from sayso.stores.base import Filter
+from sayso.waiting import terminal
+
+__all__ = ["PATIENCE", "Agent", "Stage"]
+
+T = TypeVar("T")
+PATIENCE = 30.0
+_LOOK_AGAIN = 0.02
+_ANNOUNCEMENT = 2.0
+_PYTHON = (sys.executable, "-P", "-m")  # -P: what lies in the reader's folder is no part of the demo
+
+
+class Agent:
+    """One life of the agent.
+
+    Args:
+        place: Its folder.
+        deletions: Which files it wants to delete.
+        dies: Whether it kills itself in its last call.
+        at_terminal: Whether it talks to the person itself; otherwise its lines pass through here.
+    """
+
+    def __init__(self, place: Place, deletions: Sequence[str], *, dies: bool, at_terminal: bool) -> None:
+        words = [*_PYTHON, "sayso.cli.demo.agent", str(place.root), *deletions]
+        words += ["--dies-in-last-call"] if dies else []
+        if at_terminal:
+            self._process = subprocess.Popen(words)  # noqa: S603  (our own program)
+            return
+        self._said: list[str] = []
+        self._process = subprocess.Popen(  # noqa: S603  (our own program)
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            encoding="utf-8", errors="replace",
+        )  # fmt: skip
+        self._relay = threading.Thread(target=self._pass_on, daemon=True)
+        self._relay.start()
+
+    def _pass_on(self) -> None:
+        for row in self._process.stdout or ():
+            click.echo(row, nl=False)
+            self._said.append(row)
+
+    def has_said(self, text: str) -> bool:
+        """Say whether a line with this text has passed through here."""
+        return any(text in row for row in self._said)
+
+    @property
+    def ended(self) -> int | None:
+        """How it ended: 0, an exit code, or minus the signal; None while it lives."""
+        return self._process.poll()
+
+    def hold_still(self) -> None:
+        """Stop it where it stands: it is alive and does nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def kill(self) -> int:
+        """Kill it, and return how it ended."""
+        self._process.kill()
+        return self.reap()
+
+    def reap(self) -> int:
+        """Take note of its end, so that its process id is free, and pass its last lines on."""
+        code = self._process.wait(PATIENCE)
+        if hasattr(self, "_relay"):
+            self._relay.join(PATIENCE)
+        return code
+
+    def stop(self) -> None:
+        """End it, if it still lives; it may say goodbye."""
+        if self.ended is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_ANNOUNCEMENT)
+        except subprocess.TimeoutExpired:  # it is held still, or stuck
+            self.kill()
+
+
+class Stage:
+    """The place, its store, who decides, and every process that was started.
+
+    Args:
+        place: The folder.
+        with_person: Whether a person decides at this terminal; else the simulated reviewer does.
+    """
+
+    def __init__(self, place: Place, *, with_person: bool) -> None:
+        self.place = place
+        self.with_person = with_person
+        self.store = config.open_store(place.address)
+        self._agents: list[Agent] = []
+        self._met: set[str] = set()
+
+    def close(self) -> None:
+        """End what was started."""
+        for agent in self._agents:
+            agent.stop()
+        self.store.close()
+
+    # -- the agent ---------------------------------------------------------------------------------------------
+
+    def start(self, deletions: Sequence[str], *, dies: bool = False, at_terminal: bool = False) -> Agent:
+        """Start the agent."""
+        agent = Agent(self.place, deletions, dies=dies, at_terminal=at_terminal)
+        self._agents.append(agent)
+        return agent
+
+    def waiting(self) -> list[Request]:
+        """Return the requests that wait for a person."""
+        return list(self.store.list(Filter(frozenset({State.PENDING}))).requests)
+
+    def next_request(self, agent: Agent) -> Request:
+        """Wait until the agent stands before a request that was not met yet, and has said so."""
+
+        def found() -> Request | None:
+            fresh = [request for request in self.waiting() if request.id not in self._met]
+            if not fresh and agent.ended is not None:
+                raise click.ClickException(f"the agent ended ({agent.ended}) and asked nothing")
+            return fresh[0] if fresh else None
+
+        request = self._until("the agent asks", found)
+        self._met.add(request.id)
+        heard = time.monotonic() + _ANNOUNCEMENT
+        while not agent.has_said(request.id[:SHORT]) and time.monotonic() < heard:
+            time.sleep(_LOOK_AGAIN)
+        return request
+
+    def end_of(self, agent: Agent) -> int:
+        """Wait until the agent ends; as long as a person needs, if one is asked."""
+        self._until("the agent ends", lambda: agent.ended is not None or None, may_ask=self.with_person)
+        return agent.reap()
+
+    def _until(self, what: str, found: Callable[[], T | None], *, may_ask: bool = False) -> T:
+        late = time.monotonic() + PATIENCE
+        while True:
+            answer = found()
+            if answer is not None:
+                return answer
+            if may_ask and self.waiting():
+                late = time.monotonic() + PATIENCE
+            if time.monotonic() > late:
+                raise click.ClickException(f"waited {PATIENCE:.0f} seconds until {what}; stopped everything")
+            time.sleep(_LOOK_AGAIN)
+
+    # -- the reviewer ------------------------------------------------------------------------------------------
+
+    @property
+    def reviewer(self) -> str:
+        """Who decides, as the demo's lines say it."""
+        return "you" if self.with_person else "simulated reviewer"
+
+    def command(self, who: str, *words: str) -> int:
+        """Run `sayso` on this store as a process of its own, show what was typed and what it said; return its code."""
+        say(who, f"$ {terminal.command(self.store)} {shlex.join(words)}")
+        try:
+            done = subprocess.run(  # noqa: S603  (our own program)
+                [*_PYTHON, "sayso", "--store", self.place.address, *words], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace",
+                timeout=PATIENCE, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as late:
+            raise click.ClickException(f"sayso {words[0]} did not end in {PATIENCE:.0f} seconds") from late
+        for row in done.stdout.splitlines():
+            click.echo(f"  {row}")
+        return done.returncode
+
+    def decide(self, request: Request, *words: str) -> Request:
+        """Let the person decide at this terminal, or the simulated reviewer by command; return the request after it."""
+        if self.with_person:
+            return terminal.converse(self.store, request, lambda: self.store.get(request.id).state is not State.PENDING)
+        verb, *rest = words
+        code = self.command(self.reviewer, verb, request.id[:SHORT], *rest, "--as", "simulated-reviewer")
+        if code != 0:
+            raise click.ClickException(f"sayso {verb} ended with {code}")
+        return self.store.get(request.id)

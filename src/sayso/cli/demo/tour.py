@@ -1,0 +1,173 @@
+"""The two stories of the demo, and how it ends.
+
+`tidy` is the plain one; `crash` kills the agent between approval and start, and inside the call. Who decides is a
+person, where there is a terminal, else the simulated reviewer; the stories are the same. The demo fails (exit 1) if
+any count from the disk is not what the record promises.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from sayso.cli.demo import count
+from sayso.cli.demo.cast import Agent, Stage
+from sayso.cli.demo.place import RUN, Place, say
+from sayso.model.request import Request, State
+from sayso.waiting import terminal
+
+__all__ = ["tour"]
+
+_APPROVE_THE_DRAFT = ("approve", "--set", "path=report-draft.md", "-m", "you mean the draft; the final one stays")
+_REJECT = ("reject", "-m", "keep it: the contract runs until 2031")
+_APPROVE = ("approve",)
+
+_TIDY = ("report-final.md", "contract.txt")
+_CRASH = ("report-final.md", "old-backup.txt")
+_TIDY_SCRIPT = (("asked", "approved", "started", "done"), ("asked", "rejected"))
+_CRASH_SCRIPT = (("asked", "approved", "started", "done"), ("asked", "approved", "started", "unknown", "resolved"))
+
+
+class Left(Exception):
+    """The person went away without deciding; the story ends here."""
+
+
+def tour(folder: Path | None, *, with_crash: bool) -> None:
+    """Make the folder, tell the story, show the journal, count; see `sayso demo --help`.
+
+    Raises:
+        ClickException: A count is not as promised, or a process hung or failed. Everything that was started has ended.
+    """
+    if with_crash and sys.platform == "win32":
+        raise click.ClickException("--crash needs the signals of a POSIX system")
+    place = Place.made_in(folder)
+    stage = Stage(place, with_person=terminal.is_there())
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        _begin(stage)
+        try:
+            crash(stage) if with_crash else tidy(stage)
+        except Left:
+            say("demo", "nobody decided, so the story ends here; the request stays in the store")
+        _end(stage, _CRASH_SCRIPT if with_crash else _TIDY_SCRIPT)
+    finally:
+        stage.close()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _begin(stage: Stage) -> None:
+    say("demo", f"made {stage.place.files} with {', '.join(sorted(stage.place.present()))}")
+    say("demo", "an agent tidies it: calls that stay inside archive/ pass by rule, others wait for a person")
+    if stage.with_person:
+        say("demo", f"decide here, or in a second terminal: {terminal.command(stage.store)} ls")
+    else:
+        say("demo", "no terminal here, so a simulated reviewer decides, in a process of its own, by command")
+    click.echo()
+
+
+# -- the stories -----------------------------------------------------------------------------------------------
+
+
+def tidy(stage: Stage) -> None:
+    """Two deletions are held: one is approved with another path, one is rejected."""
+    agent = stage.start(_TIDY, at_terminal=stage.with_person)
+    if not stage.with_person:
+        for words in (_APPROVE_THE_DRAFT, _REJECT):
+            stage.decide(stage.next_request(agent), *words)
+    _must_end_well(stage, agent)
+
+
+def crash(stage: Stage) -> None:
+    """The agent is killed twice; each deletion happens once."""
+    _killed_before_the_start(stage)
+    click.echo()
+    _killed_inside_the_call(stage)
+
+
+def _killed_before_the_start(stage: Stage) -> None:
+    say("demo", "1. killed between approval and start")
+    agent = stage.start(_CRASH)
+    request = stage.next_request(agent)
+    agent.hold_still()
+    say("demo", "holds the agent still (SIGSTOP), so that it cannot start what is approved now")
+    request = _decided(stage, request, *_APPROVE_THE_DRAFT)
+    ended = agent.kill()
+    now = stage.store.get(request.id)
+    if ended != -signal.SIGKILL or now.execution is not None:
+        raise click.ClickException(f"the agent was not killed in time: it ended with {ended}, {now.id} is {now.state}")
+    say("demo", f"killed the agent (SIGKILL); {now.id} is {now.state}, and was not started")
+
+
+def _killed_inside_the_call(stage: Stage) -> None:
+    say("demo", "starts the agent again: it goes on where its list has no tick, and asks nothing twice")
+    agent = stage.start(_CRASH, dies=True)
+    request = stage.next_request(agent)
+    say("demo", "2. killed inside the call: after the file is gone, before anybody could record it")
+    request = _decided(stage, request, *_APPROVE)
+    ended = stage.end_of(agent)
+    if request.state is not State.APPROVED and ended == 0:
+        say("demo", f"{request.id} is {request.state}: there was no call to be killed in")
+        return
+    if ended != -signal.SIGKILL:
+        raise click.ClickException(f"the agent was to die inside the call, and ended with {ended}")
+    say("demo", "the agent is dead (SIGKILL, inside the call); starts it again")
+    _must_end_well(stage, stage.start(_CRASH))
+    _resolve(stage, request)
+
+
+def _decided(stage: Stage, request: Request, *words: str) -> Request:
+    after = stage.decide(request, *words)
+    if after.state is State.PENDING:
+        raise Left
+    return after
+
+
+def _must_end_well(stage: Stage, agent: Agent) -> None:
+    ended = stage.end_of(agent)
+    if ended != 0:
+        raise click.ClickException(f"the agent failed with {ended}")
+
+
+def _resolve(stage: Stage, request: Request) -> None:
+    """Let somebody look at the disk and say what happened."""
+    if stage.store.get(request.id).state is not State.UNKNOWN:
+        raise click.ClickException(f"{request.id} should be unknown, and is {stage.store.get(request.id).state}")
+    seen = count.Witnesses.heard(stage.store, stage.place)
+    times = seen.times(request)
+    say(stage.reviewer, f"looks at the disk: the file is gone, and the ledger has {times} line about it")
+    happened = not stage.with_person or click.confirm("Did the deletion happen?", default=None)
+    words = ["resolve", request.id[:11], "--happened" if happened else "--did-not", "-m", "looked at the disk"]
+    code = stage.command(stage.reviewer, *words, *(() if stage.with_person else ("--as", "simulated-reviewer")))
+    if code != 0:
+        raise click.ClickException(f"sayso resolve ended with {code}")
+
+
+# -- the end ---------------------------------------------------------------------------------------------------
+
+
+def _end(stage: Stage, script: tuple[tuple[str, ...], ...]) -> None:
+    click.echo()
+    stage.command("demo", "log", "--run", RUN)
+    verified = stage.command("demo", "log", "--verify")
+    click.echo()
+    seen = count.Witnesses.heard(stage.store, stage.place)
+    say("demo", "counted from the disk:")
+    for name, disk, record in count.rows(seen):
+        click.echo(f"  {name:<22}{disk:<26}{record}")
+    click.echo()
+    problems = count.problems(seen, None if stage.with_person else script)
+    problems += ["sayso log --verify found a break"] if verified else []
+    for problem in problems:
+        say("demo", f"WRONG: {problem}")
+    if problems:
+        raise click.ClickException(f"{len(problems)} counts are not as promised; the folder stays: {stage.place.root}")
+    say("demo", "every count is as promised: what was approved was done once, the rest not at all")
+    say("demo", f"the folder stays for you to look at: {stage.place.root}")

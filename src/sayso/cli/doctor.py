@@ -1,0 +1,142 @@
+"""`doctor`: is the store there and sound, does the clock make sense, what waits for attention.
+
+Invariant: it changes nothing, and exits with 1 if something is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sayso import __version__, clock
+from sayso.cli.desk import Desk, as_json, file_of
+from sayso.cli.say import WRONG, document, out, paint
+from sayso.errors import SaysoError
+from sayso.model.request import Request, State
+from sayso.model.show import escape
+from sayso.stores.base import Filter, Store
+
+__all__ = ["doctor"]
+
+_SLACK = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """One thing that was looked at."""
+
+    name: str
+    value: Any
+    wrong: str | None = None
+
+
+@click.command()
+@as_json
+@click.pass_obj
+def doctor(desk: Desk, as_json: bool) -> int:
+    """Check the store, the clock and the settings; exit with 1 if something is wrong."""
+    found = [*_versions(), *_looked_at(desk)]
+    is_wrong = any(finding.wrong is not None for finding in found)
+    if as_json:
+        document({
+            "ok": not is_wrong,
+            "found": {finding.name: finding.value for finding in found},
+            "wrong": [{"name": one.name, "problem": one.wrong} for one in found if one.wrong is not None],
+        })  # fmt: skip
+    else:
+        for finding in found:
+            wrong = "" if finding.wrong is None else f"   {paint('WRONG', 'red')}: {escape(finding.wrong)}"
+            out(f"{finding.name:16}  {_text(finding.value)}{wrong}")
+        out("something is wrong" if is_wrong else "all is well")
+    return WRONG if is_wrong else 0
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count:,}" for name, count in value.items()) or "none"
+    return "-" if value is None else f"{value:,}" if type(value) is int else escape(str(value))
+
+
+def _versions() -> Iterator[_Finding]:
+    yield _Finding("sayso", __version__)
+    yield _Finding("python", platform.python_version())
+    yield _Finding("sqlite", sqlite3.sqlite_version)
+    for name in ("pydantic", "click"):
+        yield _Finding(name, metadata.version(name))
+
+
+def _looked_at(desk: Desk) -> Iterator[_Finding]:
+    yield _Finding(
+        "SAYSO_KEY", "set, arguments are sealed" if os.environ.get("SAYSO_KEY") else "not set, arguments are readable"
+    )
+    try:
+        store = desk.store
+        yield _Finding("store", store.url)
+        file = file_of(store.url)
+        if file is not None:
+            yield from _file(file)
+        yield from _content(store)
+    except SaysoError as fault:
+        yield _Finding("opening", "failed", str(fault))
+
+
+def _file(file: Path) -> Iterator[_Finding]:
+    try:
+        status = file.stat()
+    except OSError as error:
+        yield _Finding("file", str(file), f"cannot be looked at ({error.strerror})")
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    is_open = os.name == "posix" and mode & 0o077
+    yield _Finding("mode", f"{mode:04o}", "others can read or write it; chmod 600" if is_open else None)
+    sizes = [part.stat().st_size for part in (file, Path(f"{file}-wal")) if part.exists()]
+    yield _Finding("bytes", sum(sizes))
+    yield _Finding("readable", os.access(file, os.R_OK), None if os.access(file, os.R_OK) else "it cannot be read")
+    can_write = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    yield _Finding("writable", can_write, None if can_write else "it, or its folder, cannot be written")
+    yield _Finding("schema", _schema(file))
+
+
+def _schema(file: Path) -> int | None:
+    try:
+        connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
+        try:
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return None  # opening the store says what is wrong with it
+
+
+def _content(store: Store) -> Iterator[_Finding]:
+    counts = {str(state): store.count(Filter(states=frozenset({state}))) for state in State}
+    yield _Finding("requests", {name: count for name, count in counts.items() if count})
+    unknown = counts[State.UNKNOWN]
+    hint = "find out, then `sayso resolve ID --happened` or `--did-not`; `sayso ls --state unknown` lists them"
+    yield _Finding("unknown outcomes", unknown, hint if unknown else None)
+    latest = max(
+        (at for one in store.list(Filter(), limit=100, newest=True).requests for at in _instants(one)), default=None
+    )
+    is_ahead = latest is not None and latest > clock.now() + _SLACK
+    yield _Finding(
+        "newest record", None if latest is None else latest.isoformat(),
+        "it lies in the future: this clock, or the one that wrote it, is wrong" if is_ahead else None,
+    )  # fmt: skip
+
+
+def _instants(request: Request) -> Iterator[datetime]:
+    yield request.created_at
+    if request.decision is not None:
+        yield request.decision.at
+    if request.execution is not None:
+        yield request.execution.finished_at or request.execution.started_at

@@ -1,0 +1,91 @@
+"""`show`: one request in full: the call, the program's words, changes, votes, how it went, and what can be done next.
+
+Invariant: whatever the view leaves out is announced with its size, and of a call that is too long for one view the
+fingerprint stands only at the end of the whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import click
+
+from sayso import audit, clock
+from sayso.cli.desk import Desk, as_json
+from sayso.cli.plain import entry_document, request_document
+from sayso.cli.say import document, out, paint
+from sayso.model import card
+from sayso.model.hint import kinds_of
+from sayso.model.journal import event_row
+from sayso.model.request import Request, State
+from sayso.reviews import shape_of
+from sayso.waiting.terminal import command
+
+__all__ = ["show"]
+
+_COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
+
+
+@click.command()
+@click.argument("request_id", metavar="ID")
+@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@as_json
+@click.pass_obj
+def show(desk: Desk, request_id: str, full: bool, as_json: bool) -> int:
+    """Show a request in full, and what became of it."""
+    request = desk.look.get(request_id)
+    timeline = list(audit.entries(desk.store, run_id=request.run_id, request_id=request.id))
+    if as_json:
+        document(request_document(request) | {"journal": [entry_document(entry) for entry in timeline]})
+        return 0
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    out(*_head(request, width, full=full))
+    out("", "what happened", *(f"  {event_row(entry)}" for entry in timeline))
+    out("", *_end(request, command(desk.store), full=full))
+    return 0
+
+
+def _head(request: Request, width: int, *, full: bool) -> list[str]:
+    now = clock.now()
+    state, _, rest = card.standing(request, now).partition(" ")
+    colour = _COLOURS.get(request.state)
+    rows = [f"{card.escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
+    rows += card.ask_rows(request, now, width=max(width, 60), full=full)
+    if request.kind == "question":
+        rows.append(f"  takes {kinds_of(shape_of(request))['answer']}")
+    if request.kind == "call" and request.edited is not None:
+        changes = card.changed(request.call, request.edited)
+        rows += ["  changed by reviewers, from what was asked:", *(f"    {change.line()}" for change in changes)]
+    return [*rows, *card.outcome_rows(request)]
+
+
+def _end(request: Request, sayso: str, *, full: bool) -> list[str]:
+    rows: list[str] = []
+    if full or card.is_whole(request):
+        rows.append(f"fingerprint {request.current_fingerprint}")
+    else:
+        rows.append(f"not all is shown: {sayso} show --full {card.short(request.id)}")
+    return [*rows, *(f"next: {step}" for step in _next(request, f"{sayso} %s {card.short(request.id)}"))]
+
+
+def _next(request: Request, line: str) -> list[str]:
+    def typed(verb: str, more: str = "") -> str:
+        return (line % verb) + more
+
+    match request.state, request.kind:
+        case State.PENDING, "call":
+            return [
+                typed("approve"),
+                typed("approve", " --set NAME=VALUE"),
+                typed("reject", " -m WHY"),
+                typed("feedback", " -m WORDS"),
+            ]
+        case State.PENDING, _:
+            return [typed("answer", " VALUE"), typed("reject", " -m WHY")]
+        case State.APPROVED, _:
+            return [typed("cancel", " -m WHY")]
+        case State.UNKNOWN, _:
+            return [typed("resolve", " --happened"), typed("resolve", " --did-not")]
+        case _:
+            return []

@@ -1,0 +1,94 @@
+"""Requests as a table for people.
+
+Invariant: what does not fit into a column is marked as shortened, and rows with characters that may deceive are
+marked, too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+
+from sayso import clock
+from sayso.cli.say import paint
+from sayso.model import card
+from sayso.model.duration import text as span
+from sayso.model.escape import escape
+from sayso.model.literal import word
+from sayso.model.request import Request, State
+
+__all__ = ["table"]
+
+_PIPED_WIDTH = 140
+_NARROWEST_CALL, _WIDEST_CALL = 60, 120
+_FROM_ROOM, _RISK_ROOM = 36, 12
+_COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
+
+
+def table(requests: Sequence[Request], *, pending: int, unknown: int, cursor: str | None) -> list[str]:
+    """Return the rows of a list.
+
+    Args:
+        requests: One page; not empty.
+        pending: How many wait in all; 0 where that was not asked for.
+        unknown: How many outcomes are unknown in all.
+        cursor: How the list goes on.
+    """
+    now = clock.now()
+    has_states = any(request.state is not State.PENDING for request in requests)
+    head = ("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM")
+    cells = [head, *(_cells(request, now, has_states=has_states) for request in requests)]
+    pads = [max(card.columns(row[column]) for row in cells) for column in range(len(head) - 2)]
+    room = _call_room(sum(pads) + 2 * len(pads))
+    calls = ["CALL", *(_call(request, room) for request in requests)]
+    pads.append(max(map(card.columns, calls)))
+    rows: list[str] = []
+    for number, (row, call) in enumerate(zip(cells, calls, strict=True)):
+        parts = [card.padded(text, pad) for text, pad in zip((*row[:4], call), pads, strict=True)]
+        if number:
+            colour = _COLOURS.get(requests[number - 1].state)
+            parts[2] = parts[2] if colour is None or not has_states else paint(parts[2], colour)
+        rows.append("  ".join([*parts, row[5]]).rstrip())
+    return [*rows, *_foot(requests, now, pending, unknown, cursor)]
+
+
+def _call_room(before: int) -> int:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
+    return min(max(width - before - _FROM_ROOM, _NARROWEST_CALL), _WIDEST_CALL)
+
+
+def _cells(request: Request, now: datetime, *, has_states: bool) -> tuple[str, ...]:
+    left = card.time_left(request.expires_at, now)
+    stands = left if request.state is State.PENDING else str(request.state)
+    if has_states and request.state is State.PENDING:
+        stands = f"pending, {left}"
+    elif request.state is State.UNKNOWN:
+        stands = "UNKNOWN"
+    risk = "question" if request.kind == "question" else "-" if request.risk is None else word(request.risk, _RISK_ROOM)
+    return card.short(request.id), span(now - request.created_at), stands, risk, "", _from(request)
+
+
+def _from(request: Request) -> str:
+    run = f"{request.run_id[:12]}…" if card.is_random(request.run_id) else word(request.run_id, _FROM_ROOM)
+    return f"{escape(request.requester.subject)}/{run}"
+
+
+def _call(request: Request, room: int) -> str:
+    return card.headline(request, room) + (" !" if card.cautions(request) else "")
+
+
+def _foot(requests: Sequence[Request], now: datetime, pending: int, unknown: int, cursor: str | None) -> list[str]:
+    rows: list[str] = []
+    oldest = max((now - request.created_at for request in requests if request.state is State.PENDING), default=None)
+    if pending:
+        rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {span(oldest)}"))
+    if unknown:
+        count = f"{unknown:,} outcome{'' if unknown == 1 else 's'} unknown"
+        rows.append(f"{paint(count, 'red')}: find out, then `sayso resolve ID --happened` or `--did-not`")
+    if any(card.cautions(request) for request in requests):
+        rows.append("! holds hidden or look-alike characters; `sayso show ID` names them")
+    if cursor is not None:
+        rows.append(f"{len(requests):,} shown; go on with --cursor {cursor}")
+    return rows

@@ -1,0 +1,13 @@
+"""The program's door: may this call run?
+
+`check` asks the gate's rule, binds the call to its canonical form and finds or records its request; `execute` takes
+the single right to run it, runs it from the stored form, and records how it ended. Both are generators of effects
+(see `sayso.drive`), the same for sync and async programs. What a hold does to the program is decided in
+`sayso.waiting`. The invariant: nothing but `execute` runs a call that was held.
+"""
+
+from sayso.gates.check import check
+from sayso.gates.execute import execute
+from sayso.gates.gate import Check, Gate, Place, current_request, requester
+
+__all__ = ["Check", "Gate", "Place", "check", "current_request", "execute", "requester"]

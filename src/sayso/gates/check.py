@@ -1,0 +1,175 @@
+"""`check`: what the gate says to a call. It asks the rule, binds the call, and finds or records its request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from sayso import clock, errors
+from sayso.drive import Effects, Verb
+from sayso.gates.gate import ALLOWED, Check, Gate, Place, current, requester
+from sayso.gates.words import call_of, prompt_of, refuse, rule_text, secrets_among, secrets_of
+from sayso.model import canonical, told
+from sayso.model.call import Call
+from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.ids import new_request_id
+from sayso.model.lifecycle import is_due
+from sayso.model.request import Request, State
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.policy import Happened, Verdict, describe, verdict_of
+from sayso.stores.base import Store
+
+__all__ = ["check"]
+
+
+def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> Effects[Check]:
+    """Find out whether a call may run.
+
+    Raises:
+        PolicyError: A rule, prompt or hook failed.
+        ArgumentError: An argument has no canonical form.
+        StartRefusedError: The call is running elsewhere, or its outcome is unknown.
+        StoreError: The store failed.
+    """
+    verdict = yield from _verdict(gate, arguments)
+    if verdict.kind == "allow":
+        return ALLOWED
+    if verdict.kind == "deny":
+        return (yield from _deny(gate, store, arguments, place, verdict))
+    form = canonical.encode(arguments)
+    if '"$' in form.text:  # the shape's classes are only wanted where a class may appear
+        canonical.check_round_trip(form, gate.shape.classes)
+    digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
+    found = yield from _find(store, digest, place)
+    if found is None:
+        call = call_of(gate, arguments, form, digest)
+        found = yield from _ask(gate, store, call, arguments, place, verdict)
+    return (yield from _answer(gate, store, found, arguments, place))
+
+
+def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
+    rule = gate.when
+    if isinstance(rule, bool):
+        return verdict_of(rule, rule)
+    try:
+        answer = yield gate.asks(rule, arguments)
+    except Exception as error:  # user code: whatever it raises means that the call is not run
+        refuse(gate, describe(rule), error, arguments)
+    return verdict_of(answer, rule)
+
+
+def _deny(gate: Gate, store: Store, arguments: dict[str, Any], place: Place, verdict: Verdict) -> Effects[Check]:
+    secrets = secrets_among(gate, arguments)
+    reason = None if verdict.reason is None or secrets is None else told.fit(verdict.reason, secrets)
+    detail = {"tool": gate.tool, "rule": describe(gate.when), "reason": reason}
+    yield Verb(store.blocks, store.note, place.run_ids[0], "denied", requester(), detail)
+    return Check("deny", reason=reason)
+
+
+def _find(store: Store, digest: str, place: Place) -> Effects[Request | None]:
+    """Return the request that answers for this call here: one decided from here, the run's own, a parent's."""
+    adopted = place.adopted.get(digest)
+    if adopted is not None:
+        with suppress(errors.RequestNotFoundError):
+            found = yield from _settled(store, (yield Verb(store.blocks, store.get, adopted)))
+            if found.holds:
+                return found
+    for run_id in place.run_ids:
+        found = yield Verb(store.blocks, store.find, fingerprint(run_id, digest))
+        if found is not None:
+            found = yield from _settled(store, found)
+            if found.holds:
+                return found
+    return None
+
+
+def _settled(store: Store, request: Request) -> Effects[Request]:
+    if request.state is State.RUNNING or is_due(request, clock.now()):
+        return (yield Verb(store.blocks, store.settle, request.id))
+    return request
+
+
+def _ask(
+    gate: Gate, store: Store, call: Call, arguments: dict[str, Any], place: Place, verdict: Verdict
+) -> Effects[Request]:
+    prompt = verdict.prompt if verdict.prompt is not None else (yield from prompt_of(gate, arguments))
+    rule, secrets = rule_text(gate, verdict), secrets_of(gate, call.form, call.masked)
+    now, run_id = clock.now(), place.run_ids[0]
+    request = Request(
+        id=new_request_id(),
+        kind="call",
+        run_id=run_id,
+        fingerprint=fingerprint(run_id, call.digest),
+        subject=call,
+        requester=requester(),
+        created_at=now,
+        expires_at=now + (verdict.expires or gate.expires),
+        approval_window=gate.approval_expires,
+        quorum=verdict.quorum or gate.quorum,
+        on_behalf_of=place.on_behalf_of,
+        prompt=None if prompt is None else told.fit(prompt, secrets),
+        description=gate.description,
+        risk=verdict.risk or gate.risk,
+        rule=None if rule is None else told.fit(rule, secrets),
+        retries=gate.retries,
+        idempotent=gate.idempotent,
+        redact=gate.redact,
+    )
+    return (yield Verb(store.blocks, store.open, request))
+
+
+def _answer(gate: Gate, store: Store, request: Request, arguments: dict[str, Any], place: Place) -> Effects[Check]:
+    match request.state:
+        case State.PENDING:
+            return Check("held", request)
+        case State.APPROVED:
+            return Check("ready", request)
+        case State.REJECTED | State.FEEDBACK | State.CANCELLED | State.ANSWERED:
+            return Check("refused", request)
+        case State.UNKNOWN:
+            return (yield from _unknown(gate, store, request, arguments, place))
+        case State.RUNNING | State.DONE | State.FAILED | State.EXPIRED:
+            # Running: somebody has the one start. The others do not hold; they are only met when they change
+            # between being found and being read, and the next call asks anew.
+            at = None if request.execution is None else request.execution.started_at
+            raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+
+
+def _unknown(gate: Gate, store: Store, request: Request, arguments: dict[str, Any], place: Place) -> Effects[Check]:
+    answer = None
+    if gate.verify is not None:
+        ran_with = canonical.decode(request.effective.form, gate.shape.classes)
+        answer = yield from _verified(gate, gate.verify, request, ran_with)
+    if answer is None:
+        if request.idempotent:
+            return Check("ready", request)
+        raise errors.OutcomeUnknownError(request.id)
+    hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
+    settle = partial(store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify")
+    resolved = yield Verb(store.blocks, settle, request.id, hook)
+    if answer:
+        result = answer.result if isinstance(answer, Happened) else None
+        return Check("happened", resolved, result=result)
+    if resolved.state is State.APPROVED:
+        return Check("ready", resolved)
+    return (yield from check(gate, store, arguments, place))
+
+
+def _verified(
+    gate: Gate, verify: Callable[..., Any], request: Request, arguments: dict[str, Any]
+) -> Effects[Happened | bool | None]:
+    token = current.set(request)
+    try:
+        answer = yield gate.asks(verify, arguments)
+    except Exception as error:  # user code: a hook that fails says nothing, and nothing is run
+        refuse(gate, "verify=", error, arguments)
+    finally:
+        with suppress(ValueError):  # as in `execute`
+            current.reset(token)
+    if answer is None or isinstance(answer, bool | Happened):
+        return answer
+    raise errors.PolicyError(
+        f"verify= of {gate.name}", f"returned {type(answer).__name__}, not True, False, None or Happened(result)"
+    )

@@ -1,0 +1,115 @@
+"""`execute`: the single start of an approved call, from its stored form, and the record of how it ended."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from sayso import errors
+from sayso.drive import Attempt, Effects, Try, Verb
+from sayso.gates.gate import Gate, current
+from sayso.gates.words import secrets_of
+from sayso.model import canonical, redaction, told
+from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.ids import new_token
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request
+from sayso.model.shape import ShapeError
+from sayso.model.tags import dump
+from sayso.stores.base import Store
+
+__all__ = ["execute"]
+
+_RESULT_LIMIT = 65_536
+_ERROR_LIMIT = 2_000
+_NO_SECRET_INSIDE = {str, int, float, bool}
+
+
+def execute(gate: Gate, store: Store, request: Request) -> Effects[Attempt]:
+    """Start an approved call, run it from its stored form, and record how it ended.
+
+    The start is durable before the call runs. An error of the call is a `failed` outcome; being broken off
+    (cancellation, Ctrl-C, exit) is an `unknown` one, because nobody can say what it had done by then.
+
+    Raises:
+        StartRefusedError: Somebody else has the start, the approval ended, or the record was altered; nothing ran.
+        InvalidChangesError: The edited arguments do not pass the function's own validation; nothing ran.
+        OutcomeNotRecordedError: The call ran, and the store could not be told.
+    """
+    token = new_token()
+    try:
+        started = yield Verb(store.blocks, store.start, request.id, token)
+        args, kwargs = gate.signature.spread(_arguments(gate, started))
+    except (errors.StartRefusedError, GeneratorExit) as refusal:
+        if isinstance(refusal, errors.AlteredRequestError):
+            yield from _finish(store, request, token, Outcome("failed", error="not run: the record was altered"))
+        raise
+    except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
+        yield from _finish(store, request, token, Outcome("failed", error=f"not run: {type(error).__name__}"))
+        raise
+    before = current.set(started)
+    try:
+        attempt: Attempt = yield Try(gate.function, args, kwargs)
+    finally:
+        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+            current.reset(before)
+    yield from _record(gate, store, started, token, attempt)
+    return attempt
+
+
+def _arguments(gate: Gate, request: Request) -> dict[str, Any]:
+    """Return the arguments to run with: from the stored form, if it is the one that was approved."""
+    call = request.effective
+    arguments, digest_input = canonical.read(call.form, lambda: gate.shape.classes)
+    digest = call_digest(gate.tool, gate.shape.digest, digest_input)
+    approved = request.decision.fingerprint if request.decision is not None else None
+    if digest != call.digest or fingerprint(request.run_id, digest) != approved:
+        raise errors.AlteredRequestError(request.id)
+    if request.edited is not None:
+        # The reviewer's process may not have had the function's own validators; here they are.
+        try:
+            gate.shape.validate(arguments)
+        except ShapeError as error:
+            raise errors.InvalidChangesError(request.id, error.problems) from None
+    return arguments
+
+
+def _finish(store: Store, request: Request, token: str, outcome: Outcome) -> Effects[None]:
+    with suppress(errors.StartRefusedError):  # the start was not recorded, or somebody has resolved it by now
+        yield Verb(store.blocks, store.finish, request.id, token, outcome)
+
+
+def _record(gate: Gate, store: Store, request: Request, token: str, attempt: Attempt) -> Effects[None]:
+    try:
+        yield from _finish(store, request, token, _outcome(gate, request, attempt))
+    except errors.StoreError as error:
+        if attempt.raised is None:
+            raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
+        attempt.raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
+
+
+def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
+    if attempt.raised is None:
+        return Outcome("done", result=_kept_result(gate, request, attempt.value))
+    text = told.error_text(attempt.raised, secrets_of(gate, request.effective.form, request.effective.masked))
+    if len(text) > _ERROR_LIMIT:
+        text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
+    state = "failed" if isinstance(attempt.raised, Exception) else "unknown"
+    return Outcome(state, error=text)
+
+
+def _kept_result(gate: Gate, request: Request, value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        text = canonical.encode({"result": value}).text
+    except Exception:  # a result needs no canonical form, and may be any object; the record does without
+        return None
+    if len(text) > _RESULT_LIMIT:
+        return None
+    secrets = secrets_of(gate, request.effective.form, request.effective.masked)
+    if not secrets and type(value) in _NO_SECRET_INSIDE:
+        return text
+    tree = canonical.load(text)
+    masked = gate.redaction.mask(tree)
+    return redaction.scrub(text if masked is tree else dump(masked), secrets)

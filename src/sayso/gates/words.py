@@ -1,0 +1,81 @@
+"""What people are shown and told of a call: its masked form, the prompt, the rule; and what must stay out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from sayso import errors
+from sayso.drive import Effects
+from sayso.gates.gate import Gate
+from sayso.model import canonical, redaction, told
+from sayso.model.call import Call
+from sayso.model.tags import dump
+from sayso.policy import Verdict, describe
+
+__all__ = ["call_of", "prompt_of", "refuse", "rule_text", "secrets_among", "secrets_of"]
+
+
+def call_of(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest: str) -> Call:
+    # One brace: scalars only, which are their own form.
+    tree: dict[str, Any] = arguments if form.text.count("{") == 1 else canonical.load(form.text)
+    if gate.redactor is not None:
+        tree = _shown_by_redactor(gate.redactor, arguments)
+    masked = gate.redaction.mask(tree)
+    is_masked = masked is not tree or gate.redactor is not None
+    text = dump(masked) if is_masked else None
+    return Call(gate.tool, gate.name, form.text, text, digest, gate.shape.text, gate.shape.digest)
+
+
+def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    shown = redaction.shown_by(redactor, arguments)
+    try:
+        return canonical.load(canonical.encode(shown).text)
+    except errors.ArgumentError:
+        return dict(redaction.FAILED)
+
+
+def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
+    """Return the texts of a call that nobody may see: what a name marks, and what the gate's redactor took out."""
+    if shown is None:
+        return frozenset()
+    tree = canonical.load(form)
+    marked = gate.redaction.secrets(tree)
+    if gate.redactor is None:
+        return marked
+    return marked | {text for text in gate.redaction.texts(tree) if text not in shown}
+
+
+def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | None:
+    try:
+        return secrets_of(gate, canonical.encode(arguments).text, "")
+    except errors.ArgumentError:
+        return None  # nobody can say what is secret in them
+
+
+def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -> NoReturn:
+    """Raise the `PolicyError` for a hook that failed; what quotes a secret of the call goes no further."""
+    secrets = secrets_among(gate, arguments)
+    if secrets is None:
+        raise errors.PolicyError(f"{rule} of {gate.name}", f"raised {type(error).__name__}") from None
+    cause = None if told.quotes(error, secrets) else error
+    raise errors.PolicyError(f"{rule} of {gate.name}", f"raised {told.error_text(error, secrets)}") from cause
+
+
+def rule_text(gate: Gate, verdict: Verdict) -> str | None:
+    if isinstance(gate.when, bool):
+        return verdict.reason
+    rule = describe(gate.when)
+    return rule if verdict.reason is None else f"{rule}: {verdict.reason}"
+
+
+def prompt_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str | None]:
+    if gate.prompt is None or isinstance(gate.prompt, str):
+        return gate.prompt
+    try:
+        text = yield gate.asks(gate.prompt, arguments)
+    except Exception as error:  # user code: a prompt that fails must not let the call through
+        refuse(gate, "prompt=", error, arguments)
+    if not isinstance(text, str):
+        raise errors.PolicyError(f"prompt= of {gate.name}", f"returned {type(text).__name__}, not a text")
+    return text

@@ -1,0 +1,63 @@
+"""A row of the journal as a line for people.
+
+Invariant: every part of a row is escaped, because somebody may have written into the store by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, cast
+
+from sayso.clock import instant
+from sayso.model.entry import Entry
+from sayso.model.literal import brief, word
+from sayso.model.show import escape
+
+__all__ = ["event_row", "moment"]
+
+_ROOM = 300
+# What the other columns say already, or only machines read.
+_SILENT = frozenset({"fingerprint", "kind", "worker", "attempt"})
+_WORDS = {
+    "comment": "", "edited": "with changes", "missing": "more approvals needed:", "until": "until",
+    "what": "the", "reason": "", "on_behalf_of": "on behalf of",
+}  # fmt: skip
+
+
+def moment(at: datetime) -> str:
+    """Return an instant in UTC, to the second."""
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def event_row(entry: Entry) -> str:
+    """Return when what happened by whom, and what the row says of it."""
+    who = entry.by.removeprefix("local:")
+    return f"{_when(entry.at)}  {word(entry.event, 40):10}  {word(who, 80)} ({word(entry.channel, 40)}){_detail(entry.detail)}"
+
+
+def _when(at: int) -> str:
+    try:
+        return moment(instant(at))
+    except (OverflowError, TypeError, ValueError):  # a row that somebody altered
+        return escape(str(at))
+
+
+def _detail(text: str) -> str:
+    try:
+        detail = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        detail = text
+    if not isinstance(detail, dict):
+        return f"  {brief(str(detail), _ROOM)}"
+    parts = [_part(name, value) for name, value in cast("dict[str, Any]", detail).items() if name not in _SILENT]
+    return "".join(f"  {part}" for part in parts)
+
+
+def _part(name: str, value: Any) -> str:
+    said = _WORDS.get(name, f"{word(name, 40)}:")
+    if value is True:
+        return said if name in _WORDS else f"{said} yes"
+    if name in {"until", "on_behalf_of", "tool", "what"} and isinstance(value, str):
+        return f"{said} {word(value, 80)}"
+    return f"{said} {brief(value, _ROOM)}".strip()
