@@ -17,7 +17,6 @@ import sys
 import termios
 import time
 from pathlib import Path
-from types import TracebackType
 
 PATIENCE = 20.0
 
@@ -85,7 +84,7 @@ class Person:
     def __enter__(self) -> Person:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()

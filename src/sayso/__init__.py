@@ -77,7 +77,39 @@ _HOMES = {
     "run": "waiting.scope",
 }
 
-__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]  # a test compares it with the imports above
+__all__ = [
+    "ConfirmationCancelled",
+    "ConfirmationDenied",
+    "ConfirmationExpired",
+    "ConfirmationFeedback",
+    "ConfirmationRejected",
+    "ConfirmationRequired",
+    "Decision",
+    "Happened",
+    "Identity",
+    "Request",
+    "ResumeState",
+    "Review",
+    "Reviewer",
+    "SaysoError",
+    "ToolCall",
+    "Verdict",
+    "aio",
+    "allow",
+    "ask",
+    "clear_all_confirmations",
+    "clear_confirmation",
+    "configure",
+    "confirm_first",
+    "current_request",
+    "deny",
+    "gate",
+    "get_confirmation_context",
+    "get_confirmation_status",
+    "hold",
+    "respond_to_confirmation",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ else in the package reads the wall clock. Tests put a frozen clock in its place 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -39,7 +39,7 @@ def instant(count: int) -> datetime:
 
 
 @contextmanager
-def use(source: Callable[[], datetime]) -> Iterator[None]:
+def use(source: Callable[[], datetime]) -> Generator[None]:
     """Take the time from `source` inside the block, in every thread of this process."""
     global _source
     before, _source = _source, source

@@ -19,7 +19,16 @@ from sayso import errors
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
 
-__all__ = ["address_nearby", "configure", "default_reviewer", "default_store", "default_store_path", "open_store", "store_address", "stores_at_hand"]
+__all__ = [
+    "address_nearby",
+    "configure",
+    "default_reviewer",
+    "default_store",
+    "default_store_path",
+    "open_store",
+    "store_address",
+    "stores_at_hand",
+]
 
 _FILE = "sayso.toml"
 _KNOWN = ("reviewer", "store")
@@ -89,7 +98,7 @@ def store_address() -> str:
 
 
 def address_nearby() -> str:
-    """Return the address that another program started here would use; what `configure` was told counts in this one only.
+    """Return the address that another program started here would use; `configure` counts in this one only.
 
     Raises:
         ConfigError: The settings file cannot be used.

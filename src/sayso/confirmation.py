@@ -95,7 +95,10 @@ class ResumeState:
 
 
 def respond_to_confirmation(
-    confirmation_id: str, approved: bool = True, data: Any = None, status: str | None = None
+    confirmation_id: str,
+    approved: bool = True,  # noqa: FBT001, FBT002  the face's signature
+    data: Any = None,
+    status: str | None = None,
 ) -> None:
     """Record what the person said. Durable on return, in the store of the request.
 
@@ -116,7 +119,7 @@ def respond_to_confirmation(
     """
     if not isinstance(approved, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise TypeError(f"approved is True or False, not {approved!r}; nothing was decided")
-    said = _status(approved, data, status)
+    said = _status(approved=approved, data=data, status=status)
     here = scope.current()
     store = _store_of(confirmation_id)
     if store is not None:
@@ -127,7 +130,7 @@ def respond_to_confirmation(
     here.responses[confirmation_id] = response
 
 
-def _status(approved: bool, data: Any, status: str | None) -> str:
+def _status(*, approved: bool, data: Any, status: str | None) -> str:
     if status is None:
         if not approved:
             return "rejected"

@@ -79,13 +79,13 @@ class Try(Effect):
     def run(self) -> Attempt:
         try:
             return Attempt(self._function(*self._args, **self._kwargs), None)
-        except BaseException as error:  # user code; recorded by the gate, then raised again unchanged
+        except BaseException as error:  # noqa: BLE001  user code; recorded by the gate, then raised again unchanged
             return Attempt(None, error)
 
     async def arun(self) -> Attempt:
         try:
             return Attempt(await self._function(*self._args, **self._kwargs), None)
-        except BaseException as error:  # user code, and a cancellation of the task that runs it
+        except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
             return Attempt(None, error)
 
 
@@ -94,7 +94,7 @@ class Verb(Effect):
 
     __slots__ = ("_args", "_blocks", "_verb")
 
-    def __init__(self, blocks: bool, verb: Callable[..., Any], *args: Any) -> None:
+    def __init__(self, blocks: bool, verb: Callable[..., Any], *args: Any) -> None:  # noqa: FBT001  built in one line
         self._blocks, self._verb, self._args = blocks, verb, args
 
     def run(self) -> Any:
@@ -111,7 +111,7 @@ def drive(effects: Effects[T], value: Any = None) -> T:
         while True:
             try:
                 value = effect.run()
-            except BaseException as error:  # it belongs to the generator, which decides what to do about it
+            except BaseException as error:  # noqa: BLE001  it belongs to the generator, which decides what to do about it
                 effect = effects.throw(error)
             else:
                 effect = effects.send(value)
@@ -131,7 +131,7 @@ async def adrive(effects: Effects[T]) -> T:
                     raise
                 # The coroutine is thrown away in mid-call, and nothing can be awaited any more: record it in place.
                 return drive(effects, Attempt(None, closed))
-            except BaseException as error:  # it belongs to the generator, which decides what to do about it
+            except BaseException as error:  # noqa: BLE001  it belongs to the generator, which decides what to do about it
                 effect = effects.throw(error)
             else:
                 effect = effects.send(value)

@@ -226,7 +226,9 @@ class RequestExpiredError(DecisionRefusedError):
     """
 
     def __init__(self, request_id: str, *, expired_at: datetime, age: str) -> None:
-        super().__init__(request_id, f"request {request_id} expired {age}; nothing was decided, the program must ask anew")
+        super().__init__(
+            request_id, f"request {request_id} expired {age}; nothing was decided, the program must ask anew"
+        )
         self.expired_at = expired_at
 
 
@@ -308,7 +310,8 @@ class StaleViewError(DecisionRefusedError):
     def __init__(self, request_id: str, *, seen: str, current: str) -> None:
         super().__init__(
             request_id,
-            f"request {request_id} was changed since you looked (saw {seen[:12]}, now {current[:12]}); look again, nothing was decided",
+            f"request {request_id} was changed since you looked (saw {seen[:12]}, now {current[:12]});"
+            " look again, nothing was decided",
         )
         self.seen = seen
         self.current = current
@@ -318,7 +321,9 @@ class WrongKindError(DecisionRefusedError):
     """A call cannot be answered, a question cannot be approved."""
 
     def __init__(self, request_id: str, *, kind: str, verb: str, instead: str) -> None:
-        super().__init__(request_id, f"request {request_id} is a {kind} and takes no {verb}; use {instead}. Nothing was decided")
+        super().__init__(
+            request_id, f"request {request_id} is a {kind} and takes no {verb}; use {instead}. Nothing was decided"
+        )
         self.kind = kind
         self.verb = verb
 
@@ -380,7 +385,9 @@ class AlreadyStartedError(StartRefusedError):
     """
 
     def __init__(self, request_id: str, *, state: str, at: datetime | None, age: str) -> None:
-        super().__init__(request_id, f"the call of {request_id} was already started {age} and is {state}; it was not started again")
+        super().__init__(
+            request_id, f"the call of {request_id} was already started {age} and is {state}; it was not started again"
+        )
         self.state = state
         self.at = at
 
@@ -412,7 +419,9 @@ class AlteredRequestError(StartRefusedError):
     """The stored call is not the one that was approved: its fingerprint differs."""
 
     def __init__(self, request_id: str) -> None:
-        super().__init__(request_id, f"the stored arguments of {request_id} do not fit the fingerprint that was approved; not run")
+        super().__init__(
+            request_id, f"the stored arguments of {request_id} do not fit the fingerprint that was approved; not run"
+        )
 
 
 class OutcomeNotRecordedError(SaysoError):

@@ -103,7 +103,7 @@ def describe(rule: Any) -> str:
     return f"when={getattr(rule, '__name__', type(rule).__name__)}"
 
 
-def verdict_of(answer: object, rule: Callable[..., Any] | bool) -> Verdict:
+def verdict_of(answer: object, rule: Callable[..., Any] | bool) -> Verdict:  # noqa: FBT001  the rule itself
     """Return the verdict that a rule's answer means.
 
     Raises:

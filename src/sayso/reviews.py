@@ -15,17 +15,15 @@ from sayso import clock, config, errors
 from sayso.model import canonical, duration, lifecycle
 from sayso.model.call import Call
 from sayso.model.decision import Decision, Verb
+from sayso.model.edit import edited_call, shape_of
 from sayso.model.escape import storable
-from sayso.model.fingerprint import call_digest, fingerprint
-from sayso.model.redaction import MASK, Redaction
+from sayso.model.fingerprint import fingerprint
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Reviewer
-from sayso.model.shape import Shape, ShapeError
-from sayso.model.tags import dump
-from sayso.model.unmask import UnmaskError, unmask
+from sayso.model.shape import ShapeError
 from sayso.stores.base import Filter, Page, Store
 
-__all__ = ["Review", "edited_call", "shape_of"]
+__all__ = ["Review"]
 
 
 class Review:
@@ -149,7 +147,10 @@ class Review:
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         seen: str | None = None, channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Say no to a call or question; the program gets `comment` as the reason. Durable on return; raises as `approve`."""
+        """Say no to a call or question; the program gets `comment` as the reason.
+
+        Durable on return; raises as `approve`.
+        """
         return self._decide(self.get(request_id), "reject", by, comment, seen, channel)
 
     def feedback(
@@ -184,7 +185,10 @@ class Review:
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Abort the run at this request, also where it was approved and not started. Durable on return; raises as `approve`."""
+        """Abort the run at this request, also where it was approved and not started.
+
+        Durable on return; raises as `approve`.
+        """
         return self._decide(self.get(request_id), "cancel", by, comment, None, channel)
 
     # -- care --------------------------------------------------------------------------------------------------
@@ -261,7 +265,9 @@ class Review:
         decision = Decision(
             verb, who.identity, clock.now(), channel or self.channel, words, decided, edited is not None, answer
         )
-        return self.store.decide(request.id, decision, roles=who.roles, seen=looked_at if seen is None else seen, edited=edited)
+        return self.store.decide(
+            request.id, decision, roles=who.roles, seen=looked_at if seen is None else seen, edited=edited
+        )
 
 
 def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:
@@ -270,82 +276,3 @@ def _states(state: State | str | Collection[State | str] | None) -> frozenset[St
     if isinstance(state, str):
         return frozenset() if state == "all" else frozenset({State(state)})
     return frozenset(State(one) for one in state)
-
-
-def shape_of(request: Request) -> Shape:
-    """Return the types of a request's arguments or answer: the program's own where it lives in this process."""
-    subject = request.subject
-    return Shape.live(subject.shape_digest) or Shape.from_text(subject.shape)
-
-
-# -- edits -----------------------------------------------------------------------------------------------------
-
-
-def edited_call(
-    request: Request, changes: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None
-) -> Call:
-    """Return the call as a reviewer changed it, validated by the function's types; nothing is decided.
-
-    Raises:
-        InvalidChangesError: The arguments do not fit.
-        WrongKindError: The request is a question.
-    """
-    if request.kind != "call":
-        raise errors.WrongKindError(
-            request.id, kind="question", verb="changed arguments", instead="answer, reject or cancel"
-        )
-    if changes is not None and arguments is not None:
-        raise errors.InvalidChangesError(request.id, ["give changes or arguments, not both"])
-    shape, before = shape_of(request), request.effective
-    try:
-        tree = _merged(before, changes, arguments)
-        values = shape.validate(canonical.decode(dump(tree), shape.classes))
-        form = canonical.encode(values)
-    except ShapeError as error:
-        raise errors.InvalidChangesError(request.id, error.problems) from None
-    except UnmaskError as error:
-        raise errors.InvalidChangesError(request.id, [str(error)]) from None
-    except errors.ArgumentError as error:
-        raise errors.InvalidChangesError(request.id, [f"{error.argument}: {error.reason}"]) from None
-    digest = call_digest(before.tool, before.shape_digest, form.digest_input)
-    masked = _masked_edit(request, canonical.load(form.text))
-    return Call(before.tool, before.name, form.text, masked, digest, before.shape, before.shape_digest)
-
-
-def _merged(
-    before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    real, shown = canonical.load(before.form), before.shown
-    given = arguments if changes is None else changes
-    written = canonical.load(canonical.encode(dict(given or {})).text)
-    written = written.get("$dict", written)
-    new = {
-        name: real[name] if name in real and _is_as_shown(value, shown.get(name)) else _unmasked(name, value, real, shown)
-        for name, value in written.items()
-    }
-    return new if changes is None else {**real, **new}
-
-
-def _is_as_shown(value: Any, shown: Any) -> bool:
-    # What equals the shown value was not changed, so the real value stays, to the byte; compared as text, because
-    # 1 == 1.0 == True and they are three different arguments.
-    return shown is not None and dump(value) in {dump(shown), dump(canonical.display(shown))}
-
-
-def _unmasked(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, Any]) -> Any:
-    if name not in real or name not in shown:
-        return value
-    seen = shown[name] if dump(value).count('{"$') else canonical.display(shown[name])
-    return unmask(value, real[name], seen, where=name)
-
-
-def _masked_edit(request: Request, tree: dict[str, Any]) -> str | None:
-    """Return the masked form of an edited call. What the gate's own redactor hid stays hidden whole: it is not here."""
-    redaction = Redaction(request.redact)
-    masked = redaction.mask(tree)
-    call = request.call
-    if call.masked is not None:
-        by_keys, shown = redaction.mask(canonical.load(call.form)), call.shown
-        hidden = [name for name in tree if name not in shown or dump(shown[name]) != dump(by_keys.get(name))]
-        masked = {**masked, **{name: MASK for name in hidden if name in tree}}
-    return None if masked is tree else dump(masked)

@@ -39,7 +39,7 @@ _PLACES = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b"), "TIME"),
     (re.compile(r"\bjust now\b"), "SPAN ago"),
-    (re.compile(r"\b\d+ ?(?:ms|s|m|min|h|d|days?)\b(?: \d+ ?(?:m|h|s)\b)?"), "SPAN"),
+    (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|m|min|h|d|days?)\b(?: \d+ ?(?:m|h|s)\b)?"), "SPAN"),
     (re.compile(r"\b[\w.-]+@[\w-]+\b(?!\.)"), "WHO"),
     (re.compile(r"[ \t]+"), " "),
 )

@@ -6,6 +6,7 @@ The invariant: none of them passes when the call was not held.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -16,7 +17,18 @@ import pytest
 
 import sayso
 
-__all__ = ["aheld", "approved", "concurrently", "held", "program", "running"]
+__all__ = ["Disk", "aheld", "approved", "concurrently", "held", "program", "running"]
+
+
+class Disk:
+    """Where the effects of a test's calls go, to be counted."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    def delete(self, path: str = "/tmp/scratch") -> str:
+        self.deleted.append(path)
+        return f"Deleted {path}"
 
 
 def held(function: Callable[..., Any], *args: Any, **kwargs: Any) -> sayso.ConfirmationRequired:
@@ -42,8 +54,6 @@ def approved(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
 
 def program(text: str, *args: str, **environment: str) -> subprocess.Popen[str]:
     """Start a program in a process of its own."""
-    import os
-
     return subprocess.Popen(
         [sys.executable, "-c", text, *args],
         env={**os.environ, **environment},
@@ -70,7 +80,7 @@ def concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
         ready.wait(30)
         try:
             results.append(work())
-        except Exception as error:  # the test looks at it
+        except Exception as error:  # noqa: BLE001  the test looks at it
             results.append(error)
 
     threads = [threading.Thread(target=one) for _ in range(count)]

@@ -5,14 +5,17 @@ What they do again and again is in `acting`. The one invariant: a test begins as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sayso import config
+from sayso import config, confirm_first
 from sayso.stores.base import Store
 from sayso.waiting import scope
+from tests.integration.acting import Disk
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +38,33 @@ def file_store(tmp_path: Path) -> Store:
     """The configured store, in a file that other processes can open."""
     config.configure(store=f"sqlite:///{tmp_path / 'sayso.db'}")
     return config.default_store()
+
+
+@pytest.fixture
+def disk(store: Store) -> Disk:
+    """A disk, and a store beside it."""
+    return Disk()
+
+
+@pytest.fixture
+def delete(disk: Disk) -> Callable[..., str]:
+    """A function of the confirmation face that deletes from the disk."""
+
+    @confirm_first
+    def delete_file(path: str = "/tmp/scratch", *, force: bool = False) -> str:
+        """Remove a file."""
+        return disk.delete(path)
+
+    return delete_file
+
+
+@pytest.fixture
+def adelete(disk: Disk) -> Callable[..., Any]:
+    """The same, async."""
+
+    @confirm_first
+    async def async_delete(path: str) -> str:
+        await asyncio.sleep(0)
+        return disk.delete(path)
+
+    return async_delete

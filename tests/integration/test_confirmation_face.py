@@ -1,7 +1,7 @@
 """The confirmation face, as a program written for it sees it: every example of its description, on our own functions.
 
-Whether the approval behind it holds is asked here too: over threads, tasks, processes and hash seeds. What other
-libraries get wrong at the same place is in `test_weaknesses_of_peers`.
+In which thread, task or process a decision counts is in `test_scope`; what other libraries get wrong at the same
+place is in `test_weaknesses_of_peers`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import copy
 import inspect
 import json
 import pickle
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -32,44 +31,7 @@ from sayso.confirmation import (
     respond_to_confirmation,
 )
 from sayso.stores.base import Store
-from tests.integration.acting import aheld, approved, concurrently, held, program, running
-
-
-class Disk:
-    """Where the effects of a test's calls go, to be counted."""
-
-    def __init__(self) -> None:
-        self.deleted: list[str] = []
-
-    def delete(self, path: str = "/tmp/scratch") -> str:
-        self.deleted.append(path)
-        return f"Deleted {path}"
-
-
-@pytest.fixture
-def disk(store: Store) -> Disk:
-    return Disk()
-
-
-@pytest.fixture
-def delete(disk: Disk) -> Callable[..., str]:
-    @confirm_first
-    def delete_file(path: str = "/tmp/scratch", *, force: bool = False) -> str:
-        """Remove a file."""
-        return disk.delete(path)
-
-    return delete_file
-
-
-@pytest.fixture
-def adelete(disk: Disk) -> Callable[..., Any]:
-    @confirm_first
-    async def async_delete(path: str) -> str:
-        await asyncio.sleep(0)
-        return disk.delete(path)
-
-    return async_delete
-
+from tests.integration.acting import Disk, aheld, approved, held
 
 # -- the exceptions and their parts ----------------------------------------------------------------------------------
 
@@ -85,7 +47,8 @@ def test_confirmation_carries_the_call_that_it_is_about() -> None:
     call = ToolCall(name="delete_file", args={"path": "/tmp/a"})
     raised = ConfirmationRequired(question="Delete it?", confirmation_id="mine-1", tool_call=call)
     assert raised.tool_call is call
-    assert (raised.confirmation_id, call.name, call.args, call.call_id) == ("mine-1", "delete_file", {"path": "/tmp/a"}, None)
+    assert raised.confirmation_id == "mine-1"
+    assert (call.name, call.args, call.call_id) == ("delete_file", {"path": "/tmp/a"}, None)
 
 
 def test_confirmation_carries_what_a_module_needs_to_resume() -> None:
@@ -275,9 +238,18 @@ def test_status_wins_over_approved(
 
 @pytest.mark.parametrize(
     "response",
-    [{"status": "pending"}, {"status": "yes"}, {"status": ""}, {"status": "edited"}, {"approved": "no"}, {"approved": 1}],
+    [
+        {"status": "pending"},
+        {"status": "yes"},
+        {"status": ""},
+        {"status": "edited"},
+        {"approved": "no"},
+        {"approved": 1},
+    ],
 )
-def test_response_that_means_nothing_is_refused(delete: Callable[..., str], disk: Disk, response: dict[str, Any]) -> None:
+def test_response_that_means_nothing_is_refused(
+    delete: Callable[..., str], disk: Disk, response: dict[str, Any]
+) -> None:
     request_id = held(delete, "/tmp/a").confirmation_id
     with pytest.raises((ValueError, TypeError), match="nothing was decided"):
         respond_to_confirmation(request_id, **response)
@@ -295,7 +267,8 @@ def test_empty_data_is_an_edit_to_the_defaults(delete: Callable[..., str], disk:
 
 
 @pytest.mark.parametrize(
-    "data", [{}, {"count": "many"}, {"count": 1, "extra": 2}, {"count": None}, {"count": float("nan")}, [1], "count=1", 7]
+    "data",
+    [{}, {"count": "many"}, {"count": 1, "extra": 2}, {"count": None}, {"count": float("nan")}, [1], "count=1", 7],
 )
 def test_data_that_does_not_fit_decides_nothing(store: Store, data: Any) -> None:
     @confirm_first
@@ -383,10 +356,7 @@ def test_resume_state_carries_a_loop_through_several_confirmations(disk: Disk, d
     def agent(paths: list[str], resume_state: ResumeState | None = None) -> list[str]:
         if resume_state is not None:
             respond_to_confirmation(resume_state.confirmation_id, approved=resume_state.user_response == "yes")
-        done: list[str] = []
-        for path in paths[len(disk.deleted) :]:
-            done.append(delete(path))
-        return done
+        return [delete(path) for path in paths[len(disk.deleted) :]]
 
     resume_state, rounds = None, 0
     while True:
@@ -483,261 +453,3 @@ def test_batch_asks_for_each_item_and_keeps_the_rest_waiting(delete: Callable[..
     delete("/low")
     held(delete, "/high")
     assert disk.deleted == ["/low2", "/low"]
-
-
-# -- where a decision counts -----------------------------------------------------------------------------------------
-
-
-def test_each_thread_confirms_for_itself(delete: Callable[..., str], disk: Disk) -> None:
-    ids: list[str] = []
-
-    def worker() -> str:
-        pause = held(delete, "/same")
-        ids.append(pause.confirmation_id)
-        assert list(get_confirmation_context()) == [pause.confirmation_id]
-        respond_to_confirmation(pause.confirmation_id, approved=True)
-        return delete("/same")
-
-    assert concurrently(3, worker) == ["Deleted /same"] * 3
-    assert len(set(ids)) == 3
-    assert len(disk.deleted) == 3
-
-
-def test_approval_in_one_thread_is_nothing_in_another(delete: Callable[..., str], disk: Disk) -> None:
-    mine = approved(delete, "/a")
-    seen: list[Any] = []
-
-    def other() -> None:
-        seen.append(get_confirmation_context())
-        seen.append(held(delete, "/a").confirmation_id)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert seen[0] == {}
-    assert seen[1] != mine
-    assert disk.deleted == []
-
-
-def test_sibling_tasks_share_nothing(adelete: Callable[..., Any], disk: Disk) -> None:
-    async def approves() -> str:
-        return (pause := await aheld(adelete, "/a")).confirmation_id, sayso.Review().approve(pause.confirmation_id, by="ada")
-
-    async def tries() -> str:
-        assert get_confirmation_context() == {}
-        return (await aheld(adelete, "/a")).confirmation_id
-
-    async def main() -> None:
-        mine, _ = await asyncio.create_task(approves())
-        theirs = await asyncio.gather(*(tries() for _ in range(5)))
-        assert len({mine, *theirs}) == 6
-
-    asyncio.run(main())
-    assert disk.deleted == []
-
-
-def test_child_task_sees_what_its_parent_was_granted(adelete: Callable[..., Any], disk: Disk) -> None:
-    async def main() -> None:
-        pause = await aheld(adelete, "/a")
-        respond_to_confirmation(pause.confirmation_id)
-        assert await asyncio.create_task(adelete("/a")) == "Deleted /a"
-        await aheld(adelete, "/a")
-
-    asyncio.run(main())
-    assert disk.deleted == ["/a"]
-
-
-def test_child_task_does_not_grant_its_parent(adelete: Callable[..., Any], disk: Disk) -> None:
-    async def child() -> str:
-        pause = await aheld(adelete, "/a")
-        respond_to_confirmation(pause.confirmation_id)
-        return pause.confirmation_id
-
-    async def main() -> None:
-        get_confirmation_context()  # the parent has a run before the child begins
-        theirs = await asyncio.create_task(child())
-        assert (await aheld(adelete, "/a")).confirmation_id != theirs
-
-    asyncio.run(main())
-    assert disk.deleted == []
-
-
-def test_pause_of_a_task_is_answered_by_who_awaited_it(adelete: Callable[..., Any], disk: Disk) -> None:
-    async def agent() -> str:
-        return await adelete("/a")
-
-    async def main() -> str:
-        pause = await aheld(lambda: asyncio.create_task(agent()))
-        respond_to_confirmation(pause.confirmation_id)
-        return await asyncio.create_task(agent())
-
-    assert asyncio.run(main()) == "Deleted /a"
-    assert len(disk.deleted) == 1
-
-
-def test_pause_of_one_loop_is_answered_outside_and_found_by_the_next(adelete: Callable[..., Any], disk: Disk) -> None:
-    async def agent() -> str:
-        return await adelete("/a")
-
-    pause = held(lambda: asyncio.run(agent()))
-    respond_to_confirmation(pause.confirmation_id)
-    assert asyncio.run(agent()) == "Deleted /a"
-    assert disk.deleted == ["/a"]
-
-
-def test_to_thread_stands_in_its_callers_run(delete: Callable[..., str], disk: Disk) -> None:
-    async def main() -> str:
-        pause = await aheld(lambda: asyncio.to_thread(delete, "/a"))
-        assert held(delete, "/a").confirmation_id == pause.confirmation_id
-        respond_to_confirmation(pause.confirmation_id)
-        return await asyncio.to_thread(delete, "/a")
-
-    assert asyncio.run(main()) == "Deleted /a"
-    assert len(disk.deleted) == 1
-
-
-def test_ten_agents_at_once_each_run_their_own(adelete: Callable[..., Any], disk: Disk) -> None:
-    async def agent(number: int) -> str:
-        pause = await aheld(adelete, f"/{number % 2}")
-        respond_to_confirmation(pause.confirmation_id)
-        return await adelete(f"/{number % 2}")
-
-    async def main() -> list[str]:
-        return await asyncio.gather(*(agent(number) for number in range(10)))
-
-    assert sorted(asyncio.run(main())) == ["Deleted /0"] * 5 + ["Deleted /1"] * 5
-    assert len(disk.deleted) == 10
-
-
-def test_run_by_name_is_one_place_for_threads_and_tasks(
-    delete: Callable[..., str], adelete: Callable[..., Any], disk: Disk
-) -> None:
-    def elsewhere() -> str:
-        with sayso.run("order-1"):
-            return held(delete, "/a").confirmation_id
-
-    assert len(set(concurrently(4, elsewhere))) == 1
-
-    async def main() -> set[str]:
-        with sayso.run("order-1"):
-            pauses = await asyncio.gather(*(asyncio.create_task(aheld(adelete, "/b")) for _ in range(4)))
-        return {pause.confirmation_id for pause in pauses}
-
-    assert len(asyncio.run(main())) == 1
-
-
-def test_other_runs_decide_nothing_here(delete: Callable[..., str], disk: Disk) -> None:
-    with sayso.run("order-1"):
-        first = approved(delete, "/a")
-    with sayso.run("order-2"):
-        assert held(delete, "/a").confirmation_id != first
-    assert held(delete, "/a").confirmation_id != first
-    with sayso.run("order-1"):
-        assert delete("/a") == "Deleted /a"
-
-
-IDS = """
-import sys
-from dataclasses import dataclass
-from datetime import date
-from enum import Enum
-from typing import Literal
-import sayso
-
-class Size(Enum):
-    SMALL = "s"
-    LARGE = "l"
-
-@dataclass
-class Order:
-    size: Size
-    extra: dict[str, int | str | None]
-
-@sayso.confirm_first
-def ship(order: Order, to: str | bytes, when: date, how: Literal["air", "sea"], *tags: str) -> None: ...
-
-sayso.configure(store=sys.argv[1])
-with sayso.run("order-4721"):
-    try:
-        ship(Order(Size.LARGE, {"b": 1, "a": "x", "c": None}), to="Bern", when=date(2026, 1, 31), how="sea", *("x", "y"))
-    except sayso.ConfirmationRequired as pause:
-        print(pause.confirmation_id)
-"""
-
-
-def test_id_is_the_same_in_every_process_and_under_every_hash_seed(file_store: Store) -> None:
-    ids: set[str] = set()
-    for first in range(0, 20, 2):
-        pair = [program(IDS, file_store.url, PYTHONHASHSEED=str(seed)) for seed in (first, first + 1)]
-        ids |= {running(process) for process in pair}
-    assert len(ids) == 1
-    assert get_confirmation_status(ids.pop()) == "pending"
-    assert file_store.count(sayso.reviews.Filter()) == 1
-
-
-RUN_APPROVED = """
-import sys
-import sayso
-
-sayso.configure(store=sys.argv[1])
-
-@sayso.confirm_first
-def pay(amount: int) -> str:
-    with open(sys.argv[2], "a") as ledger:
-        ledger.write(f"{amount}\\n")
-    return "paid"
-
-with sayso.run("order-4721"):
-    try:
-        print(pay(10))
-    except sayso.ConfirmationRequired as pause:
-        print(pause.confirmation_id)
-"""
-
-
-def test_decision_is_found_by_the_next_process_of_the_run(file_store: Store, tmp_path: Any) -> None:
-    ledger = tmp_path / "ledger"
-    request_id = running(program(RUN_APPROVED, file_store.url, str(ledger)))
-    assert running(program(RUN_APPROVED, file_store.url, str(ledger))) == request_id
-    respond_to_confirmation(request_id)
-    assert running(program(RUN_APPROVED, file_store.url, str(ledger))) == "paid"
-    assert running(program(RUN_APPROVED, file_store.url, str(ledger))).startswith("rq_")
-    assert ledger.read_text() == "10\n"
-
-
-# -- once ------------------------------------------------------------------------------------------------------------
-
-
-def told_no(outcome: Any) -> bool:
-    """Came second: it is running, or it ran and the next one must be asked for."""
-    return isinstance(outcome, errors.AlreadyStartedError | ConfirmationRequired)
-
-
-def test_one_approval_runs_once_under_twenty_threads(delete: Callable[..., str], disk: Disk) -> None:
-    def go() -> str:
-        with sayso.run("order-1"):
-            return delete("/a")
-
-    for attempt in range(3):
-        with sayso.run("order-1"):
-            approved(delete, "/a")
-        outcomes = concurrently(20, go)
-        assert outcomes.count("Deleted /a") == 1
-        assert sum(map(told_no, outcomes)) == 19
-        assert len(disk.deleted) == attempt + 1
-        with sayso.run("order-1"):
-            clear_confirmation(held(delete, "/a").confirmation_id)
-
-
-def test_one_approval_runs_once_under_twenty_tasks(adelete: Callable[..., Any], disk: Disk) -> None:
-    async def main() -> list[Any]:
-        with sayso.run("order-1"):
-            pause = await aheld(adelete, "/a")
-            respond_to_confirmation(pause.confirmation_id)
-            calls = [asyncio.create_task(adelete("/a")) for _ in range(20)]
-            return await asyncio.gather(*calls, return_exceptions=True)
-
-    outcomes = asyncio.run(main())
-    assert outcomes.count("Deleted /a") == 1
-    assert sum(map(told_no, outcomes)) == 19
-    assert disk.deleted == ["/a"]

@@ -11,22 +11,23 @@ import sys
 import time
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, Flag
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from random import Random
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, PrivateAttr, SecretStr, TypeAdapter
+from pydantic import BaseModel, PrivateAttr, SecretBytes, SecretStr, TypeAdapter
 
 from sayso.errors import ArgumentError
 from sayso.model import canonical
@@ -45,7 +46,19 @@ from sayso.model.canonical import (
     text_of,
 )
 from tests.unit import canonical_values
-from tests.unit.canonical_values import CLASSES, VALUES, Colour, Level, Line, Open, Order, OtherLine, Private, Refund
+from tests.unit.canonical_values import (
+    CLASSES,
+    VALUES,
+    Basket,
+    Colour,
+    Level,
+    Line,
+    Open,
+    Order,
+    OtherLine,
+    Private,
+    Refund,
+)
 
 HERE = Path(__file__).resolve().parent
 GOLDEN: dict[str, dict[str, str]] = json.loads((HERE / "golden" / "canonical.json").read_text(encoding="utf-8"))
@@ -249,13 +262,15 @@ def identity(value: Any) -> Any:
         case datetime():
             zone = value.tzinfo
             return "datetime", value.replace(tzinfo=None).isoformat(), value.utcoffset(), zone_identity(zone), value.fold
-        case SecretStr():
-            return "secret", value.get_secret_value()
+        case SecretStr() | SecretBytes():
+            return type(value), value.get_secret_value()
+        case Line() | OtherLine() | Basket():
+            return type(value), tuple(identity(getattr(value, member.name)) for member in fields(value))
         case BaseModel():
             extra = value.__pydantic_extra__ or {}
             private = value.__pydantic_private__ or {}
-            fields = {**vars(value), **extra}
-            return type(value), identity(fields), frozenset(value.model_fields_set), identity(private)
+            held = {**vars(value), **extra}
+            return type(value), identity(held), frozenset(value.model_fields_set), identity(private)
         case _:
             return type(value), value
 
@@ -301,29 +316,57 @@ TREES = st.recursive(
 )
 
 
+def comes_back(arguments: dict[str, Any]) -> bytes:
+    form = encode(arguments)
+    back = decode(form.text, CLASSES)
+    assert list(back) == list(arguments)
+    assert identity(back) == identity(arguments)
+    assert encode(back) == form
+    assert digest_input(form.text) == form.digest_input
+    assert text_of(load(form.text)) == form.text
+    check_round_trip(form, CLASSES)
+    return form.digest_input
+
+
+@given(arguments=st.dictionaries(TEXTS, TREES, max_size=3))
+def test_a_generated_tree_comes_back(arguments: dict[str, Any]) -> None:
+    comes_back(arguments)
+
+
+def grown(random: Random, depth: int = 0) -> Any:
+    """Grow a tree out of few different leaves, so that trees are often nearly equal."""
+    kind = random.randrange(9 if depth < 4 else 6)
+    if kind < 6:
+        return random.choice(LEAVES)
+    branches = [grown(random, depth + 1) for _ in range(random.randrange(4))]
+    if kind == 6:
+        return branches
+    return tuple(branches) if kind == 7 else dict(zip(random.sample(KEYS, len(branches)), branches, strict=True))
+
+
+KEYS = ["a", "b", "$date", "$tuple", "$dict", "\u00e9", "e\u0301", ""]
+LEAVES = [value for value in VALUES.values() if len(repr(value)) < 200]
+
+
 @pytest.mark.slow
 def test_five_thousand_generated_trees_come_back_and_do_not_collide() -> None:
     seen: dict[bytes, object] = {}
     drawn = 0
 
-    @settings(max_examples=5000, deadline=None, derandomize=True, database=None)
-    @given(st.dictionaries(TEXTS, TREES, max_size=3))
-    def draw(arguments: dict[str, Any]) -> None:
+    # Hypothesis hands out seeds: trees grown by its own strategies take it ten times as long.
+    @settings(max_examples=5000, deadline=None, database=None, phases=[Phase.generate])
+    @given(st.integers(0, 2**64))
+    def draw(seed: int) -> None:
         nonlocal drawn
         drawn += 1
-        form = encode(arguments)
-        back = decode(form.text, CLASSES)
-        assert list(back) == list(arguments)
-        assert identity(back) == identity(arguments)
-        assert encode(back) == form
-        assert digest_input(form.text) == form.digest_input
-        assert text_of(load(form.text)) == form.text
-        check_round_trip(form, CLASSES)
-        assert seen.setdefault(form.digest_input, identity(arguments)) == identity(arguments)
+        random = Random(seed)
+        arguments = {key: grown(random) for key in random.sample(KEYS, random.randrange(1, 4))}
+        digest = comes_back(arguments)
+        assert seen.setdefault(digest, identity(arguments)) == identity(arguments)
 
     draw()
     assert drawn >= 5000
-    assert len(seen) == len(set(seen.values())) > 3000
+    assert len(seen) == len(set(seen.values())) > 4000
 
 
 @given(arguments=st.dictionaries(TEXTS, SCALARS, max_size=5))
@@ -446,7 +489,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("too long", "x" * LIMIT_BYTES, "makes the arguments larger than 1,048,576 bytes"),
     ("too long in utf-8", "\u20ac" * (LIMIT_BYTES // 3), "makes the arguments larger than 1,048,576 bytes"),
     ("too long when escaped", "\x00" * (LIMIT_BYTES // 6), "makes the arguments larger than 1,048,576 bytes"),
-    ("too many", [0] * (LIMIT_VALUES + 1), "brings the number of values above 100,000"),
+    ("too many", [0] * (LIMIT_VALUES + 1), "brings the number of values above 50,000"),
 ]
 
 
@@ -528,15 +571,15 @@ ABUSES: dict[str, Callable[[], Any]] = {
     "1,000 texts of 100 kB": lambda: ["x" * 10**5] * 1000,
     "a key of 10 MB": lambda: {"k" * 10**7: 1},
     "300,000 keys": lambda: dict.fromkeys(map(str, range(300_000))),
-    "90,000 keys of 20": lambda: dict.fromkeys(f"{n:020}" for n in range(90_000)),
+    "49,000 keys of 20": lambda: dict.fromkeys(f"{n:020}" for n in range(49_000)),
     "a number of 10 million bits": lambda: 1 << 10**7,
     "a decimal of 1 million digits": lambda: Decimal((0, (1,) * 2 * 10**6, 0)),
     "circle": circle,
     "100,000 levels": lambda: deep(100_000),
-    "99,000 dates": lambda: [date(2026, 1, 31)] * 99_000,
-    "99,000 empty dicts": lambda: [{}] * 99_998,
+    "49,000 dates": lambda: [date(2026, 1, 31)] * 49_000,
+    "49,000 empty dicts": lambda: [{}] * 49_000,
     "20,000 dataclasses": lambda: [Line("a", Decimal(1))] * 20_000,
-    "50,000 surrogates": lambda: ["\u20ac"] * 50_000 + ["\ud800"],
+    "49,000 surrogates": lambda: ["\u20ac"] * 49_000 + ["\ud800"],
     "1 MB of controls": lambda: "\x00" * (LIMIT_BYTES - 100),
 }
 
@@ -553,7 +596,7 @@ def test_an_abusive_input_is_dealt_with_in_less_than_200_ms(name: str) -> None:
         except ArgumentError:
             refused = True
         times.append(time.process_time() - start)
-    assert refused == (name != "99,000 empty dicts")
+    assert refused == (name != "49,000 empty dicts")
     assert min(times) < 0.2
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import click
 
@@ -41,16 +42,16 @@ _COMMANDS = {
 class _Commands(click.Group):
     """Loads a command's module when the command is called; the list of commands needs none."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click hands it over
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  the same
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"sayso.cli.{_COMMANDS[cmd_name][0]}")
         return getattr(module, cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  the same
         with formatter.section("Commands"):
             formatter.write_dl([(name, said) for name, (_, said) in _COMMANDS.items()])
 
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; for `python -m sayso` and the installed `sayso`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter must not hide the rest
     try:
         if any(not _is_text(word) for word in given):

@@ -48,19 +48,16 @@ def release(desk: Desk, request_id: str, force: bool, name: str | None, roles: t
     )
 
 
-class _Span(click.ParamType):
-    name = "span"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        try:
-            return duration.parse(value)
-        except errors.ConfigError as error:
-            self.fail(str(error), param, ctx)
+def _span(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
+    try:
+        return duration.parse(value)
+    except errors.ConfigError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.argument("span", metavar="SPAN", type=_Span())
+@click.argument("span", metavar="SPAN", callback=_span)
 @decides
 @as_json
 @click.pass_obj

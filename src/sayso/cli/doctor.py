@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -63,7 +63,8 @@ def doctor(desk: Desk, as_json: bool) -> int:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {count:,}" for name, count in value.items()) or "none"
+        counts = cast("dict[str, int]", value)
+        return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
     return "-" if value is None else f"{value:,}" if type(value) is int else escape(str(value))
 
 

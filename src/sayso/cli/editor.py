@@ -1,7 +1,7 @@
 """Editing a call's arguments in $EDITOR: JSON under a few lines of comment.
 
-Invariant: the editor gets masked arguments only, with hidden characters as JSON escapes; what comes back is validated by the
-function's types before anything is decided.
+Invariant: the editor gets masked arguments only, with hidden characters as JSON escapes; what comes back is validated
+by the function's types before anything is decided.
 """
 
 from __future__ import annotations

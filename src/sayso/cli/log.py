@@ -1,6 +1,7 @@
 """`log`: the journal, newest rows last; `--verify` walks its chains.
 
-Invariant: what is not printed is counted, and a journal that verifies is not said to be complete: a cut tail leaves no trace.
+Invariant: what is not printed is counted, and a journal that verifies is not said to be complete: a cut tail leaves no
+trace.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _execution(execution: Execution) -> dict[str, Any]:
         "attempt": execution.attempt,
         "started_at": _at(execution.started_at),
         "finished_at": _at(execution.finished_at),
-        "result": None if result is None else canonical.display(canonical.load(result)).get("result"),
+        "result": None if result is None else canonical.display(canonical.load(result)["result"]),
         "error": execution.error,
         "resolved_by": _who(execution.resolved_by),
     }

@@ -67,7 +67,7 @@ def silence() -> None:
 
 
 def document(content: Any) -> None:
-    """Print a JSON document; everything that is not plain ASCII is written as `\\u…`."""
+    """Print a JSON document; everything that is not plain ASCII is written as a JSON escape."""
     out(json.dumps(content, indent=2))
 
 

@@ -52,8 +52,9 @@ def _head(request: Request, width: int, *, full: bool) -> list[str]:
     colour = _COLOURS.get(request.state)
     rows = [f"{card.escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
     rows += card.ask_rows(request, now, width=max(width, 60), full=full)
-    if request.kind == "question":
-        rows.append(f"  takes {kinds_of(shape_of(request))['answer']}")
+    if request.state is State.PENDING:
+        takes = [f"    {name}: {kind}" for name, kind in kinds_of(shape_of(request)).items()]
+        rows += ["  takes:", *takes] if takes else []
     if request.kind == "call" and request.edited is not None:
         changes = card.changed(request.call, request.edited)
         rows += ["  changed by reviewers, from what was asked:", *(f"    {change.line()}" for change in changes)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sayso import clock
 from sayso.cli.say import paint
@@ -67,7 +67,8 @@ def _cells(request: Request, now: datetime, *, has_states: bool) -> tuple[str, .
     elif request.state is State.UNKNOWN:
         stands = "UNKNOWN"
     risk = "question" if request.kind == "question" else "-" if request.risk is None else word(request.risk, _RISK_ROOM)
-    return card.short(request.id), span(now - request.created_at), stands, risk, "", _from(request)
+    age = span(timedelta(seconds=max(0, (now - request.created_at) // timedelta(seconds=1))))
+    return card.short(request.id), age, stands, risk, "", _from(request)
 
 
 def _from(request: Request) -> str:

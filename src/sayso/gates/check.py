@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -55,7 +55,7 @@ def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
         return verdict_of(rule, rule)
     try:
         answer = yield gate.asks(rule, arguments)
-    except Exception as error:  # user code: whatever it raises means that the call is not run
+    except Exception as error:  # noqa: BLE001  user code: whatever it raises means that the call is not run
         refuse(gate, describe(rule), error, arguments)
     return verdict_of(answer, rule)
 
@@ -163,7 +163,7 @@ def _verified(
     token = current.set(request)
     try:
         answer = yield gate.asks(verify, arguments)
-    except Exception as error:  # user code: a hook that fails says nothing, and nothing is run
+    except Exception as error:  # noqa: BLE001  user code: a hook that fails says nothing, and nothing is run
         refuse(gate, "verify=", error, arguments)
     finally:
         with suppress(ValueError):  # as in `execute`

@@ -103,7 +103,7 @@ def _kept_result(gate: Gate, request: Request, value: Any) -> str | None:
         return None
     try:
         text = canonical.encode({"result": value}).text
-    except Exception:  # a result needs no canonical form, and may be any object; the record does without
+    except Exception:  # noqa: BLE001  a result needs no canonical form, and may be any object; the record does without
         return None
     if len(text) > _RESULT_LIMIT:
         return None

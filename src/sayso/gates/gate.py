@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sayso.drive import UserCode
@@ -111,7 +111,7 @@ def current_request() -> Request | None:
 
 @cache
 def _program() -> Identity:
-    name = os.path.basename(sys.argv[0] if sys.argv else "") or "python"
+    name = Path(sys.argv[0] if sys.argv else "").name or "python"
     try:
         return Identity(PROGRAM, name)
     except ValueError:  # a file name that cannot be shown as it is

@@ -17,6 +17,7 @@ __all__ = ["call_of", "prompt_of", "refuse", "rule_text", "secrets_among", "secr
 
 
 def call_of(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest: str) -> Call:
+    """Return the call as it is recorded: its real form, and the one that people see."""
     # One brace: scalars only, which are their own form.
     tree: dict[str, Any] = arguments if form.text.count("{") == 1 else canonical.load(form.text)
     if gate.redactor is not None:
@@ -47,6 +48,7 @@ def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
 
 
 def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | None:
+    """Return the secrets in arguments that are not bound yet; None where nobody can say."""
     try:
         return secrets_of(gate, canonical.encode(arguments).text, "")
     except errors.ArgumentError:
@@ -63,6 +65,7 @@ def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -
 
 
 def rule_text(gate: Gate, verdict: Verdict) -> str | None:
+    """Return why a call is held, for the reviewer."""
     if isinstance(gate.when, bool):
         return verdict.reason
     rule = describe(gate.when)
@@ -70,11 +73,12 @@ def rule_text(gate: Gate, verdict: Verdict) -> str | None:
 
 
 def prompt_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str | None]:
+    """Return what the gate wants the reviewer to read first; raises `PolicyError` where its prompt fails."""
     if gate.prompt is None or isinstance(gate.prompt, str):
         return gate.prompt
     try:
         text = yield gate.asks(gate.prompt, arguments)
-    except Exception as error:  # user code: a prompt that fails must not let the call through
+    except Exception as error:  # noqa: BLE001  user code: a prompt that fails must not let the call through
         refuse(gate, "prompt=", error, arguments)
     if not isinstance(text, str):
         raise errors.PolicyError(f"prompt= of {gate.name}", f"returned {type(text).__name__}, not a text")

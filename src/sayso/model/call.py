@@ -7,7 +7,7 @@ what an executor runs from. `repr` never shows it; what people see comes from th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from sayso.model import canonical
 
@@ -39,12 +39,12 @@ class Call:
     @property
     def shown(self) -> dict[str, Any]:
         """The masked arguments as a tree of the canonical form, for `sayso.model.show`."""
-        return canonical.load(self.form if self.masked is None else self.masked)
+        return cast("dict[str, Any]", canonical.load(self.form if self.masked is None else self.masked))
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The masked arguments as plain JSON values, by name."""
-        return canonical.display(self.shown)
+        return cast("dict[str, Any]", canonical.display(self.shown))
 
 
 @dataclass(frozen=True)

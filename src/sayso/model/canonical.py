@@ -46,7 +46,7 @@ __all__ = [
 
 LIMIT_BYTES = 1_048_576
 LIMIT_DIGITS = 4300
-LIMIT_VALUES = 100_000
+LIMIT_VALUES = 50_000
 
 _REFERENCE = "pass a reference (a path, an id) in place of the content"
 _TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; {_REFERENCE}"
@@ -280,7 +280,8 @@ def _no_constant(_: str) -> NoReturn:
     raise ValueError("not a finite number")
 
 
-_scan: Callable[[str, int], tuple[object, int]] = json.JSONDecoder(parse_constant=_no_constant).scan_once
+_decoder: Any = json.JSONDecoder(parse_constant=_no_constant)  # the stub does not know `scan_once`
+_scan: Callable[[str, int], tuple[object, int]] = _decoder.scan_once
 
 
 def load(text: str) -> dict[str, Json]:
@@ -338,8 +339,8 @@ def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
     if '"$' not in text:
         return cast("dict[str, object]", tree)
     reader = Reader(classes)
-    members = tree.get("$dict", tree)
-    return reader.fields(members) if isinstance(members, dict) else reader.refuse("has a malformed $dict")
+    values = reader.value(tree)
+    return cast("dict[str, object]", values) if type(values) is dict else reader.refuse("are not an object")
 
 
 def form_of(value: object) -> Json:

@@ -175,8 +175,8 @@ def circumstances(request: Request, now: datetime) -> list[str]:
         roles = " or ".join(word(role, 40) for role in sorted(needs.roles))
         people = "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"
         rows.append(f"  needs {people}{f' with the role {roles}' if roles else ''}")
-    for vote in request.votes if request.state is State.PENDING else ():
-        rows.append(f"  approved so far: {_by(vote, now)}")
+    votes = request.votes if request.state is State.PENDING else ()
+    rows += [f"  approved so far: {_by(vote, now)}" for vote in votes]
     if request.claimed_by is not None and request.claimed_at is not None:
         rows.append(f"  claimed by {name_of(request.claimed_by)} {ago(request.claimed_at, now)}")
     return rows

@@ -15,9 +15,7 @@ __all__ = ["dumps", "dumps_sorted"]
 
 
 def _encoder(*, sort_keys: bool) -> Callable[[object], str]:
-    plain = json.JSONEncoder(
-        separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=sort_keys
-    )
+    plain = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=sort_keys)
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return plain.encode

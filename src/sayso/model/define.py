@@ -1,7 +1,8 @@
 """Classes of a program, read into definitions: enums, dataclasses, pydantic models and typed dicts, field by field.
 
 A definition is `checked` where building an instance runs code of the program's, or needs more than the definition
-says; a stand-in for such a class is never built anew. pydantic is not imported.
+says; a stand-in for such a class is never built anew. A field that is not `given` is set by the class itself, one that
+is not `kept` is an argument of its initialiser alone. pydantic is not imported.
 The invariant: whoever has only the definition either builds what the class itself would have built, or is told that
 it cannot.
 """
@@ -12,13 +13,14 @@ import sys
 import types
 import typing
 from collections.abc import Iterable
+from dataclasses import InitVar
 from enum import Enum
 from typing import Any, Protocol, cast
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, form_of
 from sayso.model.limits import Descriptor
-from sayso.model.rebuild import dataclass_fields, is_init_only, is_model
+from sayso.model.rebuild import dataclass_fields, is_model
 
 __all__ = ["Walker", "default_of", "define", "hints_of", "is_definable"]
 
@@ -141,17 +143,20 @@ def _typed_dict(cls: Any, walker: Walker) -> Descriptor:
 def _dataclass(cls: Any, walker: Walker) -> Descriptor:
     hints = hints_of(cls)
     infos: dict[str, Any] = getattr(cls, "__pydantic_fields__", {})
+    kept = dataclass_fields(cls) or ()
     fields: list[Descriptor] = []
-    is_checked = hasattr(cls, "__post_init__") or not cls.__dataclass_params__.init or _has_validators(cls)
-    for name in dataclass_fields(cls) or ():
-        field = cls.__dataclass_fields__[name]
-        kind = walker.describe(hints.get(name, Any))
+    for name, own in cls.__dataclass_fields__.items():
+        hint = hints.get(name, Any)
+        if name not in kept and not isinstance(hint, InitVar):
+            continue  # a class variable
+        kind = walker.describe(hint.type if isinstance(hint, InitVar) else hint)
+        info = infos.get(name, own)
         kind = walker.limited(kind, infos[name].metadata) if name in infos else kind
-        source = infos.get(name, field)
-        fields.append({"name": name, "type": kind, **_optional(source.default, source.default_factory)})
-        is_checked = is_checked or not field.init
-    is_checked = is_checked or not walker.is_whole or any(map(is_init_only, cls.__dataclass_fields__.values()))
-    return {"kind": "dataclass", "fields": fields, "checked": is_checked}
+        place = {"given": False} if not own.init else {} if name in kept else {"kept": False}
+        fields.append({"name": name, "type": kind, **_optional(info.default, info.default_factory), **place})
+    is_plain = cls.__dataclass_params__.init and not hasattr(cls, "__post_init__") and not _has_validators(cls)
+    is_plain = is_plain and all(field.get("given", True) and field.get("kept", True) for field in fields)
+    return {"kind": "dataclass", "fields": fields, "checked": not (is_plain and walker.is_whole)}
 
 
 def _model(cls: Any, walker: Walker) -> Descriptor:

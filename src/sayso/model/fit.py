@@ -252,7 +252,11 @@ class Fitter:
         for field in definition["fields"]:
             name, alias = field["name"], field.get("alias")
             key = alias if name not in given and alias in given else name
-            if key in given:
+            if not field.get("given", True):
+                if key in given:
+                    fitted[name] = self._wrong("is set by the class itself; leave it out", name)
+                    del given[key]
+            elif key in given:
                 fitted[name] = self.at(name, field["type"], given.pop(key))
             elif field["required"]:
                 fitted[name] = self._wrong("Field required", name)

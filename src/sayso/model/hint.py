@@ -17,10 +17,17 @@ __all__ = ["choices_of", "kinds_of"]
 _MOST_CHOICES = 50
 _ROOM = 60
 _LIMITS = {
-    "minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most", "exclusiveMaximum": "less than",
-    "multipleOf": "a multiple of", "minLength": "length at least", "maxLength": "length at most", "minItems": "at least",
-    "maxItems": "at most", "pattern": "matching",
-}  # fmt: skip
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+    "multipleOf": "a multiple of",
+    "minLength": "length at least",
+    "maxLength": "length at most",
+    "minItems": "items at least",
+    "maxItems": "items at most",
+    "pattern": "matching",
+}
 
 
 def choices_of(shape: Shape) -> list[Any]:

@@ -17,6 +17,7 @@ from sayso.model.show import escape
 __all__ = ["event_row", "moment"]
 
 _ROOM = 300
+_OWN_CHANNELS = frozenset({"clock", "program", "sweep"})
 # What the other columns say already, or only machines read.
 _SILENT = frozenset({"fingerprint", "kind", "worker", "attempt"})
 _WORDS = {
@@ -32,8 +33,10 @@ def moment(at: datetime) -> str:
 
 def event_row(entry: Entry) -> str:
     """Return when what happened by whom, and what the row says of it."""
-    who = entry.by.removeprefix("local:")
-    return f"{_when(entry.at)}  {word(entry.event, 40):10}  {word(who, 80)} ({word(entry.channel, 40)}){_detail(entry.detail)}"
+    # The program's own steps come through no other channel, so its issuer says nothing more.
+    issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
+    who = f"{word(entry.by.removeprefix(issuer), 80)} ({word(entry.channel, 40)})"
+    return f"{_when(entry.at)}  {word(entry.event, 40):10}  {who}{_detail(entry.detail)}"
 
 
 def _when(at: int) -> str:

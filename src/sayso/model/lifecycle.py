@@ -363,7 +363,8 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     execution = request.execution
     if execution is None or execution.token != token or request.state not in {State.RUNNING, State.UNKNOWN}:
         raise errors.StartRefusedError(
-            request.id, f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded"
+            request.id,
+            f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded",
         )
     ended = _evolve(execution, finished_at=now, result=outcome.result, error=outcome.error)
     state, holds = State(outcome.state), outcome.state == "unknown"

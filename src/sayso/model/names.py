@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, cast
 
 __all__ = ["class_name", "function_name", "place"]
@@ -37,6 +37,7 @@ def _name(thing: Any) -> str:
     return f"{_main_name() if module == '__main__' else module}:{thing.__qualname__}"
 
 
+@lru_cache(maxsize=1024)
 def class_name(cls: type) -> str:
     """Return `module:QualName`; `__sayso_name__`, set on the class itself, wins (stand-ins have one)."""
     return _name(cls)
@@ -55,7 +56,7 @@ def place(steps: Sequence[str | int]) -> str:
     for step in steps:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif step.isidentifier():
+        elif step.isidentifier() and (not text or len(step) <= _KEY_SHOWN):
             text += f".{step}" if text else step
         else:
             shown = ascii(step if len(step) <= _KEY_SHOWN else step[:_KEY_SHOWN] + "...")

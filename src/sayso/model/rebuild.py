@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Mapping
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
 
 from sayso.errors import ArgumentError
@@ -38,22 +38,14 @@ def is_model(cls: object) -> TypeGuard[type[Any]]:
     return base is not None and isinstance(cls, type) and issubclass(cls, base)
 
 
+@lru_cache(maxsize=1024)
 def dataclass_fields(cls: type) -> tuple[str, ...] | None:
     """Return the names of a dataclass's fields, or None if it is no dataclass."""
     fields: dict[str, Any] | None = getattr(cls, "__dataclass_fields__", None)
     if fields is None:
         return None
     # Class variables and init-only ones stand in the same dict, and are told apart by this marker alone.
-    return tuple(name for name, field in fields.items() if repr(_marker(field)) == "_FIELD")
-
-
-def is_init_only(field: object) -> bool:
-    """Say whether an entry of `__dataclass_fields__` is an argument of the initialiser alone."""
-    return repr(_marker(field)) == "_FIELD_INITVAR"
-
-
-def _marker(field: object) -> object:
-    return getattr(field, "_field_type", None)
+    return tuple(name for name, field in fields.items() if repr(field._field_type) == "_FIELD")
 
 
 def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:

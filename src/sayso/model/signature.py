@@ -60,7 +60,11 @@ class Signature:
             given = dict(zip(self._positional, args, strict=False))
             if not given.keys() & kwargs.keys():
                 given.update(kwargs)
-                bound = {n: given[n] if n in given else self._defaults[n] for n in self.names if n in given or n in self._defaults}
+                bound = {
+                    n: given[n] if n in given else self._defaults[n]
+                    for n in self.names
+                    if n in given or n in self._defaults
+                }
                 if len(bound) == len(self.names) and given.keys() <= bound.keys():
                     return bound
         found = self._signature.bind(*args, **kwargs)

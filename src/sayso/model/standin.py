@@ -61,6 +61,8 @@ def _default(form: Json, classes: Mapping[str, type]) -> Callable[[], object]:
 def _dataclass(name: str, fields: list[Descriptor], classes: Mapping[str, type]) -> type:
     made: list[tuple[str, Any, Any]] = []
     for field in fields:
+        if not field.get("kept", True):
+            continue
         factory: Any = _default(field["default"], classes) if "default" in field else dataclasses.MISSING
         made.append((field["name"], Any, dataclasses.field(default_factory=factory, kw_only=True)))
     return dataclasses.make_dataclass(_short(name), made)

@@ -1,0 +1,1 @@
+"""Where requests live; `base` is the contract, the others keep it."""

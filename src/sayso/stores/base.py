@@ -8,7 +8,8 @@ written as `expired` by whoever meets it first, and then the refusal is raised.
 Each change adds its row to the journal in the same transaction, chained to the row before it in the same run.
 Time is compared inside the transaction, with the store's clock (`Transaction.now`).
 
-A new store implements `Transaction` (a handful of small operations), `_transact` and the readers; the verbs come from here.
+A new store implements `Transaction` (a handful of small operations), `_transact` and the readers; the verbs come
+from here.
 `sayso.testing.StoreContract` is the test suite that every store must pass. No verb takes SQL or a predicate.
 """
 
@@ -235,9 +236,7 @@ class Store(ABC):
             request_id, lambda request, now: lifecycle.claim(request, by, roles=roles, channel=channel, now=now)
         )
 
-    def release(
-        self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str
-    ) -> Request:
+    def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
         """In one transaction, give a claimed request back."""
         return self._change(
             request_id,
@@ -290,9 +289,7 @@ class Store(ABC):
             StartRefusedError: One of its kinds; the call must not run.
         """
         me = worker.current()
-        return self._change(
-            request_id, lambda request, now: lifecycle.start(request, worker=me, token=token, now=now)
-        )
+        return self._change(request_id, lambda request, now: lifecycle.start(request, worker=me, token=token, now=now))
 
     def finish(self, request_id: str, token: str, outcome: Outcome) -> Request:
         """In one transaction, record how the started call ended; only the token's holder may."""

@@ -87,9 +87,7 @@ class MemoryStore(Store):
 
     def _keep(self, transition: Transition) -> None:
         request = transition.request
-        self._add(
-            request.run_id, request.id, transition.event, transition.by, transition.channel, transition.detail
-        )
+        self._add(request.run_id, request.id, transition.event, transition.by, transition.channel, transition.detail)
         self.requests[request.id] = request
         if request.holds:
             self.holders[request.fingerprint] = request.id
@@ -124,9 +122,7 @@ class MemoryStore(Store):
         with self._lock:
             return list(islice((i for i in self.requests if i.startswith(prefix)), limit))
 
-    def list(
-        self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False
-    ) -> Page:
+    def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
         with self._lock:
             # A request's place in the dictionary is the order in which it was asked, and never changes.
             rows = list(enumerate(self.requests.values(), 1))

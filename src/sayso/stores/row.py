@@ -174,7 +174,7 @@ def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
     votes = [_decision(vote) for vote in progress.get("votes") or progress.get("earlier") or ()]
     if "earlier" in progress and decision is not None:
         votes.append(decision)
-    count, *roles = asked.get("quorum") or [1]
+    needed: list[Any] = asked.get("quorum") or [1]
     claimed, ends = progress.get("claimed"), progress.get("approval_ends")
     return Request(
         id=row.id,
@@ -186,7 +186,7 @@ def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         created_at=instant(row.created_at),
         expires_at=instant(progress["ends"]),
         approval_window=timedelta(microseconds=asked["window"]),
-        quorum=Quorum(count, frozenset(roles)),
+        quorum=Quorum(needed[0], frozenset(needed[1:])),
         on_behalf_of=Identity(*asked["on_behalf_of"]) if "on_behalf_of" in asked else None,
         prompt=asked.get("prompt"),
         description=asked.get("description"),

@@ -273,7 +273,9 @@ class SqliteStore(Store):
         sql = f"SELECT n, {COLUMNS} FROM request WHERE {' AND '.join(where) or '1'} ORDER BY n {order} LIMIT ?"
         found = self._query(sql, (*values, limit + 1))
         more = len(found) > limit
-        return Page(tuple(self.request_of(row[1:]) for row in found[:limit]), str(found[limit - 1][0]) if more else None)
+        return Page(
+            tuple(self.request_of(row[1:]) for row in found[:limit]), str(found[limit - 1][0]) if more else None
+        )
 
     def count(self, wanted: Filter) -> int:
         where, values = _where(wanted)
@@ -334,4 +336,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-

@@ -85,7 +85,7 @@ class Watcher:
                     return
             try:
                 current = self._version()
-            except Exception:  # whatever is wrong with the store, the waiters find it out themselves when woken
+            except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters find it out themselves when woken
                 current = last - 1
             if current != last:
                 last, quiet = current, 0

@@ -1,0 +1,1 @@
+"""What a hold does to the program: raise, or block where the call stands."""

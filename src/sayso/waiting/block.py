@@ -137,5 +137,3 @@ class _Decided(Effect):
             return await asyncio.shield(talk)
         finally:
             stop.set()  # a cancelled task leaves no thread at the terminal
-
-

@@ -128,7 +128,9 @@ class Passage:
         **options: Any,
     ) -> None:  # fmt: skip
         if wait not in {"block", "raise"} or on_expiry not in {"reject", "ask"}:
-            raise ConfigError(f"wait is 'block' or 'raise' and on_expiry 'reject' or 'ask', not {wait!r}, {on_expiry!r}")
+            raise ConfigError(
+                f"wait is 'block' or 'raise' and on_expiry 'reject' or 'ask', not {wait!r}, {on_expiry!r}"
+            )
         _check_hooks(function, options)
         self._gate = Gate(
             function,
@@ -140,7 +142,9 @@ class Passage:
             description=description if description is not None else _first_line(function),
             **options,
         )
-        self._block = None if wait == "raise" else Block(None if timeout is None else duration.parse(timeout), on_expiry)
+        self._block = (
+            None if wait == "raise" else Block(None if timeout is None else duration.parse(timeout), on_expiry)
+        )
         self._store = store
         self.is_open = self._gate.when is False
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -96,7 +96,9 @@ def _current_task() -> Any:
     # Where asyncio is not loaded nobody can be in a task, and importing it costs more than the rest of sayso.
     # `current_task` raises outside of a loop, which costs more than all else here, hence the look for a loop first.
     asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None or asyncio._get_running_loop() is None else asyncio.current_task()
+    if asyncio is None or asyncio._get_running_loop() is None:  # noqa: SLF001  documented for exactly this, in spite of its name
+        return None
+    return asyncio.current_task()
 
 
 def current() -> Scope:
@@ -124,7 +126,7 @@ def _covers(scope: Scope, task: Any) -> bool:
 
 
 @contextmanager
-def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> Iterator[str]:
+def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> Generator[str]:
     """Name the run of everything inside the block, and yield its id.
 
     Decisions count in their run, in this process and in any later one that names it again: a program that was

@@ -20,16 +20,16 @@ _WIDEST = 100
 _LONGEST_LINE = 65_536
 
 
-class Over(Exception):  # noqa: N818  a signal, not a fault
+class Over(Exception):
     """What was asked has been settled while the screen waited for a line."""
 
 
-class Gone(Exception):  # noqa: N818  a signal, not a fault
+class Gone(Exception):
     """Nobody is at the terminal any more: its input ended, or it was closed."""
 
 
 def is_there() -> bool:
-    """Say whether a person can be asked here: stdin and stderr are a terminal, and this program is in its foreground."""
+    """Say whether a person can be asked here: stdin and stderr are a terminal, with this program in its foreground."""
     try:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False

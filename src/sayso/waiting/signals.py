@@ -153,9 +153,7 @@ class ConfirmationRejected(Exception):
         tool_call: The call that does not run.
     """
 
-    def __init__(
-        self, message: str, *, confirmation_id: str | None = None, tool_call: ToolCall | None = None
-    ) -> None:
+    def __init__(self, message: str, *, confirmation_id: str | None = None, tool_call: ToolCall | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.confirmation_id = confirmation_id

@@ -1,7 +1,8 @@
 """Asking on the terminal where the program runs, and saying there what waits.
 
 `sayso.waiting.block` calls these; the conversation itself is `sayso.waiting.talk`. Everything goes to stderr, because
-stdout is the program's. Invariant: whatever happens to the terminal, a request is decided by a typed line or not at all.
+stdout is the program's. Invariant: whatever happens to the terminal, a request is decided by a typed line or not at
+all.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["demo"]
     "--dir", "folder", type=click.Path(file_okay=False, path_type=Path), help="Where to make the folder sayso-demo."
 )
 @click.option("--crash", "with_crash", is_flag=True, help="Kill the agent, twice, at the worst moments.")
-def demo(folder: Path | None, with_crash: bool) -> None:
+def demo(folder: Path | None, with_crash: bool) -> int:
     """Watch a deletion wait for a person, and happen once.
 
     A scripted agent tidies a folder of real files. Two harmless calls pass by rule, two deletions are held. On a
@@ -28,4 +28,4 @@ def demo(folder: Path | None, with_crash: bool) -> None:
     """
     from sayso.cli.demo.tour import tour
 
-    tour(folder, with_crash=with_crash)
+    return tour(folder, with_crash=with_crash)

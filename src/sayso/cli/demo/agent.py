@@ -145,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.chdir(place.files)
     ticked = place.ticks.read_text(encoding="utf-8").splitlines() if place.ticks.exists() else []
     steps = steps_to(given.deletions)
+    say("agent", f"finds {', '.join(sorted(place.present()))}")
     with sayso.run(RUN):
         for step in steps:
             if str(step) in ticked:

@@ -13,24 +13,32 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from typing import TypeVar
-
-import click
 
 from sayso import config
 from sayso.cli.demo.place import Place, say
-from sayso.model.card import SHORT
+from sayso.cli.say import out
+from sayso.model.card import short
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter
 from sayso.waiting import terminal
 
-__all__ = ["PATIENCE", "Agent", "Stage"]
+__all__ = ["PATIENCE", "Agent", "Broken", "Stage"]
 
 T = TypeVar("T")
 PATIENCE = 30.0
 _LOOK_AGAIN = 0.02
-_ANNOUNCEMENT = 2.0
+_ANNOUNCEMENT = _GOODBYE = 2.0
 _PYTHON = (sys.executable, "-P", "-m")  # -P: what lies in the reader's folder is no part of the demo
+
+
+# One speaks at a time: the agent does not talk into what a command says.
+_floor = threading.Lock()
+
+
+class Broken(Exception):
+    """The demo cannot go on, or does not show what it promises."""
 
 
 class Agent:
@@ -46,10 +54,11 @@ class Agent:
     def __init__(self, place: Place, deletions: Sequence[str], *, dies: bool, at_terminal: bool) -> None:
         words = [*_PYTHON, "sayso.cli.demo.agent", str(place.root), *deletions]
         words += ["--dies-in-last-call"] if dies else []
+        self._said: list[str] = []
+        self._relay: threading.Thread | None = None
         if at_terminal:
             self._process = subprocess.Popen(words)  # noqa: S603  (our own program)
             return
-        self._said: list[str] = []
         self._process = subprocess.Popen(  # noqa: S603  (our own program)
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             encoding="utf-8", errors="replace",
@@ -58,12 +67,14 @@ class Agent:
         self._relay.start()
 
     def _pass_on(self) -> None:
-        for row in self._process.stdout or ():
-            click.echo(row, nl=False)
-            self._said.append(row)
+        with self._process.stdout or nullcontext(()) as rows:
+            for row in rows:
+                with _floor:
+                    out(row.rstrip("\n"))
+                self._said.append(row)
 
     def has_said(self, text: str) -> bool:
-        """Say whether a line with this text has passed through here."""
+        """Say whether a line with this text has passed through here; for an agent that is not at the terminal."""
         return any(text in row for row in self._said)
 
     @property
@@ -82,19 +93,20 @@ class Agent:
 
     def reap(self) -> int:
         """Take note of its end, so that its process id is free, and pass its last lines on."""
-        code = self._process.wait(PATIENCE)
-        if hasattr(self, "_relay"):
+        try:
+            code = self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired as late:
+            raise Broken(f"the agent did not end in {PATIENCE:.0f} seconds") from late
+        if self._relay is not None:
             self._relay.join(PATIENCE)
         return code
 
     def stop(self) -> None:
-        """End it, if it still lives; it may say goodbye."""
-        if self.ended is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(_ANNOUNCEMENT)
-        except subprocess.TimeoutExpired:  # it is held still, or stuck
+        """End it, if it still lives."""
+        if self.ended is None and self._relay is None:  # Ctrl-C reached it, too: it may say goodbye to the person
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GOODBYE)
+        if self.ended is None:
             self.kill()
 
 
@@ -137,13 +149,13 @@ class Stage:
         def found() -> Request | None:
             fresh = [request for request in self.waiting() if request.id not in self._met]
             if not fresh and agent.ended is not None:
-                raise click.ClickException(f"the agent ended ({agent.ended}) and asked nothing")
+                raise Broken(f"the agent ended ({agent.ended}) and asked nothing")
             return fresh[0] if fresh else None
 
         request = self._until("the agent asks", found)
         self._met.add(request.id)
         heard = time.monotonic() + _ANNOUNCEMENT
-        while not agent.has_said(request.id[:SHORT]) and time.monotonic() < heard:
+        while not agent.has_said(short(request.id)) and time.monotonic() < heard:
             time.sleep(_LOOK_AGAIN)
         return request
 
@@ -161,7 +173,7 @@ class Stage:
             if may_ask and self.waiting():
                 late = time.monotonic() + PATIENCE
             if time.monotonic() > late:
-                raise click.ClickException(f"waited {PATIENCE:.0f} seconds until {what}; stopped everything")
+                raise Broken(f"waited {PATIENCE:.0f} seconds until {what}; stopped everything")
             time.sleep(_LOOK_AGAIN)
 
     # -- the reviewer ------------------------------------------------------------------------------------------
@@ -173,25 +185,28 @@ class Stage:
 
     def command(self, who: str, *words: str) -> int:
         """Run `sayso` on this store as a process of its own, show what was typed and what it said; return its code."""
-        say(who, f"$ {terminal.command(self.store)} {shlex.join(words)}")
+        with _floor:
+            say(who, f"$ {terminal.command(self.store)} {shlex.join(words)}")
+            done = self._run(words)
+            out(*(f"  {row}" for row in done.stdout.splitlines()))
+        return done.returncode
+
+    def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         try:
-            done = subprocess.run(  # noqa: S603  (our own program)
+            return subprocess.run(  # noqa: S603  (our own program)
                 [*_PYTHON, "sayso", "--store", self.place.address, *words], stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace",
                 timeout=PATIENCE, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as late:
-            raise click.ClickException(f"sayso {words[0]} did not end in {PATIENCE:.0f} seconds") from late
-        for row in done.stdout.splitlines():
-            click.echo(f"  {row}")
-        return done.returncode
+            raise Broken(f"sayso {words[0]} did not end in {PATIENCE:.0f} seconds") from late
 
     def decide(self, request: Request, *words: str) -> Request:
         """Let the person decide at this terminal, or the simulated reviewer by command; return the request after it."""
         if self.with_person:
             return terminal.converse(self.store, request, lambda: self.store.get(request.id).state is not State.PENDING)
         verb, *rest = words
-        code = self.command(self.reviewer, verb, request.id[:SHORT], *rest, "--as", "simulated-reviewer")
+        code = self.command(self.reviewer, verb, short(request.id), *rest, "--as", "simulated-reviewer")
         if code != 0:
-            raise click.ClickException(f"sayso {verb} ended with {code}")
+            raise Broken(f"sayso {verb} ended with {code}")
         return self.store.get(request.id)

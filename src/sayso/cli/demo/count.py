@@ -1,14 +1,15 @@
 """The count at the end of a demo: what the record promises, against what is on the disk.
 
 Three witnesses must agree: the store (who decided what, and what became of it), the ledger (what the functions say they
-did) and the files themselves. `problems` names every disagreement; an empty list is the demo's exit code 0.
+did) and the files themselves. `problems` names every disagreement; only an empty list lets the demo exit with 0.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import PurePath
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, cast
 
 from sayso import audit, reviews
@@ -17,13 +18,28 @@ from sayso.model import canonical
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 
-__all__ = ["Witnesses", "problems", "rows"]
+__all__ = ["Row", "Witnesses", "problems", "rows"]
+
+
+class Row(NamedTuple):
+    """What is shown of one file.
+
+    Attributes:
+        name: The file.
+        disk: What the disk says.
+        record: What the store says.
+    """
+
+    name: str
+    disk: str
+    record: str
 
 
 class Witnesses(NamedTuple):
     """What is compared.
 
     Attributes:
+        files: The folder that was tidied.
         requests: Every request of the demo, in the order in which they were asked.
         events: Of each request, by id, what the journal says that happened, in order.
         broken: Where the journal does not hold.
@@ -31,6 +47,7 @@ class Witnesses(NamedTuple):
         present: The files on the disk.
     """
 
+    files: Path
     requests: Sequence[Request]
     events: dict[str, list[str]]
     broken: Sequence[str]
@@ -45,32 +62,36 @@ class Witnesses(NamedTuple):
         for entry in audit.entries(store):
             events.setdefault(entry.request_id, []).append(entry.event)
         broken = [f"run {where.run_id}: {where.reason}" for where in audit.verify(store).broken]
-        return cls(requests, events, broken, place.effects(), place.present())
+        return cls(place.files, requests, events, broken, place.effects(), place.present())
 
     def times(self, request: Request) -> int:
         """Count the effects of a request's call."""
         return sum(effect.request == request.id for effect in self.effects)
 
+    def name(self, request: Request) -> str:
+        """Return the file that a request is about, as the ledger would write it."""
+        shown = cast("dict[str, Any]", canonical.display(request.effective.shown))
+        return PurePath(os.path.relpath(self.files / str(shown["path"]), self.files)).as_posix()
 
-def problems(seen: Witnesses, script: Sequence[tuple[str, ...]] | None) -> list[str]:
+
+def problems(seen: Witnesses, promised: Sequence[Row] | None) -> list[str]:
     """Return every count that is not as promised.
 
     Args:
         seen: The witnesses.
-        script: What must have happened to each request, in order; None where a person was free to decide.
+        promised: The rows that must be there; None where a person was free to decide.
     """
     found = list(seen.broken)
     for request in seen.requests:
         found += _wrong(seen, request)
     found += _unasked(seen)
     found += _wrong_files(seen)
-    if script is not None:
-        happened = [tuple(seen.events[request.id]) for request in seen.requests]
-        found += [] if happened == list(script) else [f"the journal tells another story: {happened}"]
+    for row in sorted(set(promised or ()) - set(rows(seen))):
+        found.append(f"not so: {row.name} {row.disk}, {row.record}")
     return found
 
 
-def _wrong(seen: Witnesses, request: Request) -> Iterable[str]:
+def _wrong(seen: Witnesses, request: Request) -> Iterator[str]:
     times, starts = seen.times(request), seen.events[request.id].count("started")
     allowed = {State.DONE: {1}, State.UNKNOWN: {0, 1}}.get(request.state, {0})
     if times not in allowed:
@@ -78,11 +99,11 @@ def _wrong(seen: Witnesses, request: Request) -> Iterable[str]:
     if starts > 1:
         yield f"{request.id} was started {starts} times"
     for effect in seen.effects:
-        if effect.request == request.id and effect.path != PurePath(_path(request)).as_posix():
-            yield f"{request.id} was approved for {_path(request)}, and {effect.path} was deleted"
+        if effect.request == request.id and effect.path != seen.name(request):
+            yield f"{request.id} was approved for {seen.name(request)}, and {effect.path} was deleted"
 
 
-def _unasked(seen: Witnesses) -> Iterable[str]:
+def _unasked(seen: Witnesses) -> Iterator[str]:
     known = {request.id for request in seen.requests} | {None}
     for effect in seen.effects:
         if effect.request not in known:
@@ -91,7 +112,7 @@ def _unasked(seen: Witnesses) -> Iterable[str]:
             yield f"{effect.did} {effect.path} was done, and nobody was asked"
 
 
-def _wrong_files(seen: Witnesses) -> Iterable[str]:
+def _wrong_files(seen: Witnesses) -> Iterator[str]:
     expected = set(FILES)
     for effect in seen.effects:
         if effect.did == "delete":
@@ -107,17 +128,13 @@ def _wrong_files(seen: Witnesses) -> Iterable[str]:
             yield f"{did} {name} was done {times} times"
 
 
-def _path(request: Request) -> str:
-    shown = cast("dict[str, Any]", canonical.display(request.effective.shown))
-    return str(shown["path"])
-
-
-def rows(seen: Witnesses) -> Iterable[tuple[str, str, str]]:
-    """Yield what is shown: the file, what is on the disk, and what the record says."""
+def rows(seen: Witnesses) -> Iterator[Row]:
+    """Yield what is shown, one file each."""
     for effect in seen.effects:
         if effect.request is None:
-            yield effect.path, f"{effect.did} 1x", "passed by rule, nobody was asked"
+            yield Row(effect.path, f"{effect.did} 1x", "passed by rule, nobody was asked")
     for request in seen.requests:
-        name = _path(request)
-        there = "still there" if name in seen.present else "gone"
-        yield name, f"{there}, deleted {seen.times(request)}x", " > ".join(seen.events[request.id])
+        name = seen.name(request)
+        disk = f"{'still there' if name in seen.present else 'gone'}, deleted {seen.times(request)}x"
+        events = seen.events[request.id]
+        yield Row(name, disk, " > ".join([*events, *({str(request.state)} - {events[-1]})]))

@@ -7,14 +7,12 @@ stood, and what is inside `files/` at the start was made here.
 from __future__ import annotations
 
 import json
-import os
-import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-import click
+from sayso.cli.say import out, paint
 
 __all__ = ["FILES", "RUN", "Effect", "Place", "say"]
 
@@ -115,7 +113,4 @@ def _new_folder(parent: Path) -> Path:
 
 def say(who: str, what: str) -> None:
     """Print one line that begins with who acts; in colour on a terminal only."""
-    label = f"{who:<{_LABEL_WIDTH}}"
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        label = click.style(label, fg=_COLOURS.get(who, "green"))
-    click.echo(label + what)
+    out(paint(f"{who:<{_LABEL_WIDTH}}", _COLOURS.get(who, "green")) + what)

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from sayso.cli.demo import count
-from sayso.cli.demo.cast import Agent, Stage
+from sayso.cli.demo.cast import Agent, Broken, Stage
+from sayso.cli.demo.count import Row
 from sayso.cli.demo.place import RUN, Place, say
+from sayso.cli.say import WRONG, complain, out
+from sayso.model.card import short
 from sayso.model.request import Request, State
+from sayso.model.show import escape
 from sayso.waiting import terminal
 
 __all__ = ["tour"]
@@ -28,49 +33,64 @@ _APPROVE = ("approve",)
 
 _TIDY = ("report-final.md", "contract.txt")
 _CRASH = ("report-final.md", "old-backup.txt")
-_TIDY_SCRIPT = (("asked", "approved", "started", "done"), ("asked", "rejected"))
-_CRASH_SCRIPT = (("asked", "approved", "started", "done"), ("asked", "approved", "started", "unknown", "resolved"))
+_BY_RULE = (
+    Row("archive/app.log", "move 1x", "passed by rule, nobody was asked"),
+    Row("archive/summary.txt", "write 1x", "passed by rule, nobody was asked"),
+)
+_DRAFT = Row("report-draft.md", "gone, deleted 1x", "asked > approved > started > done")
+_CONTRACT = Row("contract.txt", "still there, deleted 0x", "asked > rejected")
+_BACKUP = Row("old-backup.txt", "gone, deleted 1x", "asked > approved > started > unknown > resolved > done")
+_ENDINGS = [ending for name in ("SIGTERM", "SIGHUP") if (ending := getattr(signal, name, None)) is not None]
 
 
 class Left(Exception):
     """The person went away without deciding; the story ends here."""
 
 
-def tour(folder: Path | None, *, with_crash: bool) -> None:
+def tour(folder: Path | None, *, with_crash: bool) -> int:
     """Make the folder, tell the story, show the journal, count; see `sayso demo --help`.
 
-    Raises:
-        ClickException: A count is not as promised, or a process hung or failed. Everything that was started has ended.
+    Returns:
+        The exit code: 0 only if every count is as promised. Everything that was started has ended.
     """
     if with_crash and sys.platform == "win32":
-        raise click.ClickException("--crash needs the signals of a POSIX system")
-    place = Place.made_in(folder)
+        raise click.UsageError("--crash needs the signals of a POSIX system")
+    try:
+        _tour(Place.made_in(folder), with_crash=with_crash)
+    except (Broken, OSError) as error:
+        complain(f"error: {escape(str(error))}")
+        return WRONG
+    return 0
+
+
+def _tour(place: Place, *, with_crash: bool) -> None:
     stage = Stage(place, with_person=terminal.is_there())
-    before = signal.signal(signal.SIGTERM, _stop)
+    before = {ending: signal.signal(ending, _stop) for ending in _ENDINGS}
     try:
         _begin(stage)
         try:
             crash(stage) if with_crash else tidy(stage)
         except Left:
             say("demo", "nobody decided, so the story ends here; the request stays in the store")
-        _end(stage, _CRASH_SCRIPT if with_crash else _TIDY_SCRIPT)
+        _end(stage, (*_BY_RULE, _DRAFT, _BACKUP if with_crash else _CONTRACT))
     finally:
         stage.close()
-        signal.signal(signal.SIGTERM, before)
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
 
 
-def _stop(*_: object) -> NoReturn:
-    raise SystemExit(128 + signal.SIGTERM)
+def _stop(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _begin(stage: Stage) -> None:
-    say("demo", f"made {stage.place.files} with {', '.join(sorted(stage.place.present()))}")
+    say("demo", f"made {escape(str(stage.place.files))}")
     say("demo", "an agent tidies it: calls that stay inside archive/ pass by rule, others wait for a person")
     if stage.with_person:
         say("demo", f"decide here, or in a second terminal: {terminal.command(stage.store)} ls")
     else:
         say("demo", "no terminal here, so a simulated reviewer decides, in a process of its own, by command")
-    click.echo()
+    out("")
 
 
 # -- the stories -----------------------------------------------------------------------------------------------
@@ -88,7 +108,7 @@ def tidy(stage: Stage) -> None:
 def crash(stage: Stage) -> None:
     """The agent is killed twice; each deletion happens once."""
     _killed_before_the_start(stage)
-    click.echo()
+    out("")
     _killed_inside_the_call(stage)
 
 
@@ -102,8 +122,8 @@ def _killed_before_the_start(stage: Stage) -> None:
     ended = agent.kill()
     now = stage.store.get(request.id)
     if ended != -signal.SIGKILL or now.execution is not None:
-        raise click.ClickException(f"the agent was not killed in time: it ended with {ended}, {now.id} is {now.state}")
-    say("demo", f"killed the agent (SIGKILL); {now.id} is {now.state}, and was not started")
+        raise Broken(f"the agent was not killed in time: it ended with {ended}, {short(now.id)} is {now.state}")
+    say("demo", f"killed the agent (SIGKILL); {short(now.id)} is {now.state}, and was not started")
 
 
 def _killed_inside_the_call(stage: Stage) -> None:
@@ -113,11 +133,11 @@ def _killed_inside_the_call(stage: Stage) -> None:
     say("demo", "2. killed inside the call: after the file is gone, before anybody could record it")
     request = _decided(stage, request, *_APPROVE)
     ended = stage.end_of(agent)
-    if request.state is not State.APPROVED and ended == 0:
-        say("demo", f"{request.id} is {request.state}: there was no call to be killed in")
+    if ended == 0:  # a person may decide otherwise; the simulated reviewer is held to the promised rows
+        say("demo", f"{short(request.id)} is {stage.store.get(request.id).state}: there was no call to be killed in")
         return
     if ended != -signal.SIGKILL:
-        raise click.ClickException(f"the agent was to die inside the call, and ended with {ended}")
+        raise Broken(f"the agent was to die inside the call, and ended with {ended}")
     say("demo", "the agent is dead (SIGKILL, inside the call); starts it again")
     _must_end_well(stage, stage.start(_CRASH))
     _resolve(stage, request)
@@ -133,41 +153,43 @@ def _decided(stage: Stage, request: Request, *words: str) -> Request:
 def _must_end_well(stage: Stage, agent: Agent) -> None:
     ended = stage.end_of(agent)
     if ended != 0:
-        raise click.ClickException(f"the agent failed with {ended}")
+        raise Broken(f"the agent failed with {ended}")
 
 
 def _resolve(stage: Stage, request: Request) -> None:
     """Let somebody look at the disk and say what happened."""
     if stage.store.get(request.id).state is not State.UNKNOWN:
-        raise click.ClickException(f"{request.id} should be unknown, and is {stage.store.get(request.id).state}")
+        raise Broken(f"{request.id} should be unknown, and is {stage.store.get(request.id).state}")
     seen = count.Witnesses.heard(stage.store, stage.place)
     times = seen.times(request)
     say(stage.reviewer, f"looks at the disk: the file is gone, and the ledger has {times} line about it")
-    happened = not stage.with_person or click.confirm("Did the deletion happen?", default=None)
-    words = ["resolve", request.id[:11], "--happened" if happened else "--did-not", "-m", "looked at the disk"]
+    happened = not stage.with_person or click.confirm("Did the deletion happen?", default=None, err=True)
+    words = ["resolve", short(request.id), "--happened" if happened else "--did-not", "-m", "looked at the disk"]
     code = stage.command(stage.reviewer, *words, *(() if stage.with_person else ("--as", "simulated-reviewer")))
     if code != 0:
-        raise click.ClickException(f"sayso resolve ended with {code}")
+        raise Broken(f"sayso resolve ended with {code}")
 
 
 # -- the end ---------------------------------------------------------------------------------------------------
 
 
-def _end(stage: Stage, script: tuple[tuple[str, ...], ...]) -> None:
-    click.echo()
+def _end(stage: Stage, promised: Sequence[Row]) -> None:
+    out("")
     stage.command("demo", "log", "--run", RUN)
     verified = stage.command("demo", "log", "--verify")
-    click.echo()
+    out("")
     seen = count.Witnesses.heard(stage.store, stage.place)
     say("demo", "counted from the disk:")
-    for name, disk, record in count.rows(seen):
-        click.echo(f"  {name:<22}{disk:<26}{record}")
-    click.echo()
-    problems = count.problems(seen, None if stage.with_person else script)
+    for row in count.rows(seen):
+        out(f"  {escape(row.name):<22}{row.disk:<26}{row.record}")
+    out("")
+    problems = count.problems(seen, None if stage.with_person else promised)
     problems += ["sayso log --verify found a break"] if verified else []
     for problem in problems:
-        say("demo", f"WRONG: {problem}")
+        say("demo", f"WRONG: {escape(problem)}")
     if problems:
-        raise click.ClickException(f"{len(problems)} counts are not as promised; the folder stays: {stage.place.root}")
+        raise Broken(f"{len(problems)} counts are not as promised; the folder stays: {escape(str(stage.place.root))}")
     say("demo", "every count is as promised: what was approved was done once, the rest not at all")
-    say("demo", f"the folder stays for you to look at: {stage.place.root}")
+    for request in stage.waiting():
+        say("demo", f"{short(request.id)} still waits: {terminal.command(stage.store)} approve {short(request.id)}")
+    say("demo", f"the folder stays for you to look at: {escape(str(stage.place.root))}")
