@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 __all__ = ["instant", "microseconds", "now", "use"]
 
@@ -16,11 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def _system() -> datetime:
-    return datetime.now(UTC)
-
-
-_source: Callable[[], datetime] = _system
+_source: Callable[[], datetime] = partial(datetime.now, UTC)
 
 
 def now() -> datetime:

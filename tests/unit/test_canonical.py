@@ -8,17 +8,17 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, Flag
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from random import Random
+from time import process_time
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -262,6 +262,8 @@ def identity(value: Any) -> Any:
         case datetime():
             zone = value.tzinfo
             return "datetime", value.replace(tzinfo=None).isoformat(), value.utcoffset(), zone_identity(zone), value.fold
+        case time():
+            return "time", value.isoformat(), zone_identity(value.tzinfo), value.fold
         case SecretStr() | SecretBytes():
             return type(value), value.get_secret_value()
         case Line() | OtherLine() | Basket():
@@ -589,13 +591,13 @@ def test_an_abusive_input_is_dealt_with_in_less_than_200_ms(name: str) -> None:
     value = ABUSES[name]()
     times: list[float] = []
     for _ in range(3):
-        start = time.process_time()
+        start = process_time()
         refused = False
         try:
             encode({"value": value})
         except ArgumentError:
             refused = True
-        times.append(time.process_time() - start)
+        times.append(process_time() - start)
     assert refused == (name != "49,000 empty dicts")
     assert min(times) < 0.2
 
@@ -613,6 +615,9 @@ MALFORMED = [
     "1",
     '{"a":NaN}',
     '{"a":Infinity}',
+    '{"a":1e999}',
+    '{"a":[-1e999,{"$tuple":[]}]}',
+    '{"a":1} ',
     '{"a":[{"$tuple":1}]}',
     '{"a":{"$date":"20260131"}}',
     '{"a":{"$date":5}}',

@@ -13,12 +13,14 @@ from typing import Any
 import click
 
 from sayso import errors
-from sayso.cli.deeds import each, standing
+from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.model import card
 from sayso.model.call import Call
+from sayso.model.label import short
 from sayso.model.request import Request, State
 from sayso.model.shape import ShapeError
+from sayso.model.standing import changed
 from sayso.reviews import Review, shape_of
 
 __all__ = ["approve"]
@@ -105,9 +107,9 @@ def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
 
 def _rows(before: Mapping[str, Call], request: Request) -> list[str]:
     if request.state is not State.APPROVED:
-        return [standing(request)]  # one vote of several
-    found = [change.line() for change in card.changed(before[request.id], request.effective)]
-    said = f"{card.short(request.id)} approved"
+        return [row(request)]  # one vote of several
+    found = [change.line() for change in changed(before[request.id], request.effective, request.redact)]
+    said = f"{short(request.id)} approved"
     rows = (
         [said, *(f"  {line}" for line in found)]
         if len(found) > 1

@@ -9,7 +9,8 @@ import click
 from sayso import clock, errors
 from sayso.cli.deeds import each
 from sayso.cli.desk import Desk, as_json, decides
-from sayso.model import card, duration
+from sayso.model import duration
+from sayso.model.label import name_of, short, time_left
 from sayso.model.request import Request
 
 __all__ = ["claim", "extend", "release", "resolve"]
@@ -27,8 +28,8 @@ def claim(desk: Desk, request_id: str, name: str | None, roles: tuple[str, ...],
 
 
 def _claimed(request: Request) -> list[str]:
-    who = "" if request.claimed_by is None else f" by {card.name_of(request.claimed_by)}"
-    return [f"{card.short(request.id)} claimed{who}; nobody else can decide it until it is released"]
+    who = "" if request.claimed_by is None else f" by {name_of(request.claimed_by)}"
+    return [f"{short(request.id)} claimed{who}; nobody else can decide it until it is released"]
 
 
 @click.command()
@@ -44,7 +45,7 @@ def release(desk: Desk, request_id: str, force: bool, name: str | None, roles: t
         [request_id],
         lambda found: review.release(found, force=force),
         as_json=as_json,
-        rows=lambda request: [f"{card.short(request.id)} released; anybody can decide it"],
+        rows=lambda request: [f"{short(request.id)} released; anybody can decide it"],
     )
 
 
@@ -71,10 +72,8 @@ def extend(
 
 def _extended(request: Request) -> list[str]:
     if request.approval_expires_at is not None:
-        return [
-            f"{card.short(request.id)} the approval ends {card.time_left(request.approval_expires_at, clock.now())}"
-        ]
-    return [f"{card.short(request.id)} expires {card.time_left(request.expires_at, clock.now())}"]
+        return [f"{short(request.id)} the approval ends {time_left(request.approval_expires_at, clock.now())}"]
+    return [f"{short(request.id)} expires {time_left(request.expires_at, clock.now())}"]
 
 
 @click.command()
@@ -101,4 +100,4 @@ def resolve(
 def _resolved(request: Request, *, happened: bool) -> str:
     said = "it happened" if happened else "it did not happen"
     then = "; the program may try again" if request.state == "approved" else ""
-    return f"{card.short(request.id)} {request.state}: {said}{then}"
+    return f"{short(request.id)} {request.state}: {said}{then}"

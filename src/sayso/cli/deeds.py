@@ -11,10 +11,11 @@ from sayso import clock
 from sayso.cli.plain import fault_document, request_document
 from sayso.cli.say import code_of, document, out, report
 from sayso.errors import SaysoError
-from sayso.model import card
+from sayso.model.label import short
 from sayso.model.request import Request
+from sayso.model.standing import stands
 
-__all__ = ["each"]
+__all__ = ["each", "row"]
 
 
 def each(
@@ -27,7 +28,7 @@ def each(
         request_ids: Ids, or beginnings of ids.
         deed: A decision; returns the request after it.
         as_json: Print one JSON array instead of lines.
-        rows: What to print of a request, instead of its standing.
+        rows: What to print of a request, instead of where it stands.
     """
     worst, documents = 0, list[object]()
     for request_id in request_ids:
@@ -39,12 +40,12 @@ def each(
             continue
         documents.append({"id": after.id, "ok": True, "request": request_document(after)})
         if not as_json:
-            out(*(rows(after) if rows is not None else [standing(after)]))
+            out(*(rows(after) if rows is not None else [row(after)]))
     if as_json:
         document(documents)
     return worst
 
 
-def standing(request: Request) -> str:
+def row(request: Request) -> str:
     """Return the line that reports a request after a command."""
-    return f"{card.short(request.id)} {card.standing(request, clock.now())}"
+    return f"{short(request.id)} {stands(request, clock.now())}"

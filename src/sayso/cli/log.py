@@ -14,9 +14,9 @@ from sayso import audit
 from sayso.cli.desk import Desk, as_json
 from sayso.cli.plain import entry_document
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.model import card
+from sayso.model.escape import escape
 from sayso.model.journal import event_row
-from sayso.model.literal import word
+from sayso.model.label import SHORT, short, token
 
 __all__ = ["log"]
 
@@ -55,8 +55,8 @@ def log(desk: Desk, run_id: str | None, request_id: str | None, limit: int, veri
     if rows > len(last):
         out(f"({rows - len(last):,} of {rows:,} rows before these not shown; --limit {rows})")
     for entry in last:
-        of = card.short(entry.request_id) if entry.request_id else "-"
-        out(f"{of:{card.SHORT}}  {event_row(entry)}  run {word(entry.run_id, 40)}")
+        of = short(entry.request_id) if entry.request_id else "-"
+        out(f"{of:{SHORT}}  {event_row(entry)}  run {token(entry.run_id, 40)}")
     return 0
 
 
@@ -69,7 +69,7 @@ def _verify(desk: Desk, run_id: str | None, *, as_json: bool) -> int:
         return code
     out(f"{found.rows:,} rows in {found.chains:,} chains")
     for broken in found.broken:
-        out(f"{paint('BROKEN', 'red')}  run {word(broken.run_id, 80)}: {card.escape(broken.reason)}")
+        out(f"{paint('BROKEN', 'red')}  run {token(broken.run_id)}: {escape(broken.reason)}")
     out(
         "whole: every row follows from the one before"
         if not found.broken

@@ -10,9 +10,10 @@ import click
 from sayso import clock
 from sayso.cli.desk import Desk, decides
 from sayso.cli.say import out
-from sayso.model import card
+from sayso.model.label import short
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
+from sayso.model.standing import decided
 from sayso.reviews import Review
 from sayso.waiting.screen import Gone, Over, Screen, is_there
 from sayso.waiting.talk import Talk
@@ -59,5 +60,5 @@ def _talk(review: Review, request: Request) -> tuple[Request, str]:
     except Gone:
         return review.get(request.id), "q"
     if not letter:
-        out(f"{card.short(after.id)} {card.decided(after, clock.now())}")
+        out(f"{short(after.id)} {decided(after, clock.now())}")
     return after, letter

@@ -18,6 +18,7 @@ from sayso.model.decision import Decision
 from sayso.model.entry import Entry
 from sayso.model.request import Execution, Request
 from sayso.model.reviewer import Identity
+from sayso.model.standing import changed
 
 __all__ = ["entry_document", "fault_document", "request_document"]
 
@@ -66,7 +67,7 @@ def _subject(request: Request) -> dict[str, Any]:
     if not isinstance(subject, Call):
         return {"question": subject.text, "answer": request.answer}
     edited = request.edited
-    found = [] if edited is None else card.changed(subject, edited)
+    found = [] if edited is None else changed(subject, edited, request.redact)
     return {
         "function": subject.name,
         "tool": subject.tool,

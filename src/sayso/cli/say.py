@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sayso import errors
-from sayso.model.show import escape
+from sayso.model.escape import escape
 
 __all__ = ["DECIDED", "EXPIRED", "WRONG", "code_of", "complain", "document", "is_reader_gone", "out", "paint", "report"]
 

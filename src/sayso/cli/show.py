@@ -16,9 +16,12 @@ from sayso.cli.desk import Desk, as_json
 from sayso.cli.plain import entry_document, request_document
 from sayso.cli.say import document, out, paint
 from sayso.model import card
+from sayso.model.escape import escape
 from sayso.model.hint import kinds_of
 from sayso.model.journal import event_row
+from sayso.model.label import short
 from sayso.model.request import Request, State
+from sayso.model.standing import changed, outcome_rows, stands
 from sayso.reviews import shape_of
 from sayso.waiting.terminal import command
 
@@ -48,17 +51,17 @@ def show(desk: Desk, request_id: str, full: bool, as_json: bool) -> int:
 
 def _head(request: Request, width: int, *, full: bool) -> list[str]:
     now = clock.now()
-    state, _, rest = card.standing(request, now).partition(" ")
+    state, _, rest = stands(request, now).partition(" ")
     colour = _COLOURS.get(request.state)
-    rows = [f"{card.escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
-    rows += card.ask_rows(request, now, width=max(width, 60), full=full)
+    rows = [f"{escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
+    rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full)
     if request.state is State.PENDING:
         takes = [f"    {name}: {kind}" for name, kind in kinds_of(shape_of(request)).items()]
         rows += ["  takes:", *takes] if takes else []
     if request.kind == "call" and request.edited is not None:
-        changes = card.changed(request.call, request.edited)
+        changes = changed(request.call, request.edited, request.redact)
         rows += ["  changed by reviewers, from what was asked:", *(f"    {change.line()}" for change in changes)]
-    return [*rows, *card.outcome_rows(request)]
+    return [*rows, *outcome_rows(request)]
 
 
 def _end(request: Request, sayso: str, *, full: bool) -> list[str]:
@@ -66,8 +69,8 @@ def _end(request: Request, sayso: str, *, full: bool) -> list[str]:
     if full or card.is_whole(request):
         rows.append(f"fingerprint {request.current_fingerprint}")
     else:
-        rows.append(f"not all is shown: {sayso} show --full {card.short(request.id)}")
-    return [*rows, *(f"next: {step}" for step in _next(request, f"{sayso} %s {card.short(request.id)}"))]
+        rows.append(f"not all is shown: {sayso} show --full {short(request.id)}")
+    return [*rows, *(f"next: {step}" for step in _next(request, f"{sayso} %s {short(request.id)}"))]
 
 
 def _next(request: Request, line: str) -> list[str]:

@@ -15,8 +15,7 @@ from sayso import clock
 from sayso.cli.say import paint
 from sayso.model import card
 from sayso.model.duration import text as span
-from sayso.model.escape import escape
-from sayso.model.literal import word
+from sayso.model.label import columns, is_random, padded, short, time_left, token
 from sayso.model.request import Request, State
 
 __all__ = ["table"]
@@ -40,13 +39,13 @@ def table(requests: Sequence[Request], *, pending: int, unknown: int, cursor: st
     has_states = any(request.state is not State.PENDING for request in requests)
     head = ("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM")
     cells = [head, *(_cells(request, now, has_states=has_states) for request in requests)]
-    pads = [max(card.columns(row[column]) for row in cells) for column in range(len(head) - 2)]
+    pads = [max(columns(row[column]) for row in cells) for column in range(len(head) - 2)]
     room = _call_room(sum(pads) + 2 * len(pads))
     calls = ["CALL", *(_call(request, room) for request in requests)]
-    pads.append(max(map(card.columns, calls)))
+    pads.append(max(map(columns, calls)))
     rows: list[str] = []
     for number, (row, call) in enumerate(zip(cells, calls, strict=True)):
-        parts = [card.padded(text, pad) for text, pad in zip((*row[:4], call), pads, strict=True)]
+        parts = [padded(text, pad) for text, pad in zip((*row[:4], call), pads, strict=True)]
         if number:
             colour = _COLOURS.get(requests[number - 1].state)
             parts[2] = parts[2] if colour is None or not has_states else paint(parts[2], colour)
@@ -60,20 +59,22 @@ def _call_room(before: int) -> int:
 
 
 def _cells(request: Request, now: datetime, *, has_states: bool) -> tuple[str, ...]:
-    left = card.time_left(request.expires_at, now)
+    left = time_left(request.expires_at, now)
     stands = left if request.state is State.PENDING else str(request.state)
     if has_states and request.state is State.PENDING:
         stands = f"pending, {left}"
     elif request.state is State.UNKNOWN:
         stands = "UNKNOWN"
-    risk = "question" if request.kind == "question" else "-" if request.risk is None else word(request.risk, _RISK_ROOM)
+    risk = (
+        "question" if request.kind == "question" else "-" if request.risk is None else token(request.risk, _RISK_ROOM)
+    )
     age = span(timedelta(seconds=max(0, (now - request.created_at) // timedelta(seconds=1))))
-    return card.short(request.id), age, stands, risk, "", _from(request)
+    return short(request.id), age, stands, risk, "", _from(request)
 
 
 def _from(request: Request) -> str:
-    run = f"{request.run_id[:12]}…" if card.is_random(request.run_id) else word(request.run_id, _FROM_ROOM)
-    return f"{escape(request.requester.subject)}/{run}"
+    run = f"{request.run_id[:12]}…" if is_random(request.run_id) else token(request.run_id, _FROM_ROOM)
+    return f"{token(request.requester.subject, _FROM_ROOM)}/{run}"
 
 
 def _call(request: Request, room: int) -> str:

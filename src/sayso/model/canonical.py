@@ -280,7 +280,14 @@ def _no_constant(_: str) -> NoReturn:
     raise ValueError("not a finite number")
 
 
-_decoder: Any = json.JSONDecoder(parse_constant=_no_constant)  # the stub does not know `scan_once`
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):  # 1e999, which `encode` does not write
+        raise ValueError("not a finite number")
+    return value
+
+
+_decoder: Any = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)  # the stub does not know `scan_once`
 _scan: Callable[[str, int], tuple[object, int]] = _decoder.scan_once
 
 
@@ -311,7 +318,7 @@ def _digest_input_of(tree: Json) -> bytes:
 
 
 def read(text: str, classes: Callable[[], Mapping[str, type]]) -> tuple[dict[str, object], bytes]:
-    """Return `decode` and `digest_input` of a text that is parsed once; `classes` is asked for only where it is needed."""
+    """Return `decode` and `digest_input` of a text that is parsed once; `classes` is asked for only where needed."""
     tree = load(text)
     values = cast("dict[str, object]", tree) if '"$' not in text else decode(text, classes())
     return values, _digest_input_of(tree)

@@ -146,10 +146,10 @@ def _dataclass(cls: Any, walker: Walker) -> Descriptor:
     kept = dataclass_fields(cls) or ()
     fields: list[Descriptor] = []
     for name, own in cls.__dataclass_fields__.items():
-        hint = hints.get(name, Any)
+        hint: Any = hints.get(name, Any)
         if name not in kept and not isinstance(hint, InitVar):
             continue  # a class variable
-        kind = walker.describe(hint.type if isinstance(hint, InitVar) else hint)
+        kind = walker.describe(cast("Any", hint).type if isinstance(hint, InitVar) else hint)
         info = infos.get(name, own)
         kind = walker.limited(kind, infos[name].metadata) if name in infos else kind
         place = {"given": False} if not own.init else {} if name in kept else {"kept": False}

@@ -30,7 +30,8 @@ def call_digest(tool: str, shape_digest: str, canonical: bytes) -> str:
         canonical: The arguments' canonical form with sorted keys, as UTF-8.
     """
     digest = _begun("sayso/call/1", tool, shape_digest).copy()
-    digest.update(_framed(canonical))
+    digest.update(b"%d:" % len(canonical))
+    digest.update(canonical)
     return digest.hexdigest()
 
 

@@ -237,11 +237,9 @@ class Fitter:
     def _enum(self, cls: type[Enum], members: list[list[Any]], value: object) -> Any:
         """Take a member by its value, else by its name (which is how members are displayed)."""
         found = _picked([(name, form[0] if form else name) for name, *form in members], value)
-        return (
-            cls[found[0]]
-            if found is not None
-            else self._wrong(f"Input should be one of {', '.join(name for name, *_ in members)}")
-        )
+        if found is None:
+            return self._wrong(f"Input should be one of {', '.join(name for name, *_ in members)}")
+        return cls[found[0]]
 
     def _fields(self, definition: Descriptor, value: object) -> Any:
         """Return the fields that are given, by their names; defaults are left to the class."""
@@ -252,22 +250,20 @@ class Fitter:
         for field in definition["fields"]:
             name, alias = field["name"], field.get("alias")
             key = alias if name not in given and alias in given else name
-            if not field.get("given", True):
-                if key in given:
-                    fitted[name] = self._wrong("is set by the class itself; leave it out", name)
-                    del given[key]
-            elif key in given:
-                fitted[name] = self.at(name, field["type"], given.pop(key))
-            elif field["required"]:
+            if key in given:
+                fitted[name] = self._field(field, given.pop(key))
+            elif field["required"] and field.get("given", True):
                 fitted[name] = self._wrong("Field required", name)
-            elif not self._has_code and "default" not in field and definition["kind"] != "typed_dict":
+            elif not (self._has_code or field.keys() & {"default", "given"} or definition["kind"] == "typed_dict"):
                 fitted[name] = self._wrong("has a default that only the program knows; give a value", name)
-        if "extra" in definition:
-            fitted |= given
-        elif given:
-            for key in given:
-                fitted[key] = self._wrong("there is no such field", str(key))
+        for key, item in given.items():
+            fitted[key] = item if "extra" in definition else self._wrong("there is no such field", str(key))
         return MISFIT if any(item is MISFIT for item in fitted.values()) else fitted
+
+    def _field(self, field: Descriptor, value: object) -> Any:
+        if "given" in field:
+            return self._wrong("is set by the class itself; leave it out", field["name"])
+        return self.at(field["name"], field["type"], value)
 
     def _build(self, cls: Any, definition: Descriptor, fields: dict[str, Any]) -> Any:
         if not is_model(cls):

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from sayso.clock import instant
 from sayso.model.entry import Entry
-from sayso.model.literal import brief, word
+from sayso.model.label import token
+from sayso.model.literal import brief
 from sayso.model.show import escape
 
 __all__ = ["event_row", "moment"]
@@ -35,8 +36,8 @@ def event_row(entry: Entry) -> str:
     """Return when what happened by whom, and what the row says of it."""
     # The program's own steps come through no other channel, so its issuer says nothing more.
     issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
-    who = f"{word(entry.by.removeprefix(issuer), 80)} ({word(entry.channel, 40)})"
-    return f"{_when(entry.at)}  {word(entry.event, 40):10}  {who}{_detail(entry.detail)}"
+    who = f"{token(entry.by.removeprefix(issuer))} ({token(entry.channel)})"
+    return f"{_when(entry.at)}  {token(entry.event):10}  {who}{_detail(entry.detail)}"
 
 
 def _when(at: int) -> str:
@@ -58,9 +59,9 @@ def _detail(text: str) -> str:
 
 
 def _part(name: str, value: Any) -> str:
-    said = _WORDS.get(name, f"{word(name, 40)}:")
+    said = _WORDS.get(name, f"{token(name)}:")
     if value is True:
         return said if name in _WORDS else f"{said} yes"
     if name in {"until", "on_behalf_of", "tool", "what"} and isinstance(value, str):
-        return f"{said} {word(value, 80)}"
+        return f"{said} {token(value)}"
     return f"{said} {brief(value, _ROOM)}".strip()

@@ -47,8 +47,11 @@ class Layout:
         return rows if self.limit is None else _middle_out(rows, self.height, "lines")
 
     def _rows(self, tree: Json, width: int) -> list[str]:
-        if isinstance(tree, str) and ("\n" in tree or len(tree) > width - 2):
-            return self._block(tree, "characters", width)
+        if isinstance(tree, str):
+            text = value(tree) if len(tree) <= width - 2 and "\n" not in tree else None
+            if text is None:
+                return self._block(tree, "characters", width)
+            return [text] if _columns(text) <= width else list(_wrapped(text, width))
         data = bytes_of(tree)
         if data is not None and len(data) > width // 4:
             return self._block(data, "bytes", width)

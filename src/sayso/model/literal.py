@@ -16,12 +16,14 @@ from sayso.model.escape import escape
 from sayso.model.tags import MASK, Json
 from sayso.model.tree import class_in, fields_of, items_of, tag_in
 
-__all__ = ["Parts", "brief", "bytes_of", "clip", "is_light", "parts_of", "quoted", "value", "word"]
+__all__ = ["Parts", "brief", "bytes_of", "clip", "fill", "is_light", "parts_of", "quoted", "value", "word"]
 
 _CALLS = {"$decimal": "Decimal", "$path": "Path", "$uuid": "UUID"}
 _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
 _NESTED = (dict, list)
+_ONE = {"items": "item", "entries": "entry", "fields": "field"}
+_FEW = 4
 _Text = TypeVar("_Text", str, bytes)
 
 
@@ -99,12 +101,28 @@ def quoted(text: str) -> str:
 def clip(whole: _Text, room: int, show: Callable[[_Text], str], unit: str) -> str:
     """Return head and tail of a text or of bytes that have no room as a whole, with the size of the whole between."""
     note = f"({len(whole):,} {unit})"
-    left = room - len(note) - 10
+    left = room - len(note) - 6 - 2 * len(show(whole[:0]))
     if left < 8:
         return f"… {note}"
     head = show(whole[: _fit(whole, left - left // 3, show, 1)])
     tail = whole[len(whole) - _fit(whole, left // 3, show, -1) :]
     return f"{head} … {note} … {show(tail)}" if tail else f"{head} … {note}"
+
+
+def fill(items: list[tuple[str, Json]], room: int) -> list[str]:
+    """Return the texts of values, prefixes in front, in about `room` characters in all.
+
+    Short values are whole; the others share what these leave.
+    """
+    left = room - sum(len(prefix) for prefix, _ in items)
+    texts = [brief(item, max(left, 1)) for _, item in items]
+    by_need = sorted(range(len(items)), key=lambda index: len(texts[index]))
+    for rank, index in enumerate(by_need):
+        share = max(left, 0) // (len(items) - rank)
+        if len(texts[index]) > share:
+            texts[index] = brief(items[index][1], share)
+        left -= len(texts[index])
+    return [prefix + text for (prefix, _), text in zip(items, texts, strict=True)]
 
 
 def word(name: str, room: int) -> str:
@@ -186,20 +204,14 @@ def _tagged(tree: dict[str, Json]) -> str | None:
 def _brief_parts(parts: Parts, room: int) -> str:
     count = len(parts.items)
     nothing = f"{parts.opening}… ({count:,} {parts.noun if count != 1 else _ONE[parts.noun]}){parts.closing}"
-    left = room - len(parts.opening) - len(parts.closing)
-    shown = count if count <= 4 else 3
-    note = f"… ({count:,} {parts.noun}) …, " if shown < count else ""
-    each = (left - len(note)) // shown - 2 if shown else 0
-    if each < 6:
+    items = parts.items if count <= _FEW else [*parts.items[:2], parts.items[-1]]
+    note = f"… ({count:,} {parts.noun}) …" if len(items) < count else ""
+    left = room - len(parts.opening) - len(parts.closing) - len(note) - 2 * len(items)
+    if left < 6 * len(items):
         return nothing
-    items = parts.items if shown == count else [*parts.items[:2], parts.items[-1]]
-    texts = [prefix + brief(item, max(each - len(prefix), 1)) for prefix, item in items]
-    text = parts.opening + ", ".join(texts[:-1] if note else texts)
-    text += f", {note}{texts[-1]}{parts.closing}" if note else parts.closing
+    texts = fill(items, left)
+    text = parts.opening + ", ".join([*texts[:-1], note, texts[-1]] if note else texts) + parts.closing
     return text if len(text) <= room else nothing
-
-
-_ONE = {"items": "item", "entries": "entry", "fields": "field"}
 
 
 def _fit(whole: _Text, room: int, show: Callable[[_Text], str], step: int) -> int:

@@ -24,7 +24,6 @@ __all__ = [
     "Reader",
     "dataclass_fields",
     "dataclass_parts",
-    "is_init_only",
     "is_model",
     "model_parts",
 ]
@@ -45,19 +44,16 @@ def dataclass_fields(cls: type) -> tuple[str, ...] | None:
     if fields is None:
         return None
     # Class variables and init-only ones stand in the same dict, and are told apart by this marker alone.
-    return tuple(name for name, field in fields.items() if repr(field._field_type) == "_FIELD")
+    return tuple(name for name, field in fields.items() if repr(getattr(field, "_field_type", None)) == "_FIELD")
 
 
 def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
     """Return a dataclass instance's fields, or raise `Unfit` if it holds more, or less, than them."""
     cls = type(value)
     held: dict[str, object] = getattr(value, "__dict__", {})
-    for name in held:
-        if (
-            name not in names
-            and not name.startswith("__")
-            and not isinstance(getattr(cls, name, None), cached_property)
-        ):
+    for name in held.keys() - names:
+        # What is computed once and kept can be computed again; so can what typing keeps of a generic class.
+        if not (isinstance(getattr(cls, name, None), cached_property) or name.startswith("__")):
             raise Unfit(f"is a {cls.__name__} with the attribute {name!r}, which is not one of its fields")
     try:
         return {name: getattr(value, name) for name in names}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sayso.model.change import Change, changes
 from sayso.model.escape import escape, hidden_in, mixed_script
 from sayso.model.layout import Layout
-from sayso.model.literal import brief, is_light, quoted, value, word
+from sayso.model.literal import fill, is_light, quoted, value, word
 from sayso.model.names import place
 from sayso.model.tags import Json
 from sayso.model.tree import fields_of, items_of, tag_in
@@ -50,7 +50,8 @@ def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
     for shown in range(min(len(named), limit // 8), 0, -1):
         missing = len(named) - shown
         end = f", … ({missing:,} more argument{'s' if missing > 1 else ''}))" if missing else ")"
-        text = start + _filled(list(named.items())[:shown], limit - len(start) - len(end)) + end
+        items = [(f"{escape(key)}=", item) for key, item in list(named.items())[:shown]]
+        text = start + ", ".join(fill(items, limit - len(start) - len(end) - 2 * (shown - 1))) + end
         if len(text) <= limit:
             return text
     return f"{start}… ({len(named):,} argument{'s' if len(named) != 1 else ''}))"
@@ -72,19 +73,6 @@ def lines(
     """
     layout = Layout(width, None if full else limit)
     return [(escape(name), "\n".join(layout.rows(item))) for name, item in (fields_of(arguments) or {}).items()]
-
-
-def _filled(named: list[tuple[str, Json]], room: int) -> str:
-    """Return `name=value, …` in about `room` characters: short values whole, the others with what that leaves."""
-    names = [escape(name) for name, _ in named]
-    left = room - sum(len(name) + 3 for name in names) + 2
-    needs = [len(brief(item, max(left, 1))) for _, item in named]
-    rooms = [0] * len(named)
-    for rank, index in enumerate(sorted(range(len(named)), key=needs.__getitem__)):
-        rooms[index] = min(needs[index], max(left, 0) // (len(named) - rank))
-        left -= rooms[index]
-    shown = (brief(item, room) for (_, item), room in zip(named, rooms, strict=True))
-    return ", ".join(f"{name}={text}" for name, text in zip(names, shown, strict=True))
 
 
 def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[str, str]]:

@@ -58,6 +58,25 @@ class _Memory(Transaction):
         self.notes.append((run_id, event, by, channel, detail))
 
 
+class _Chain:
+    """The journal of one run. Its links are computed when somebody reads them: in memory they prove nothing earlier."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._entries: list[Entry] = []
+        self.rows: list[tuple[datetime, str, str, Identity, str, dict[str, Any]]] = []
+
+    def entries(self) -> list[Entry]:
+        for at, request_id, event, by, channel, detail in self.rows[len(self._entries) :]:
+            seq = len(self._entries) + 1
+            before = self._entries[-1].link if self._entries else first_link(self._run_id)
+            moment, text = clock.microseconds(at), dumps_sorted(detail)
+            self._entries.append(
+                chained(before, self._run_id, seq, moment, request_id, event, by.qualified, channel, text)
+            )
+        return self._entries
+
+
 class MemoryStore(Store):
     """The store behind `memory:`."""
 
@@ -67,7 +86,7 @@ class MemoryStore(Store):
         self.url = url
         self.requests: dict[str, Request] = {}
         self.holders: dict[str, str] = {}
-        self._chains: dict[str, list[Entry]] = {}
+        self._chains: dict[str, _Chain] = {}
         self._lock = threading.RLock()
         self._bell = Bell()
 
@@ -97,10 +116,9 @@ class MemoryStore(Store):
     def _add(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
     ) -> None:
-        chain = self._chains.setdefault(run_id, [])
-        before = chain[-1].link if chain else first_link(run_id)
-        at, text = clock.microseconds(clock.now()), dumps_sorted(detail)
-        chain.append(chained(before, run_id, len(chain) + 1, at, request_id, event, by.qualified, channel, text))
+        self._chains.setdefault(run_id, _Chain(run_id)).rows.append(
+            (clock.now(), request_id, event, by, channel, detail)
+        )
 
     def _due(self) -> Sequence[str]:
         now = clock.now()
@@ -143,8 +161,8 @@ class MemoryStore(Store):
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
         with self._lock:
-            chains = self._chains.values() if run_id is None else [self._chains.get(run_id, [])]
-            rows = sorted(entry for chain in chains for entry in chain)
+            chains = [chain for run, chain in self._chains.items() if run_id in {None, run}]
+            rows = sorted(entry for chain in chains for entry in chain.entries())
         wanted = (e for e in rows if request_id is None or e.request_id == request_id)
         return list(islice((e for e in wanted if after is None or (e.run_id, e.seq) > after), limit))
 

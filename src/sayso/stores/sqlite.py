@@ -9,6 +9,7 @@ Not for network file systems, whose locks cannot be trusted.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -16,6 +17,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -99,8 +101,7 @@ class SqliteStore(Store):
         try:
             path = Path(self._path)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Made by us first, because SQLite would make it with the process's umask; -wal and -shm take its mode.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            _make(path)
         except PermissionError as error:
             raise errors.StoreReadOnlyError(f"{self._path} cannot be written ({error.strerror})") from error
         except OSError as error:
@@ -137,6 +138,12 @@ class SqliteStore(Store):
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         try:
+            # The writing connection still has the pages that it wrote last, where another one would read them anew.
+            if self._write_lock.acquire(blocking=False):
+                try:
+                    return self._writer().execute(sql, values).fetchall()
+                finally:
+                    self._write_lock.release()
             with self._read_lock:
                 if self._reading is None:
                     self._reading = self._connect()
@@ -145,7 +152,14 @@ class SqliteStore(Store):
             raise fault(error, self._path) from error
 
     def _version(self) -> int:
-        return int(self._query("PRAGMA data_version", ())[0][0])
+        # On the reading connection, for which everything that is written is somebody else's.
+        try:
+            with self._read_lock:
+                if self._reading is None:
+                    self._reading = self._connect()
+                return int(self._reading.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error as error:
+            raise fault(error, self._path) from error
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
@@ -298,6 +312,16 @@ class SqliteStore(Store):
         remove = self._bell.add(request_id, wake)
         self._watcher.ensure()
         return remove
+
+
+def _make(path: Path) -> None:
+    """Make the file with our mode, because SQLite would with the process's umask; -wal and -shm take its mode."""
+    # Never opened when it is there: closing any descriptor of a file drops every lock that this process has on it, and
+    # then another process may take away the -wal file that the connections of this one still write to.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _where(wanted: Filter) -> tuple[list[str], list[Any]]:

@@ -48,6 +48,7 @@ class Scope:
         self.owner = owner
         self.on_behalf_of = on_behalf_of
         self.adopted: dict[str, str] = {}
+        self._alone = Place((run_id,), self.adopted, on_behalf_of) if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
         self.occasions: dict[str, int] = {}
@@ -71,8 +72,8 @@ class Scope:
     @property
     def place(self) -> Place:
         """What the gate needs to know of this scope."""
-        if self.parent is None:
-            return Place((self.run_id,), self.adopted, self.on_behalf_of)
+        if self._alone is not None:
+            return self._alone
         lineage = tuple(self.lineage())
         adopted: dict[str, str] = {}
         for scope in reversed(lineage):

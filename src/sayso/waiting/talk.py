@@ -12,12 +12,14 @@ from typing import Any
 
 from sayso import clock, errors
 from sayso.model import card
+from sayso.model.escape import escape
 from sayso.model.hint import choices_of, kinds_of
+from sayso.model.label import short, token
 from sayso.model.literal import brief, value
 from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
 from sayso.model.shape import Shape, ShapeError
-from sayso.model.show import escape
+from sayso.model.standing import changed, stands
 from sayso.reviews import Review, edited_call, shape_of
 from sayso.waiting.screen import Screen
 
@@ -70,9 +72,9 @@ class Talk:
 
     def _show(self) -> None:
         request, width = self._request, self._screen.width
-        self._is_seen = card.is_whole(request)
+        self._is_seen = card.is_whole(request, width)
         what = "a question" if request.kind == "question" else "a call"
-        self._screen.say("", f"sayso  {what} waits for a person   {card.short(request.id)}")
+        self._screen.say("", f"sayso  {what} waits for a person   {short(request.id)}")
         self._screen.say(*card.ask_rows(request, clock.now(), width=width))
         for number, choice in enumerate(self._choices(), 1):
             self._screen.say(f"    {number}) {value(choice)}")
@@ -114,12 +116,12 @@ class Talk:
         request, before = self._request, self._request.effective
         given = self._new_values(shape_of(request), before.shown)
         edited = edited_call(request, given)
-        found = card.changed(before, edited)
+        found = changed(before, edited, request.redact)
         if not found:
             self._screen.say("  nothing was changed")
             return None
         self._screen.say(*(f"  {change.line()}" for change in found))
-        if self._screen.ask(f"run {escape(before.name)} with these arguments? [y/N] ").casefold() not in {"y", "yes"}:
+        if self._screen.ask(f"run {token(before.name)} with these arguments? [y/N] ").casefold() not in {"y", "yes"}:
             return None
         return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
 
@@ -129,7 +131,7 @@ class Talk:
         self._screen.say('  enter keeps a value, "" is the empty text')
         for name in shape.names:
             now = MASK if shown.get(name, MASK) == MASK else brief(shown[name], 60)
-            while typed := self._screen.ask(f"{escape(name)} [{now}]: "):
+            while typed := self._screen.ask(f"{token(name)} [{now}]: "):
                 try:
                     given[name] = shape.parse(name, "" if typed in {'""', "''"} else typed)
                     break
@@ -140,7 +142,7 @@ class Talk:
     def _voted(self, after: Request) -> Request:
         if after.state is State.PENDING:
             self._request = after
-            self._screen.say(f"  your approval counts; {card.standing(after, clock.now())}")
+            self._screen.say(f"  your approval counts; {stands(after, clock.now())}")
         return after
 
     def _reject(self) -> Request:
@@ -171,6 +173,7 @@ class Talk:
     def _other(self, typed: str) -> Request | None:
         """Take a line that is no letter of the menu: an answer, or a slip."""
         if self._request.kind == "call" or not typed:
+            self._screen.say(f"  please type one of {', '.join(self._verbs)}")
             return None
         text = typed[1:] if typed[:1] == "=" and self._letter(typed[1:].strip()) else typed
         return self._review.answer(self._request.id, self._answer(text))

@@ -14,8 +14,10 @@ from contextlib import suppress
 
 from sayso import clock, config, errors
 from sayso.model import card
+from sayso.model.escape import escape
+from sayso.model.label import is_random, short, time_left, token
 from sayso.model.request import Request, State
-from sayso.model.show import escape
+from sayso.model.standing import changed, decided
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.waiting.screen import Gone, Over, Screen, is_there
@@ -32,9 +34,9 @@ _turn = threading.Lock()
 
 def announce(store: Store, request: Request) -> None:
     """Say on stderr what waits and where it can be decided, where there is no terminal. Never raises."""
-    waits = f"expires {card.time_left(request.expires_at, clock.now())}"
+    waits = f"expires {time_left(request.expires_at, clock.now())}"
     _say(
-        f"sayso  waiting for a person  {card.headline(request)}   {card.short(request.id)}   {waits}",
+        f"sayso  waiting for a person  {card.headline(request)}   {short(request.id)}   {waits}",
         *(f"{_INDENT}warning: {said}" for said in card.cautions(request)),
         _INDENT + _where(store, request),
     )
@@ -69,29 +71,29 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Re
     if after.state is State.PENDING:
         say_goodbye(store, after)
     else:
-        _say(f"sayso  {card.short(after.id)} {card.decided(after, clock.now())}", *_edits(after))
+        _say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *_edits(after))
     return after
 
 
 def _edits(request: Request) -> list[str]:
     if request.edited is None:
         return []
-    return [f"{_INDENT}{change.line()}" for change in card.changed(request.call, request.edited)]
+    return [f"{_INDENT}{change.line()}" for change in changed(request.call, request.edited, request.redact)]
 
 
 def say_goodbye(store: Store, request: Request) -> None:
     """Say on stderr that a request goes on waiting, how to decide it and how to go on. Never raises."""
-    waits = f"expires {card.time_left(request.expires_at, clock.now())}"
-    rows = [f"sayso  {card.short(request.id)} still waits, {waits}", _INDENT + _where(store, request)]
+    waits = f"expires {time_left(request.expires_at, clock.now())}"
+    rows = [f"sayso  {short(request.id)} still waits, {waits}", _INDENT + _where(store, request)]
     if not store.url.startswith("memory:"):
         rows.append(_INDENT + _how_to_go_on(request))
     _say(*rows)
 
 
 def _how_to_go_on(request: Request) -> str:
-    if card.is_random(request.run_id):
+    if is_random(request.run_id):
         return 'a new start asks anew; a run with a name, `with sayso.run("…"):`, would find the decision'
-    return f"go on with: the same call in the run {escape(request.run_id)}, in any process, finds the decision"
+    return f"go on with: the same call in the run {token(request.run_id)}, in any process, finds the decision"
 
 
 def _where(store: Store, request: Request) -> str:
@@ -103,7 +105,7 @@ def _where(store: Store, request: Request) -> str:
 def _decide_with(store: Store, request: Request) -> str:
     verb = "approve" if request.kind == "call" else "answer"
     value = "" if request.kind == "call" else " VALUE"
-    return f"{command(store)} {verb} {card.short(request.id)}{value}"
+    return f"{command(store)} {verb} {short(request.id)}{value}"
 
 
 def command(store: Store) -> str:

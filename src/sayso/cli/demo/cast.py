@@ -19,7 +19,7 @@ from typing import TypeVar
 from sayso import config
 from sayso.cli.demo.place import Place, say
 from sayso.cli.say import out
-from sayso.model.card import short
+from sayso.model.label import short
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter
 from sayso.waiting import terminal

@@ -1,0 +1,436 @@
+"""`sayso demo` as its reader meets it: real processes, real files, a real terminal, real kills.
+
+What the demo says about itself is not believed: files, ledger and journal are read again here. Invariant: whatever
+happens to a demo, no process of it is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sayso import audit
+from sayso.cli.demo import cast, count
+from sayso.cli.demo.place import FILES, Place
+from sayso.model.request import State
+from sayso.reviews import Review
+from sayso.stores.sqlite import SqliteStore
+from tests.person import Person
+
+MENU = "d detach\n> "
+ARCHIVE = {"archive/app.log", "archive/summary.txt"}
+STAYS = re.compile(r"the folder stays for you to look at: (.+)$", re.MULTILINE)
+AS_ASKED = ["asked", "approved", "started", "done"]
+
+
+def demo(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sayso", "demo", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def sits_before(place: Path, *words: str) -> Person:
+    return Person(
+        "-m", "sayso", "demo", "--dir", str(place), *words, env=dict(os.environ), cwd=place, all_three=True, columns=160
+    )
+
+
+def made(output: str) -> Place:
+    found = STAYS.search(output)
+    assert found, output
+    return Place(Path(found[1]))
+
+
+def processes_of(place: Path) -> list[str]:
+    """Return the command lines of living processes that name this folder."""
+    found: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(place) in command:
+            found.append(command)
+    return found
+
+
+def story(place: Place) -> list[tuple[str, list[str], State]]:
+    """Return, of each request, what was to be deleted, its events, and where it stands."""
+    store = SqliteStore(str(place.root / "sayso.db"))
+    try:
+        seen = Review(store).list(state="all").requests
+        assert audit.verify(store).broken == ()
+        return [
+            (
+                request.effective.shown["path"],
+                [entry.event for entry in audit.entries(store, request_id=request.id)],
+                request.state,
+            )
+            for request in seen
+        ]
+    finally:
+        store.close()
+
+
+def deleted(place: Place) -> list[str]:
+    return [effect.path for effect in place.effects() if effect.did == "delete"]
+
+
+# -- without a terminal ----------------------------------------------------------------------------------------
+
+
+def test_demo_without_a_terminal_ends_by_itself_and_deletes_only_what_was_approved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    before = sorted((tmp_path / "home").iterdir())
+
+    done = demo()
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    place = made(done.stdout)
+    assert [folder.resolve() for folder in temporary.iterdir()] == [place.root]
+    assert sorted((tmp_path / "home").iterdir()) == before
+    assert place.present() == (set(FILES) - {"app.log", "report-draft.md"}) | ARCHIVE
+    assert deleted(place) == ["report-draft.md"]
+    assert story(place) == [
+        ("report-draft.md", AS_ASKED, State.DONE),
+        ("contract.txt", ["asked", "rejected"], State.REJECTED),
+    ]
+    assert processes_of(place.root) == []
+
+
+def test_demo_shows_who_acts_what_a_person_would_type_and_the_reason_of_a_no() -> None:
+    done = demo()
+    place = made(done.stdout)
+    command = re.escape(f"$ sayso --store {place.address} approve rq_")
+    assert re.search(rf"^simulated reviewer  {command}\w{{8}} --set path=report-draft\.md ", done.stdout, re.MULTILINE)
+    assert re.search(r"^agent .*deleted report-draft\.md$", done.stdout, re.MULTILINE)
+    assert re.search(r"^agent .*rejected by simulated-reviewer: keep it: the contract", done.stdout, re.MULTILINE)
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    shutil.rmtree(place.root)
+
+
+def test_crashed_agent_deletes_once_and_what_nobody_saw_end_is_unknown_until_somebody_looks(tmp_path: Path) -> None:
+    done = demo("--crash", "--dir", str(tmp_path))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    place = made(done.stdout)
+    assert story(place) == [
+        ("report-draft.md", AS_ASKED, State.DONE),
+        ("old-backup.txt", ["asked", "approved", "started", "unknown", "resolved"], State.DONE),
+    ]
+    assert deleted(place) == ["report-draft.md", "old-backup.txt"]
+    assert place.present() == {"contract.txt", "report-final.md"} | ARCHIVE
+    lives = re.findall(r"^agent +finds (.+)$", done.stdout, re.MULTILINE)
+    assert len(lives) == 3
+    assert "report-draft.md" in lives[1]
+    assert "old-backup.txt" not in lives[2]
+    assert re.search(r"^agent +stops here: .* its outcome is unknown; it was not run again", done.stdout, re.MULTILINE)
+    assert processes_of(place.root) == []
+
+
+def test_approved_call_is_started_by_another_process_than_the_one_that_was_killed(tmp_path: Path) -> None:
+    place = made(demo("--crash", "--dir", str(tmp_path)).stdout)
+    store = SqliteStore(str(place.root / "sayso.db"))
+    rows = [json.loads(entry.detail) for entry in audit.entries(store) if entry.event == "started"]
+    store.close()
+    # The first deletion waited in a life that was killed; the second life started it, and died in the next call.
+    assert len(rows) == 2
+    assert rows[0]["worker"] == rows[1]["worker"]
+    assert [row["attempt"] for row in rows] == [1, 1]
+
+
+def test_what_lies_in_a_folder_of_the_readers_own_stays_as_it_is(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "sayso-demo" / "files").mkdir(parents=True)
+    for name in ("app.log", "contract.txt", "click.py", "sayso-demo/files/report-draft.md"):
+        (own / name).write_text("mine")
+    before = {path: path.read_text() for path in own.rglob("*") if path.is_file()}
+
+    done = demo("--dir", str(own))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path: path.read_text() for path in before} == before
+    assert made(done.stdout).root == own / "sayso-demo-2"
+    assert {path.name for path in own.iterdir()} == {
+        "app.log", "click.py", "contract.txt", "sayso-demo", "sayso-demo-2",
+    }  # fmt: skip
+
+
+def test_settings_of_the_reader_do_not_reach_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_STORE", f"sqlite:///{tmp_path}/elsewhere.db")
+    (tmp_path / "sayso.toml").write_text('store = "sqlite:///elsewhere-too.db"\n')
+    done = demo("--dir", str(tmp_path / "new" / "folder"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(tmp_path.glob("elsewhere*"))
+
+
+def test_demo_that_cannot_make_its_folder_says_so_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = demo("--dir", str(tmp_path / "file" / "folder"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+# -- a person at the terminal ----------------------------------------------------------------------------------
+
+
+def test_person_edits_a_path_and_rejects_with_a_reason_that_the_agent_prints(tmp_path: Path) -> None:
+    with sits_before(tmp_path) as person:
+        person.sees(MENU)
+        person.types("e")
+        person.sees("path ['report-final.md']: ")
+        person.types("report-draft.md")
+        person.sees("[y/N] ")
+        person.types("y")
+        person.sees("deleted report-draft.md")
+        person.sees(MENU)
+        person.types("r")
+        person.sees("why? ")
+        person.types("we need it")
+        person.sees("does not do it: the call delete was rejected")
+        assert "we need it" in person.sees("\n")
+        code, _ = person.ends()
+    assert code == 0, person.screen
+    place = made(person.screen)
+    assert place.present() == (set(FILES) - {"app.log", "report-draft.md"}) | ARCHIVE
+    assert [state for _, _, state in story(place)] == [State.DONE, State.REJECTED]
+
+
+def test_person_approves_one_and_leaves_the_other_which_is_not_deleted(tmp_path: Path) -> None:
+    with sits_before(tmp_path) as person:
+        person.sees(MENU)
+        person.types("a")
+        person.sees("deleted report-final.md")
+        person.sees(MENU)
+        person.types("d")
+        person.sees("still waits for a person")
+        code, _ = person.ends()
+    assert code == 0, person.screen
+    place = made(person.screen)
+    assert "contract.txt" in place.present()
+    assert story(place)[1] == ("contract.txt", ["asked"], State.PENDING)
+    assert processes_of(place.root) == []
+
+
+def test_person_decides_in_a_second_terminal(tmp_path: Path) -> None:
+    with sits_before(tmp_path) as person:
+        shown = person.sees(MENU)
+        request_id = re.findall(r"rq_\w+", shown)[-1]
+        address = Place(tmp_path / "sayso-demo").address
+        subprocess.run(
+            [sys.executable, "-m", "sayso", "--store", address, "reject", request_id, "-m", "not this one"],
+            check=True,
+            capture_output=True,
+        )
+        person.sees("does not do it: the call delete was rejected")
+        person.sees(MENU)
+        person.types("a")
+        code, _ = person.ends()
+    assert code == 0, person.screen
+    assert deleted(made(person.screen)) == ["contract.txt"]
+
+
+def test_path_that_leaves_the_folder_is_not_deleted_also_when_it_was_approved(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with sits_before(tmp_path) as person:
+        person.sees(MENU)
+        person.types("e")
+        person.sees("path ['report-final.md']: ")
+        person.types("../../mine.txt")
+        person.sees("[y/N] ")
+        person.types("y")
+        person.sees("could not do it: ../../mine.txt is not in the folder that is tidied")
+        person.sees(MENU)
+        person.types("a")
+        code, _ = person.ends()
+    assert code == 0, person.screen
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert [state for _, _, state in story(made(person.screen))] == [State.FAILED, State.DONE]
+
+
+def test_person_decides_in_the_crash_story_and_says_what_happened(tmp_path: Path) -> None:
+    with sits_before(tmp_path, "--crash") as person:
+        for _ in range(2):
+            person.sees(MENU)
+            person.types("a")
+        person.sees("Did the deletion happen?")
+        person.types("y")
+        code, _ = person.ends()
+    assert code == 0, person.screen
+    place = made(person.screen)
+    assert [events for _, events, _ in story(place)] == [
+        AS_ASKED,
+        ["asked", "approved", "started", "unknown", "resolved"],
+    ]
+    assert deleted(place) == ["report-final.md", "old-backup.txt"]
+
+
+def test_wrong_word_about_what_happened_is_found_on_the_disk(tmp_path: Path) -> None:
+    with sits_before(tmp_path, "--crash") as person:
+        for _ in range(2):
+            person.sees(MENU)
+            person.types("a")
+        person.sees("Did the deletion happen?")
+        person.types("n")
+        person.sees("WRONG: ")
+        assert "is failed, and its call had 1 effects" in person.sees("\n")
+        code, _ = person.ends()
+    assert code == 1, person.screen
+
+
+def test_rejection_in_the_crash_story_leaves_nothing_to_crash_in(tmp_path: Path) -> None:
+    with sits_before(tmp_path, "--crash") as person:
+        for _ in range(2):
+            person.sees(MENU)
+            person.types("r")
+            person.sees("why? ")
+            person.types("")
+        code, _ = person.ends()
+    assert code == 0, person.screen
+    place = made(person.screen)
+    assert deleted(place) == []
+    assert [state for _, _, state in story(place)] == [State.REJECTED, State.REJECTED]
+
+
+def test_foreign_change_in_the_folder_fails_the_count(tmp_path: Path) -> None:
+    with sits_before(tmp_path) as person:
+        person.sees(MENU)
+        (tmp_path / "sayso-demo" / "files" / "report-draft.md").unlink()
+        person.types("r")
+        person.sees("why? ")
+        person.types("")
+        person.sees(MENU)
+        person.types("d")
+        person.sees("WRONG: report-draft.md is gone, and the ledger does not say so")
+        code, _ = person.ends()
+    assert code == 1, person.screen
+
+
+# -- being stopped ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [(), ("--crash",)], ids=["tidy", "crash"])
+@pytest.mark.parametrize("how", ["ctrl-c", "terminated"])
+def test_stopped_demo_leaves_no_process_and_decides_nothing(tmp_path: Path, how: str, words: tuple[str, ...]) -> None:
+    with sits_before(tmp_path, *words) as person:
+        person.sees(MENU)
+        if how == "ctrl-c":
+            person.presses(b"\x03")
+        else:
+            person.process.send_signal(signal.SIGTERM)
+        code, _ = person.ends()
+    assert code == (130 if how == "ctrl-c" else 128 + signal.SIGTERM), person.screen
+    place = Place(tmp_path / "sayso-demo")
+    assert processes_of(place.root) == []
+    assert story(place) == [("report-final.md", ["asked"], State.PENDING)]
+    assert deleted(place) == []
+
+
+def test_agent_that_nobody_answers_is_ended_and_the_demo_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cast, "PATIENCE", 2.0)
+    place = Place.made_in(tmp_path)
+    stage = cast.Stage(place, with_person=False)
+    agent = stage.start(["report-final.md"])
+    with pytest.raises(cast.Broken, match="waited 2 seconds until the agent ends"):
+        stage.end_of(agent)
+    stage.close()
+    assert agent.ended == -signal.SIGKILL
+    assert processes_of(place.root) == []
+    assert deleted(place) == []
+
+
+# -- the count -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    done = demo("--crash", "--dir", str(tmp_path_factory.mktemp("finished")))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made(done.stdout)
+
+
+def counted(place: Place) -> list[str]:
+    store = SqliteStore(str(place.root / "sayso.db"))
+    try:
+        return count.problems(count.Witnesses.heard(store, place), None)
+    finally:
+        store.close()
+
+
+def ledger_lines(change: Callable[[list[str]], list[str]]) -> Callable[[Place], None]:
+    def lie(place: Place) -> None:
+        lines = change(place.ledger.read_text().splitlines())
+        place.ledger.write_text("".join(f"{line}\n" for line in lines))
+
+    return lie
+
+
+def in_the_store(statement: str) -> Callable[[Place], None]:
+    def lie(place: Place) -> None:
+        with sqlite3.connect(place.root / "sayso.db") as connection:
+            assert connection.execute(statement).rowcount == 1
+        connection.close()
+
+    return lie
+
+
+LIES: dict[str, tuple[Callable[[Place], None], str]] = {
+    "file gone": (lambda place: (place.files / "contract.txt").unlink(), "contract.txt is gone"),
+    "file there": (lambda place: (place.files / "old-backup.txt").touch(), "old-backup.txt is there"),
+    "done twice": (ledger_lines(lambda lines: [*lines, lines[-1]]), "its call had 2 effects"),
+    "done by rule twice": (ledger_lines(lambda lines: [*lines, lines[1]]), "write archive/summary.txt was done 2 times"),
+    "not done": (ledger_lines(lambda lines: lines[:-1]), "its call had 0 effects"),
+    "another file": (
+        ledger_lines(lambda lines: [*lines[:-1], lines[-1].replace("old-backup", "contract")]),
+        "was approved for old-backup.txt, and contract.txt was deleted",
+    ),
+    "nobody asked": (
+        ledger_lines(lambda lines: [*lines, '{"did": "delete", "path": "contract.txt"}']),
+        "delete contract.txt was done, and nobody was asked",
+    ),
+    "unknown request": (
+        ledger_lines(lambda lines: [*lines, '{"did": "delete", "path": "contract.txt", "request": "rq_no"}']),
+        "delete contract.txt was done for rq_no, which no record knows",
+    ),
+    "journal changed": (
+        in_the_store("UPDATE journal SET event = 'rejected' WHERE event = 'unknown'"),
+        "one of them was changed",
+    ),
+    "started twice": (
+        in_the_store("UPDATE journal SET event = 'started' WHERE event = 'unknown'"),
+        "was started 2 times",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_count_finds_what_is_not_as_promised(finished: Place, tmp_path: Path, lie: str) -> None:
+    place = Place(tmp_path / "copy")
+    shutil.copytree(finished.root, place.root)
+    assert counted(place) == []
+    tell, found = LIES[lie]
+    tell(place)
+    assert any(found in problem for problem in counted(place)), counted(place)
