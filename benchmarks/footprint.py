@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .contest import Plan
-from .statistic import median
+from .statistic import median, turns
 from .table import Row, seconds
 
 __all__ = ["footprint"]
@@ -35,7 +35,7 @@ def footprint(plan: Plan) -> list[Row]:
     # Without it, the environment of this run has to do, which may hold an editable install and slower imports.
     programs = [(words, program, python or sys.executable) for words, program in PROGRAMS.items()]
     programs += [(f"import {name}", f"import {name}", sys.executable) for name in OTHERS if find_spec(name)]
-    return [*_imports(programs, plan.pick(10, 4)), install]
+    return [*_imports(programs, plan.pick(10, 4), plan.pick(30, 10)), install]
 
 
 def _fresh(plan: Plan) -> tuple[str | None, Row]:
@@ -64,19 +64,17 @@ def _fresh(plan: Plan) -> tuple[str | None, Row]:
     )
 
 
-def _imports(programs: list[tuple[str, str, str]], repeats: int) -> list[Row]:
+def _imports(programs: list[tuple[str, str, str]], repeats: int, budget: float) -> list[Row]:
     """Time each (words, program, python) and an empty program in turns."""
     pythons = {python for _, _, python in programs}
     bare: dict[str, list[float]] = {python: [] for python in pythons}
     taken: dict[str, list[float]] = {words: [] for words, _, _ in programs}
-    for number in range(repeats + 1):
-        for python in pythons:
-            bare[python].append(_cpu(python, "pass"))
-        for words, program, python in programs:
-            taken[words].append(_cpu(python, program))
-        if number == 0:  # the first round writes the bytecode and fills the page cache
-            for times in (*bare.values(), *taken.values()):
-                times.clear()
+    everything = [(bare[python], "pass", python) for python in pythons]
+    everything += [(taken[words], program, python) for words, program, python in programs]
+    for number, (times, program, python) in turns(everything, repeats + 1, budget=budget):
+        spent = _cpu(python, program)
+        if number > 0:  # the first round writes the bytecode and fills the page cache
+            times.append(spent)
     return [_import_row(words, taken[words], bare[python]) for words, _, python in programs]
 
 

@@ -51,7 +51,7 @@ def _compare(
     """Call `once` for the stores in turns, the first round to warm up, and make a row of each."""
     taken: dict[Entry, list[float]] = {entry: [] for entry in entries}
     try:
-        for number, entry in turns(entries, rounds + 1):
+        for number, entry in turns(entries, rounds + 1, budget=10):
             found = once(entry)
             if number > 0:
                 taken[entry] += found

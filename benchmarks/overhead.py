@@ -19,7 +19,7 @@ def allow(plan: Plan) -> list[Row]:
     rounds, count = plan.pick(60, 15), plan.pick(20_000, 5_000)
     taken: dict[str, list[float]] = {"bare": [], **{kind: [] for kind in KINDS}}
     with contest.open([entry]) as ready:
-        for number, kind in turns([*taken], (rounds + 1) if ready else 0):
+        for number, kind in turns([*taken] if ready else [], rounds + 1, budget=plan.pick(15, 3)):
             nanoseconds = contest.call(entry, "time_calls", kind=kind, count=count)
             if nanoseconds is not None and number > 0:
                 taken[kind].append(nanoseconds / 1e9)

@@ -14,30 +14,35 @@ __all__ = ["durable", "memory", "thousand"]
 def memory(plan: Plan) -> list[Row]:
     """One call at a time, nothing on disk: raised, decided, called again."""
     name = "raise, decide, run, in memory"
-    taken, lost = _round_trips(name, MEMORY, plan, rounds=plan.pick(30, 10), batch=plan.pick(200, 100))
+    taken, lost = _round_trips(
+        name, MEMORY, plan, rounds=plan.pick(30, 10), batch=plan.pick(200, 100), budget=plan.pick(25, 5)
+    )
     return _rows(name, MEMORY, taken, lost, rival="udspy", aim=2.0)
 
 
 def durable(plan: Plan) -> list[Row]:
     """One call at a time, every step on disk before the next."""
     name = "pause, decide, resume, on disk"
-    taken, lost = _round_trips(name, DURABLE, plan, rounds=plan.pick(30, 8), batch=plan.pick(50, 25))
+    taken, lost = _round_trips(
+        name, DURABLE, plan, rounds=plan.pick(30, 8), batch=plan.pick(50, 25), budget=plan.pick(45, 8)
+    )
     return _rows(name, DURABLE, taken, lost, rival="baseline, by hand", aim=1.5)
 
 
 def _round_trips(
-    name: str, entries: Sequence[Entry], plan: Plan, *, rounds: int, batch: int
+    name: str, entries: Sequence[Entry], plan: Plan, *, rounds: int, batch: int, budget: float
 ) -> tuple[dict[Entry, list[float]], dict[Entry, Row]]:
     """Let the contenders take turns; the first round warms up and is not counted."""
     contest = Contest(name, plan)
     taken: dict[Entry, list[float]] = {}
+    number = 0
     with contest.open(entries) as ready:
-        for number, entry in turns(ready, rounds + 1):
+        for number, entry in turns(ready, rounds + 1, budget=budget):
             nanoseconds = contest.call(entry, "time_round_trips", first=number * batch, count=batch)
             if nanoseconds is not None and number > 0:
                 taken.setdefault(entry, []).extend(each / 1e9 for each in nanoseconds)
         for entry in ready:
-            if wrong := contest.wrong(entry, (rounds + 1) * batch):
+            if wrong := contest.wrong(entry, (number + 1) * batch):
                 contest.lost[entry] = Row(name, entry.who, entry.store, note=wrong)
     return taken, contest.lost
 
@@ -92,7 +97,7 @@ def thousand(plan: Plan) -> list[Row]:
     name = f"{count:,} asked, all decided, all run"
     contest = Contest(name, plan)
     runs: dict[Entry, list[dict[str, float]]] = {}
-    for _, entry in turns(DURABLE, repeats):
+    for _, entry in turns(DURABLE, repeats, least=1, budget=plan.pick(90, 12)):
         with contest.open([entry]) as ready:
             phases = contest.call(entry, "time_phases", count=count) if ready else None
             if phases is None:

@@ -1,7 +1,8 @@
 """A person at a terminal, for tests: a program on a pseudo-terminal, what it shows, and what is typed.
 
 `Person(...)` starts a real process whose stdin and stderr are the terminal; its stdout is a pipe, as in
-`program | tee log`, unless the terminal is asked for all three. Nothing sleeps: `sees` waits for output until a deadline.
+`program | tee log`, unless the terminal is asked for all three. Nothing sleeps: `sees` waits for output until a
+deadline.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ left half-way: when the awaiting task is cancelled, the driver waits for the ver
 from __future__ import annotations
 
 import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from functools import cache, partial
@@ -144,6 +145,11 @@ def _pool() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="sayso")
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has the pool and not its threads, and would wait for them for ever.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 async def offload(function: Callable[[], T]) -> T:

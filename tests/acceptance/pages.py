@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -27,14 +28,14 @@ NOTES = {
 }
 CHECKED = {"python", "console", "toml", "json"}
 PLAIN = {"text", "sql"}
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 _NOTE = re.compile(r"<!-- example: (?P<kind>[a-z ]+?)(?:: (?P<more>.+?))? -->")
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 _SAID = re.compile(r"^ *print\(.*\)  # (?P<said>.+)$", re.MULTILINE)
 _ID = re.compile(r"\brq_[a-z0-9]{4,32}\b")
 _PLACES = (
-    (re.compile(r"\brun_[a-z0-9]{26,32}\b"), "RUN"),
+    (re.compile(r"\brun_[0-9a-f]{8,32}\b"), "RUN"),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "DIGEST"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b"), "TIME"),
@@ -180,7 +181,7 @@ class Place:
     def finish(self) -> None:
         """Leave nothing running."""
         if self.waiting is not None:
-            self.waiting[1].kill()
+            os.killpg(self.waiting[1].pid, signal.SIGKILL)
             self.waiting[1].wait()
 
     def _python(self, block: Block) -> None:
@@ -229,7 +230,7 @@ class Place:
         with said.open("wb") as out:
             program = subprocess.Popen(
                 self._words(command), cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=out,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         self.waiting = (block, program, said)
         until = time.monotonic() + PATIENCE

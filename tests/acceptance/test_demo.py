@@ -117,8 +117,8 @@ def test_demo_without_a_terminal_ends_by_itself_and_deletes_only_what_was_approv
     assert processes_of(place.root) == []
 
 
-def test_demo_shows_who_acts_what_a_person_would_type_and_the_reason_of_a_no() -> None:
-    done = demo()
+def test_demo_shows_who_acts_what_a_person_would_type_and_the_reason_of_a_no(tmp_path: Path) -> None:
+    done = demo("--dir", str(tmp_path))
     place = made(done.stdout)
     command = re.escape(f"$ sayso --store {place.address} approve rq_")
     assert re.search(rf"^simulated reviewer  {command}\w{{8}} --set path=report-draft\.md ", done.stdout, re.MULTILINE)
@@ -126,7 +126,6 @@ def test_demo_shows_who_acts_what_a_person_would_type_and_the_reason_of_a_no() -
     assert re.search(r"^agent .*rejected by simulated-reviewer: keep it: the contract", done.stdout, re.MULTILINE)
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
-    shutil.rmtree(place.root)
 
 
 def test_crashed_agent_deletes_once_and_what_nobody_saw_end_is_unknown_until_somebody_looks(tmp_path: Path) -> None:
@@ -148,12 +147,11 @@ def test_crashed_agent_deletes_once_and_what_nobody_saw_end_is_unknown_until_som
     assert processes_of(place.root) == []
 
 
-def test_approved_call_is_started_by_another_process_than_the_one_that_was_killed(tmp_path: Path) -> None:
-    place = made(demo("--crash", "--dir", str(tmp_path)).stdout)
-    store = SqliteStore(str(place.root / "sayso.db"))
+def test_approved_call_is_started_by_another_process_than_the_one_that_was_killed(finished: Place) -> None:
+    store = SqliteStore(str(finished.root / "sayso.db"))
     rows = [json.loads(entry.detail) for entry in audit.entries(store) if entry.event == "started"]
     store.close()
-    # The first deletion waited in a life that was killed; the second life started it, and died in the next call.
+    # The first life waited for the first deletion, and was killed; the second started it, and died in the next call.
     assert len(rows) == 2
     assert rows[0]["worker"] == rows[1]["worker"]
     assert [row["attempt"] for row in rows] == [1, 1]
@@ -391,6 +389,8 @@ def ledger_lines(change: Callable[[list[str]], list[str]]) -> Callable[[Place], 
 def in_the_store(statement: str) -> Callable[[Place], None]:
     def lie(place: Place) -> None:
         with sqlite3.connect(place.root / "sayso.db") as connection:
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+                connection.execute(f'DROP TRIGGER "{name}"')
             assert connection.execute(statement).rowcount == 1
         connection.close()
 
@@ -401,7 +401,10 @@ LIES: dict[str, tuple[Callable[[Place], None], str]] = {
     "file gone": (lambda place: (place.files / "contract.txt").unlink(), "contract.txt is gone"),
     "file there": (lambda place: (place.files / "old-backup.txt").touch(), "old-backup.txt is there"),
     "done twice": (ledger_lines(lambda lines: [*lines, lines[-1]]), "its call had 2 effects"),
-    "done by rule twice": (ledger_lines(lambda lines: [*lines, lines[1]]), "write archive/summary.txt was done 2 times"),
+    "done by rule twice": (
+        ledger_lines(lambda lines: [*lines, lines[1]]),
+        "write archive/summary.txt was done 2 times",
+    ),
     "not done": (ledger_lines(lambda lines: lines[:-1]), "its call had 0 effects"),
     "another file": (
         ledger_lines(lambda lines: [*lines[:-1], lines[-1].replace("old-backup", "contract")]),

@@ -115,9 +115,9 @@ VALUES: dict[str, Any] = {
     "bytes": b"\x00\xff",
     "bytes empty": b"",
     "decimal": Decimal("1.00"),
-    "decimal short": Decimal("1"),
+    "decimal short": Decimal(1),
     "decimal exponent": Decimal("1E+5"),
-    "decimal negative zero": Decimal("-0"),
+    "decimal negative zero": Decimal("-0"),  # as an int it would lose its sign
     "date": date(2026, 1, 31),
     "datetime naive": datetime(2026, 1, 31, 12),  # noqa: DTZ001
     "datetime microseconds": datetime(2026, 1, 31, 12, 0, 0, 1),  # noqa: DTZ001

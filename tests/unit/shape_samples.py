@@ -1,8 +1,10 @@
 """Functions as programs write them, whose shapes are written down in `golden/shape.json`.
 
-Run as a program it prints the digests, so that other processes, hash seeds and versions of Python and pydantic can be compared.
-Annotations are real objects here; in `test_shape.py` they are texts.
+Run as a program it prints the descriptors, so that other processes, hash seeds and versions of Python and pydantic can
+be compared. Annotations are real objects here; in `test_shape.py` they are texts.
 """
+
+# ruff: noqa: UP006, UP007, UP035, UP045, PYI041, PYI061  # that old ways of writing a type are understood is the point
 
 import datetime as dt
 import json
@@ -177,7 +179,7 @@ def scalars(
 ) -> None: ...  # fmt: skip
 def containers(
     a: list[int], b: tuple[int, ...], c: tuple[int, str], d: dict[str, Decimal], e: Sequence[int], f: Iterable[str],
-    g: Mapping[str, list[int]], h: list, i: tuple, j: dict, k: tuple[()], l: typing.List[int], m: typing.Dict[str, int],
+    g: Mapping[str, list[int]], h: list, i: tuple, j: dict, k: tuple[()], p: typing.List[int], m: typing.Dict[str, int],
     n: Annotated[list[int], Field(min_length=1, max_length=2)], o: dict[Literal["x", "y"], int],
 ) -> None: ...  # fmt: skip
 def unions(
@@ -189,7 +191,8 @@ def limits(
     a: Annotated[int, Field(gt=0, lt=10, multiple_of=2)], b: Annotated[str, Field(pattern="^[a-z]+$", max_length=4)],
     c: Annotated[Decimal, Field(ge=Decimal("0.5"), max_digits=4, decimal_places=2)], d: PositiveInt,
     e: Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True, min_length=1)], f: conint(ge=3),
-    g: constr(max_length=2), h: Annotated[int | None, Field(ge=0)], i: Annotated[dt.date, Field(ge=dt.date(2026, 1, 1))],
+    g: constr(max_length=2), h: Annotated[int | None, Field(ge=0)],
+    i: Annotated[dt.date, Field(ge=dt.date(2026, 1, 1))],
     j: Annotated[str, Field(pattern=re.compile("^[a-z]+$", re.IGNORECASE))],
 ) -> None: ...  # fmt: skip
 def typed_dicts(home: Address, place: Place) -> None: ...
@@ -197,15 +200,15 @@ def checked(a: Checked, b: Span, c: Raises) -> None: ...
 def computed(a: Doubled) -> None: ...
 def beyond(
     even: Annotated[int, AfterValidator(abs)], url: HttpUrl, when: AwareDatetime, ids: set[int], who: UserId,
-    clean: Annotated[str, BeforeValidator(str)], box: Box[int], names: Names, open: Open, anything: Any, bare,
+    clean: Annotated[str, BeforeValidator(str)], box: Box[int], names: Names, loose: Open, anything: Any, bare,
 ) -> None: ...  # fmt: skip
-def secret_default(word: SecretStr = SecretStr("hunter2"), other: int = 1) -> None: ...
+def secret_default(word: SecretStr = SecretStr("hunter2"), other: int = 1) -> None: ...  # noqa: B008
 
 
 FUNCTIONS = [
     pay, kinds, scalars, containers, unions, classes, limits, typed_dicts, checked, computed, beyond, secret_default,
 ]  # fmt: skip
-NAMES = {"tests.unit.shape_samples:", "shape_samples:", "__main__:"}
+NAMES = ("tests.unit.shape_samples:", "shape_samples:", "__main__:")
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The canonical form: different acts differ, equal ones are equal everywhere, all comes back, and the rest is refused."""
+"""The canonical form: different acts differ, equal ones are equal everywhere, all comes back, the rest is refused."""
 
 from __future__ import annotations
 
@@ -261,7 +261,13 @@ def identity(value: Any) -> Any:
             return "Decimal", value.as_tuple()
         case datetime():
             zone = value.tzinfo
-            return "datetime", value.replace(tzinfo=None).isoformat(), value.utcoffset(), zone_identity(zone), value.fold
+            return (
+                "datetime",
+                value.replace(tzinfo=None).isoformat(),
+                value.utcoffset(),
+                zone_identity(zone),
+                value.fold,
+            )
         case time():
             return "time", value.isoformat(), zone_identity(value.tzinfo), value.fold
         case SecretStr() | SecretBytes():
@@ -419,7 +425,7 @@ class Unset:
 
 
 @dataclass
-class Fault(Exception):  # noqa: N818
+class Fault(Exception):
     code: int
 
 
@@ -470,7 +476,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("complex", 1j, "is of class builtins:complex, which has no canonical form"),
     ("namespace", SimpleNamespace(a=1), "is of class types:SimpleNamespace, which has no canonical form"),
     ("mapping proxy", MappingProxyType({}), "which has no canonical form"),
-    ("pure path", PurePosixPath("a"), "is of class pathlib:PurePosixPath, which has no canonical form"),
+    ("pure path", PurePosixPath("a"), ":PurePosixPath, which has no canonical form"),
     ("bytearray", bytearray(b"a"), "is a bytearray; convert it to bytes"),
     ("memoryview", memoryview(b"a"), "which has no canonical form"),
     ("str subclass", UserId("a"), "is a UserId; convert it to str"),

@@ -45,10 +45,10 @@ def masked(tree: Any) -> Any:
 @pytest.mark.parametrize(
     "name",
     [
-        *sorted(DEFAULT_KEYS), "Password", "PASSWORD", "apiKey", "apikey", "API-KEY", "X-Api-Key", "x_api_key", "APIKey",
+        *sorted(DEFAULT_KEYS), "Password", "PASSWORD", "apiKey", "apikey", "API-KEY", "X-Api-Key", "x_api_key",
         "stripeApiKey", "dbPassword", "DATABASE_PASSWORD", "smtp.password", "user password", "passwords", "credentials",
         "cookies", "Set-Cookie", "AWS_SECRET_ACCESS_KEY", "clientSecret", "Proxy-Authorization", "github_access_token",
-        "Token", "TOKEN",
+        "APIKey", "Token", "TOKEN",
     ],
 )  # fmt: skip
 def test_name_of_a_secret_is_known_in_every_spelling(name: str) -> None:
@@ -318,7 +318,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=300)
 @given(st.dictionaries(NAMES, TREES, max_size=4), st.data())
 def test_edit_of_one_open_place_changes_that_place_alone(tree: dict[str, Any], data: st.DataObject) -> None:
     seen = masked(tree)

@@ -68,15 +68,14 @@ def unescape(text: str) -> str:
 # Escape
 
 
-@pytest.mark.parametrize("block", [False, True])
-def test_no_code_point_hides_in_any_mode(block: bool) -> None:
+def test_no_code_point_hides() -> None:
     assert len(RAW) > 900_000
     shown, seen = 0, 0
     for code in range(sys.maxunicode + 1):
         character = chr(code)
-        text = show.escape(f"a{character}b", block=block)
+        text = show.escape(f"a{character}b")
         seen += 1
-        if character in RAW and not (block and character == "\n"):
+        if character in RAW:
             assert text == f"a<U+{code:04X}>b"
         elif text == f"a{character}b":
             shown += 1
@@ -163,7 +162,7 @@ def test_fifty_thousand_pairs_of_different_texts_look_different() -> None:
         assert len(known) > 20_000
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=1_000)
 @given(st.text(st.characters() | st.sampled_from("<U+0123456789ABCDEF>\n"), max_size=30))
 def test_escaped_text_comes_back(text: str) -> None:
     for block in (False, True):
@@ -317,14 +316,14 @@ def test_sizes_of_every_kind_are_told() -> None:
     def of(value: Any, limit: int = 60) -> str:
         return show.line("f", tree_of(a=value), limit)
 
-    assert of(list(range(1_000))) == "f(a=[0, 1, … (1,000 items) …, 999])"
+    assert of(list(range(1_000))) == "f(a=[0, 1, 2, … (1,000 items) …, 999])"
     assert of({f"key{n}": "v" * 50 for n in range(9)}, 60).endswith("(9 entries)})")
     assert "(12,288 bytes)" in of(b"x" * 12_288)
     assert "(4,001 characters)" in of(10**4_000)
     assert "characters)" in of(Path("/long/" * 100))
     assert of(Path("/long/" * 100)).startswith("f(a=Path('/long")
     assert "1,000 items" in of({"deep": [Line(list(range(1_000)))]}, 90)
-    assert of([["x" * 100]]) == "f(a=[['xxxxxxxxxxxxxxxxxx' … (100 characters) … 'xxxxxxxxx']])"
+    assert of([["x" * 100]]) == "f(a=[['xxxxxxxxxxxxxxxxx' … (100 characters) … 'xxxxxxxx']])"
 
 
 def test_arguments_without_room_are_counted() -> None:
@@ -350,7 +349,7 @@ def test_short_values_stand_on_one_line_each() -> None:
 
 def test_text_of_several_lines_is_a_marked_block() -> None:
     assert show.lines(tree_of(body="Dear Kim\n\namount = 80.0 \n| x\n")) == [
-        ("body", "(32 characters)\n| Dear Kim\n| \n| amount = 80.0<U+0020>\n| | x\n| ")
+        ("body", "(29 characters)\n| Dear Kim\n| \n| amount = 80.0<U+0020>\n| | x\n| ")
     ]
 
 
@@ -362,8 +361,7 @@ def test_container_of_long_values_is_laid_out() -> None:
         "Order(",
         "  id=(100 characters)",
         *(f"  {mark} {'A' * count}" for mark, count in (("|", 48), (":", 48), (":", 4))),
-        "  lines=",
-        "  [",
+        "  lines=[",
         *(f"    Line(price={n}, note='note')" for n in range(4)),
         "  ]",
         ")",
@@ -387,12 +385,18 @@ SHAPES = {
     "keys": lambda text: {word + str(n): n for n, word in enumerate(text.split())},
     "key": lambda text: {"a": {text: 1}},
     "bytes": lambda text: text.encode(),
-    "path": lambda text: Path(text),
+    "path": Path,
 }
 
 
 def tell(text: str) -> bool:
-    return re.search(r"\([^()]*\d[\d,]* (character|byte|item|entr|field|argument|line)[^()]*\)", text) is not None
+    """Whether something is announced as not shown, with its size."""
+    return (
+        re.search(
+            r"… \([\d,]+ (character|byte|item|entr|field|more argument)|\(… [\d,]+ of [\d,]+ .* not shown …\)", text
+        )
+        is not None
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -411,7 +415,7 @@ def test_nothing_is_cut_in_silence(shape: str, size: int) -> None:
         assert MARKER.strip() in one or tell(one)
         assert len(one) <= 100
         views = dict(show.lines(tree))
-        assert MARKER.strip() in views["value"] or "not shown" in views["value"]
+        assert MARKER.strip() in views["value"] or tell(re.sub(r"\n\s*: ", "", views["value"]))
         visible += MARKER.strip() in views["value"]
         assert len(views["value"].splitlines()) <= 120
         full = dict(show.lines(tree, full=True))

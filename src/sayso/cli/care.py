@@ -78,16 +78,19 @@ def _extended(request: Request) -> list[str]:
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.option("--happened/--did-not", default=None, required=True, help="Whether the call had its effect.")
+@click.option("--happened", is_flag=True, help="The call had its effect.")
+@click.option("--did-not", "did_not", is_flag=True, help="It had none.")
 @click.option("-m", "--message", metavar="TEXT", help="How that was found out.")
 @decides
 @as_json
 @click.pass_obj
 def resolve(
-    desk: Desk, request_id: str, happened: bool, message: str | None, name: str | None, roles: tuple[str, ...],
+    desk: Desk, request_id: str, happened: bool, did_not: bool, message: str | None, name: str | None, roles: tuple[str, ...],
     as_json: bool,
 ) -> int:  # fmt: skip
     """Say whether a call had its effect that was started and whose outcome is unknown."""
+    if happened is did_not:
+        raise click.UsageError("say which: --happened or --did-not")
     review = desk.review(name, roles)
     return each(
         [request_id],

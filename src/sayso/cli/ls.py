@@ -6,7 +6,7 @@ Invariant: a page costs the same however many requests were decided before.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -109,11 +109,12 @@ def ls(
 def _rows(desk: Desk, wish: _Wish, found: list[Request], after: str | None) -> list[str]:
     if not found:
         return ["nothing waits" if len(wish.lists) > 1 else "there is none"]
-    review, pending, unknown = desk.look, 0, 0
-    if len(wish.lists) > 1:
-        pending = wish.count(review, _PENDING)
-        unknown = wish.count(review, frozenset({State.UNKNOWN}))
-    return table(found, pending=pending, unknown=unknown, cursor=after)
+    if len(wish.lists) == 1:
+        return table(found, cursor=after)
+    review = desk.look
+    oldest, _ = replace(wish, lists=[_PENDING], limit=1, newest=False).page(review, None)
+    pending, unknown = (wish.count(review, frozenset({state})) for state in (State.PENDING, State.UNKNOWN))
+    return table(found, pending=pending, oldest=oldest[0] if oldest else None, unknown=unknown, cursor=after)
 
 
 def _watch(desk: Desk, wish: _Wish, cursor: str | None) -> int:

@@ -26,14 +26,22 @@ _FROM_ROOM, _RISK_ROOM = 36, 12
 _COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
 
 
-def table(requests: Sequence[Request], *, pending: int, unknown: int, cursor: str | None) -> list[str]:
+def table(
+    requests: Sequence[Request],
+    *,
+    cursor: str | None,
+    pending: int = 0,
+    oldest: Request | None = None,
+    unknown: int = 0,
+) -> list[str]:
     """Return the rows of a list.
 
     Args:
         requests: One page; not empty.
-        pending: How many wait in all; 0 where that was not asked for.
-        unknown: How many outcomes are unknown in all.
         cursor: How the list goes on.
+        pending: How many wait in all.
+        oldest: The one that has waited longest.
+        unknown: How many outcomes are unknown in all.
     """
     now = clock.now()
     has_states = any(request.state is not State.PENDING for request in requests)
@@ -50,7 +58,7 @@ def table(requests: Sequence[Request], *, pending: int, unknown: int, cursor: st
             colour = _COLOURS.get(requests[number - 1].state)
             parts[2] = parts[2] if colour is None or not has_states else paint(parts[2], colour)
         rows.append("  ".join([*parts, row[5]]).rstrip())
-    return [*rows, *_foot(requests, now, pending, unknown, cursor)]
+    return [*rows, *_foot(pending, oldest, unknown, now), *_notes(requests, cursor)]
 
 
 def _call_room(before: int) -> int:
@@ -59,17 +67,20 @@ def _call_room(before: int) -> int:
 
 
 def _cells(request: Request, now: datetime, *, has_states: bool) -> tuple[str, ...]:
-    left = time_left(request.expires_at, now)
-    stands = left if request.state is State.PENDING else str(request.state)
-    if has_states and request.state is State.PENDING:
-        stands = f"pending, {left}"
-    elif request.state is State.UNKNOWN:
-        stands = "UNKNOWN"
-    risk = (
-        "question" if request.kind == "question" else "-" if request.risk is None else token(request.risk, _RISK_ROOM)
-    )
-    age = span(timedelta(seconds=max(0, (now - request.created_at) // timedelta(seconds=1))))
-    return short(request.id), age, stands, risk, "", _from(request)
+    match request.state:
+        case State.PENDING:
+            left = time_left(request.expires_at, now)
+            stands = f"pending, {left}" if has_states else left
+        case State.UNKNOWN:
+            stands = "UNKNOWN"
+        case state:
+            stands = str(state)
+    risk = "-" if request.risk is None else token(request.risk, _RISK_ROOM)
+    return short(request.id), _age(request, now), stands, risk, "", _from(request)
+
+
+def _age(request: Request, now: datetime) -> str:
+    return span(timedelta(seconds=max(0, (now - request.created_at) // timedelta(seconds=1))))
 
 
 def _from(request: Request) -> str:
@@ -81,14 +92,18 @@ def _call(request: Request, room: int) -> str:
     return card.headline(request, room) + (" !" if card.cautions(request) else "")
 
 
-def _foot(requests: Sequence[Request], now: datetime, pending: int, unknown: int, cursor: str | None) -> list[str]:
+def _foot(pending: int, oldest: Request | None, unknown: int, now: datetime) -> list[str]:
     rows: list[str] = []
-    oldest = max((now - request.created_at for request in requests if request.state is State.PENDING), default=None)
     if pending:
-        rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {span(oldest)}"))
+        rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
     if unknown:
         count = f"{unknown:,} outcome{'' if unknown == 1 else 's'} unknown"
         rows.append(f"{paint(count, 'red')}: find out, then `sayso resolve ID --happened` or `--did-not`")
+    return rows
+
+
+def _notes(requests: Sequence[Request], cursor: str | None) -> list[str]:
+    rows: list[str] = []
     if any(card.cautions(request) for request in requests):
         rows.append("! holds hidden or look-alike characters; `sayso show ID` names them")
     if cursor is not None:

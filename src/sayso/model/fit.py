@@ -16,7 +16,7 @@ from typing import Any, cast
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, form_of, text_of, value_of
 from sayso.model.limits import Descriptor
-from sayso.model.names import place
+from sayso.model.names import class_name, place
 from sayso.model.rebuild import is_model
 from sayso.model.scalar import is_scalar, scalar, spoken
 
@@ -196,7 +196,7 @@ class Fitter:
             case "ref" if self._defs[part["name"]]["kind"] == "typed_dict":
                 return type(value) is dict
             case "ref":
-                return part["name"] in self._classes and isinstance(value, self._classes[part["name"]])
+                return self._is_instance(part["name"], value)
             case _:
                 return is_scalar(part, value)
 
@@ -223,9 +223,9 @@ class Fitter:
         definition = self._defs[name]
         if definition["kind"] == "typed_dict":
             return self._fields(definition, value)
-        cls: Any = self._classes[name]
-        if isinstance(value, cls):
+        if self._is_instance(name, value):
             return value
+        cls: Any = self._classes[name]
         if definition["kind"] == "enum":
             return self._enum(cls, definition["members"], value)
         if definition["checked"] and not self._has_code:
@@ -234,8 +234,13 @@ class Fitter:
         fields = self._fields(definition, {"root": value} if "root" in definition else value)
         return MISFIT if fields is MISFIT else self._build(cls, definition, fields)
 
+    def _is_instance(self, name: str, value: object) -> bool:
+        # Stand-ins do not inherit from each other; the definition of a subclass names its bases.
+        own = class_name(type(value))
+        return isinstance(value, self._classes[name]) or name in self._defs.get(own, {}).get("bases", ())
+
     def _enum(self, cls: type[Enum], members: list[list[Any]], value: object) -> Any:
-        """Take a member by its value, else by its name (which is how members are displayed)."""
+        """Take a member by its name, which is how members are displayed, else by its value."""
         found = _picked([(name, form[0] if form else name) for name, *form in members], value)
         if found is None:
             return self._wrong(f"Input should be one of {', '.join(name for name, *_ in members)}")
@@ -305,12 +310,12 @@ def _text(value: object) -> str | None:
 
 
 def _picked(named: list[tuple[Any, Json]], value: object) -> tuple[Any, Json] | None:
-    """Return which of some named forms a value means: by form, by name, or by the form's text (web forms send it)."""
+    """Return which of some named forms a value means: by name, by form, or by the form's text (web forms send it)."""
     wanted = _text(value)
     by_form = (item for item in named if text_of(item[1]) == wanted)
     by_name = (item for item in named if isinstance(value, str) and item[0] == value)
     by_text = (item for item in named if isinstance(value, str) and text_of(item[1]) == value)
-    return next(by_form, None) or next(by_name, None) or next(by_text, None)
+    return next(by_name, None) or next(by_form, None) or next(by_text, None)
 
 
 def _member(form: Json) -> Json:

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sayso.model.escape import escape
-from sayso.model.literal import bytes_of, is_light, parts_of, value
+from sayso.model.literal import Parts, bytes_of, is_light, parts_of, value
 from sayso.model.tags import Json
 
 __all__ = ["NARROWEST", "Layout"]
 
 NARROWEST = 40
-_LONG_NAME = 12
 _SHORT = 24
 _MARK, _GOES_ON = "| ", ": "
 _SPACE = "<U+0020>"
@@ -44,7 +43,14 @@ class Layout:
     def rows(self, tree: Json) -> list[str]:
         """Return the lines of one argument."""
         rows = self._rows(tree, max(self.width, NARROWEST))
-        return rows if self.limit is None else _middle_out(rows, self.height, "lines")
+        if self.limit is None or len(rows) <= self.height:
+            return rows
+        head, tail = self.height * 2 // 3, self.height // 3
+        left_out = rows[head - 1 : -tail]
+        # Lines that are left out may announce what they leave out themselves.
+        more = ", with what they leave out," if any(row.lstrip().startswith("(…") for row in left_out) else ""
+        note = f"(… {len(left_out):,} of {len(rows):,} lines{more} not shown …)"
+        return [*rows[: head - 1], note, *rows[-tail:]]
 
     def _rows(self, tree: Json, width: int) -> list[str]:
         if isinstance(tree, str):
@@ -59,23 +65,31 @@ class Layout:
             text = value(tree)
             if _columns(text) <= width:
                 return [text]
-        parts = parts_of(tree)
+        ends = None if self.limit is None else (self.height * 2 // 3 - 3, self.height // 3 - 3)
+        parts = parts_of(tree, ends=ends, key_room=None if self.limit is None else 2 * width)
         if parts is None:
             return list(_wrapped(value(tree), width))
         # Deep values stop moving to the right, or a surface would break the lines, and what then stands at its left
         # edge would not carry our mark.
         indent = "  " if width > NARROWEST else ""
         inside = width - len(indent)
-        rows = _packed(parts.items, inside)
-        if rows is None:
-            rows = [row for prefix, item in parts.items for row in self._named(prefix, item, inside)]
+        rows = self._items(parts, inside, 0 if ends is None else ends[0])
         return [*_fitting(parts.opening, width), *(indent + row for row in rows), parts.closing]
+
+    def _items(self, parts: Parts, width: int, head: int) -> list[str]:
+        missing = parts.size - len(parts.items)
+        if not missing:
+            return self._run(parts.items, width)
+        note = f"(… {missing:,} of {parts.size:,} {parts.noun} not shown …)"
+        return [*self._run(parts.items[:head], width), note, *self._run(parts.items[head:], width)]
+
+    def _run(self, items: list[tuple[str, Json]], width: int) -> list[str]:
+        rows = _packed(items, width)
+        return [row for prefix, item in items for row in self._named(prefix, item, width)] if rows is None else rows
 
     def _named(self, prefix: str, item: Json, width: int) -> list[str]:
         if _columns(prefix) > width // 2:
-            name = list(_wrapped(prefix.rstrip(), width))
-            shown = name if self.limit is None else _middle_out(name, _LONG_NAME, "lines of a name")
-            return [*shown, *self._rows(item, width)]
+            return [*_wrapped(prefix.rstrip(), width), *self._rows(item, width)]
         first, *rest = self._rows(item, width)
         return [prefix + first, *rest] if _columns(prefix + first) <= width else [prefix.rstrip(), first, *rest]
 
@@ -127,6 +141,8 @@ def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
         for prefix, item in items
     ):
         return None
+    if not items:
+        return []
     rows = [""]
     for index, (_, item) in enumerate(items):
         text = value(item) + ("," if index < len(items) - 1 else "")
@@ -138,13 +154,6 @@ def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
 
 def _fitting(text: str, width: int) -> list[str]:
     return [text] if _columns(text) <= width else list(_wrapped(text, width))
-
-
-def _middle_out(rows: list[str], height: int, noun: str) -> list[str]:
-    if len(rows) <= height:
-        return rows
-    head, tail = height - height // 3 - 1, height // 3
-    return [*rows[:head], f"(… {len(rows) - head - tail:,} of {len(rows):,} {noun} not shown …)", *rows[-tail:]]
 
 
 def _columns(text: str) -> int:

@@ -23,17 +23,27 @@ _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
 _NESTED = (dict, list)
 _ONE = {"items": "item", "entries": "entry", "fields": "field"}
-_FEW = 4
+_ENDS = (3, 1)
+_Item = TypeVar("_Item")
 _Text = TypeVar("_Text", str, bytes)
 
 
 class Parts(NamedTuple):
-    """A container, taken apart for a layout."""
+    """A container, taken apart for a layout.
+
+    Attributes:
+        opening: What stands before its parts.
+        items: Its parts, each with what stands before it: a name, a key or nothing.
+        closing: What stands after them.
+        noun: What its parts are called, many of them.
+        size: How many it has; `items` may be only the first and last of them.
+    """
 
     opening: str
     items: list[tuple[str, Json]]
     closing: str
     noun: str
+    size: int
 
 
 def value(tree: Json) -> str:
@@ -54,7 +64,7 @@ def brief(tree: Json, room: int) -> str:
         text = value(tree)
         if len(text) <= room:
             return text
-    parts = parts_of(tree)
+    parts = parts_of(tree, ends=_ENDS, key_room=room)
     if parts is not None:
         return _brief_parts(parts, room)
     if isinstance(tree, str):
@@ -65,29 +75,29 @@ def brief(tree: Json, room: int) -> str:
     return _brief_leaf(tree, room)
 
 
-def parts_of(tree: Json, room: int | None = None) -> Parts | None:
+def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int | None = None) -> Parts | None:
     """Return a container's parts, names as they are shown; None for a value without any.
 
     Args:
         tree: A value.
-        room: Shorten the keys of dicts to this; None keeps them whole.
+        ends: How many parts to keep from the head and from the tail; None keeps all.
+        key_room: Shorten the keys of dicts to this; None keeps them whole.
     """
     items = items_of(tree)
     if items is not None:
-        unnamed: list[tuple[str, Json]] = [("", item) for item in items]
-        if isinstance(tree, list):
-            return Parts("[", unnamed, "]", "items")
-        return Parts("(", unnamed, ",)" if len(items) == 1 else ")", "items")
-    name = class_in(tree)
-    fields = fields_of(tree)
-    if name is not None and fields is not None:
-        return Parts(f"{_short(name)}(", [(f"{escape(field)}=", item) for field, item in fields.items()], ")", "fields")
+        unnamed: list[tuple[str, Json]] = [("", item) for item in _picked(items, ends)]
+        opening, closing = ("[", "]") if isinstance(tree, list) else ("(", ",)" if len(items) == 1 else ")")
+        return Parts(opening, unnamed, closing, "items", len(items))
+    fields, name = fields_of(tree), class_in(tree)
     if not isinstance(tree, dict) or (fields is None and _tagged(tree) is not None):
         return None
     # A malformed tag is shown as the dict that it is, so that nothing is hidden behind it.
-    keys = fields if fields is not None else tree
-    named = [((quoted(key) if room is None else brief(key, room)) + ": ", item) for key, item in keys.items()]
-    return Parts("{", named, "}", "entries")
+    named = _picked(list((tree if fields is None else fields).items()), ends)
+    if fields is not None and name is not None:
+        members = [(f"{escape(field)}=", item) for field, item in named]
+        return Parts(f"{_short(name)}(", members, ")", "fields", len(fields))
+    keyed = [((quoted(key) if key_room is None else brief(key, key_room)) + ": ", item) for key, item in named]
+    return Parts("{", keyed, "}", "entries", len(tree if fields is None else fields))
 
 
 def quoted(text: str) -> str:
@@ -202,16 +212,22 @@ def _tagged(tree: dict[str, Json]) -> str | None:
 
 
 def _brief_parts(parts: Parts, room: int) -> str:
-    count = len(parts.items)
+    count, items = parts.size, parts.items
     nothing = f"{parts.opening}… ({count:,} {parts.noun if count != 1 else _ONE[parts.noun]}){parts.closing}"
-    items = parts.items if count <= _FEW else [*parts.items[:2], parts.items[-1]]
     note = f"… ({count:,} {parts.noun}) …" if len(items) < count else ""
-    left = room - len(parts.opening) - len(parts.closing) - len(note) - 2 * len(items)
+    left = room - len(parts.opening) - len(parts.closing) - len(note) - 2 * (len(items) - (0 if note else 1))
     if left < 6 * len(items):
         return nothing
     texts = fill(items, left)
     text = parts.opening + ", ".join([*texts[:-1], note, texts[-1]] if note else texts) + parts.closing
     return text if len(text) <= room else nothing
+
+
+def _picked(items: list[_Item], ends: tuple[int, int] | None) -> list[_Item]:
+    if ends is None or len(items) <= sum(ends):
+        return items
+    head, tail = ends
+    return [*items[:head], *items[-tail:]]
 
 
 def _fit(whole: _Text, room: int, show: Callable[[_Text], str], step: int) -> int:

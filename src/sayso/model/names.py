@@ -33,7 +33,7 @@ def _name(thing: Any) -> str:
     given = cast("dict[str, object]", getattr(thing, "__dict__", {})).get("__sayso_name__")
     if isinstance(given, str):
         return given
-    module = thing.__module__ or "builtins"
+    module = getattr(thing, "__module__", None) or "builtins"
     return f"{_main_name() if module == '__main__' else module}:{thing.__qualname__}"
 
 

@@ -26,7 +26,7 @@ _DISCREET = frozenset(
         *("date_type", "datetime_type", "decimal_max_digits", "decimal_max_places", "decimal_parsing", "decimal_type"),
         *("decimal_whole_digits", "dict_type", "extra_forbidden", "finite_number", "float_parsing", "float_type"),
         *("greater_than", "greater_than_equal", "int_from_float", "int_parsing", "int_parsing_size", "int_type"),
-        *("is_instance_of", "less_than", "less_than_equal", "list_type", "missing", "multiple_of", "path_type"),
+        *("is_instance_of", "less_than", "less_than_equal", "list_type", "missing", "multiple_of"),
         *("string_pattern_mismatch", "string_too_long", "string_too_short", "string_type", "time_delta_type"),
         *("time_type", "too_long", "too_short", "tuple_type", "uuid_type"),
     }
@@ -41,6 +41,7 @@ _PLAIN_WORDS = {
     "time_parsing": "Input should be a valid time, HH:MM:SS",
     "time_delta_parsing": "Input should be a valid duration, as P1DT2H30M or 26:30:00",
     "uuid_parsing": "Input should be a valid UUID",
+    "path_type": "Input should be a valid path",
 }
 
 

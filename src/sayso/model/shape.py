@@ -150,7 +150,7 @@ class Shape:
         """Return the values as the call takes them, in the order of its parameters, with defaults filled in.
 
         Text becomes what the type says (`"80"` an int, ISO text a date, base64 text bytes, a path, a decimal), objects
-        become dataclasses and models, enum members go by value or by name; values that have their type already are left
+        become dataclasses and models, enum members go by name or by value; values that have their type already are left
         alone.
 
         Raises:

@@ -32,8 +32,8 @@ def warnings(tree: Json) -> list[str]:
 
     Of a text `contains hidden characters (U+202E, U+200B)`; of a tree with the place in front, `note: contains …`.
     """
-    found = [f"{where}: {what}" if where else what for where, text in _texts(tree, ()) for what in _warnings(text)]
-    return list(dict.fromkeys(found))
+    found = [(steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)]
+    return list(dict.fromkeys(f"{escape(place(steps))}: {what}" if steps else what for steps, what in found))
 
 
 def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
@@ -75,21 +75,21 @@ def lines(
     return [(escape(name), "\n".join(layout.rows(item))) for name, item in (fields_of(arguments) or {}).items()]
 
 
-def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[str, str]]:
+def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield every text that a program chose, names included, with its place."""
     if isinstance(tree, str):
-        yield _where(steps), tree
+        yield steps, tree
         return
     fields, items = fields_of(tree), items_of(tree)
     if fields is not None:
         for name, item in fields.items():
-            yield _where(steps), name
+            yield steps, name
             yield from _texts(item, (*steps, name))
     elif items is not None:
         for index, item in enumerate(items):
             yield from _texts(item, (*steps, index))
     elif isinstance(tree, dict) and tag_in(tree) not in {"$secret", "$bytes"}:
-        yield from ((_where(steps), text) for text in _payload_texts(tree))
+        yield from ((steps, text) for text in _payload_texts(tree))
 
 
 def _payload_texts(tree: Json) -> Iterator[str]:
@@ -98,10 +98,6 @@ def _payload_texts(tree: Json) -> Iterator[str]:
     elif isinstance(tree, dict | list):
         for part in tree.values() if isinstance(tree, dict) else tree:
             yield from _payload_texts(part)
-
-
-def _where(steps: tuple[str | int, ...]) -> str:
-    return escape(place(steps)) if steps else ""
 
 
 def _warnings(text: str) -> Iterator[str]:

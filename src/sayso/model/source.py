@@ -89,10 +89,13 @@ class Source:
         """Return the definitions of known subclasses, for a process without the code that reads their instances."""
         wider = Describer()
         wider.defs, wider.classes = dict(self._describer.defs), dict(self._describer.classes)
-        for cls in self._describer.classes.values():
+        bases: dict[str, list[str]] = {}
+        for name, cls in self._describer.classes.items():
             for sub in _subclasses(cls):
                 wider.describe(sub)
-        return {name: told for name, told in wider.defs.items() if name not in self._describer.defs}
+                bases.setdefault(class_name(sub), []).append(name)
+        more = {name: told for name, told in wider.defs.items() if name not in self._describer.defs}
+        return {name: {**told, "bases": bases.get(name, [])} for name, told in more.items()}
 
     def _only_here(self, field: Descriptor) -> None:
         # Two functions of one shape share its digest; one whose code says more must not be taken for the other.

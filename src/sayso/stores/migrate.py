@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from sayso import errors
 
-__all__ = ["APPLICATION_ID", "migrate"]
+__all__ = ["APPLICATION_ID", "migrate", "refuse_foreign"]
 
 APPLICATION_ID = 0x5A150001  # marks a file as ours, see `PRAGMA application_id`
 
@@ -37,35 +37,42 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Apply what is missing; nothing is written when nothing is.
+def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
+    """Refuse a file that is not for this package, before anything is written to it.
 
     Raises:
         StoreVersionError: A newer sayso wrote the file.
         StoreCorruptError: The file is some other program's database.
     """
+    # In this order: another process may be setting the file up just now, and what it made, it marked before.
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    ours = _pragma(connection, "application_id") == APPLICATION_ID
+    version, newest = _pragma(connection, "user_version"), _scripts()[-1][0]
+    if tables and not ours:
+        raise errors.StoreCorruptError(f"{path} is another program's database; nothing was changed, name another file")
+    if ours and version > newest:
+        raise errors.StoreVersionError(
+            f"{path} was written by a newer sayso (schema {version}, this one knows {newest}); upgrade sayso to open it"
+        )
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Apply what is missing; nothing is written when nothing is. Raises as `refuse_foreign`."""
     newest = _scripts()[-1][0]
     if _pragma(connection, "user_version") == newest and _pragma(connection, "application_id") == APPLICATION_ID:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _apply(connection, path, newest)
+        # Looked at again under the lock: another process may have done it while this one waited.
+        refuse_foreign(connection, path)
+        _apply(connection, _pragma(connection, "user_version"))
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def _apply(connection: sqlite3.Connection, path: str, newest: int) -> None:
-    # Read again under the lock: another process may have done it while this one waited.
-    version = _pragma(connection, "user_version")
-    ours = _pragma(connection, "application_id") == APPLICATION_ID
-    if not ours and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        raise errors.StoreCorruptError(f"{path} is another program's database; nothing was changed, name another file")
-    if version > newest:
-        raise errors.StoreVersionError(
-            f"{path} was written by a newer sayso (schema {version}, this one knows {newest}); upgrade sayso to open it"
-        )
+def _apply(connection: sqlite3.Connection, version: int) -> None:
     for number, script in _scripts():
         if number > version:
             for statement in _statements(script):

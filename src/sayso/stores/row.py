@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from sayso import errors
 from sayso.clock import instant, microseconds
 from sayso.model.call import Call, Question
 from sayso.model.compact import dumps
@@ -166,7 +167,21 @@ def _execution(packed: list[Any]) -> Execution:
 
 
 def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
-    """Return the request that a row holds; `shape` looks the text of a shape up by its digest."""
+    """Return the request that a row holds; `shape` looks the text of a shape up by its digest.
+
+    Raises:
+        StoreCorruptError: The row is not as this module writes it.
+        StoreSealedError: It does not open with this key.
+    """
+    try:
+        return _read(row, seal, shape)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise errors.StoreCorruptError(
+            f"request {row.id!r} cannot be read ({type(error).__name__}): its row was altered; nothing was changed"
+        ) from error
+
+
+def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
     asked: dict[str, Any] = json.loads(seal.open(row.asked, row.id))
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id))
     subject = _subject(row, seal, shape)

@@ -25,7 +25,7 @@ from sayso import clock, errors
 from sayso.model.entry import Entry
 from sayso.model.request import LIVE, Request, State
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
-from sayso.stores.migrate import migrate
+from sayso.stores.migrate import migrate, refuse_foreign
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
 from sayso.stores.sqlite_faults import fault, is_busy
@@ -47,6 +47,7 @@ _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 _MOST = 256  # verbs in one commit
 _BUSY_SECONDS = 30.0
+_SMALLEST = 512  # bytes of a database with one page
 
 
 class _Op:
@@ -121,6 +122,8 @@ class SqliteStore(Store):
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
+                # Before the change to WAL, which is written into the file.
+                refuse_foreign(connection, self._path)
                 # Changing to WAL does not wait for the lock as other statements do, hence the loop.
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
@@ -207,10 +210,12 @@ class SqliteStore(Store):
                     return False
                 changed = self._run(self._writer(), batch, is_fresh=True)
         except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
-            if len(batch) > 1:
+            locked_out = isinstance(error, sqlite3.Error) and is_busy(error)
+            if len(batch) > 1 and not locked_out:  # trying each alone would make the last wait as often as they are
                 return False
-            batch[0].error = fault(error, self._path) if isinstance(error, sqlite3.Error) else error
-            batch[0].done = True
+            for op in batch:
+                op.error = fault(error, self._path) if isinstance(error, sqlite3.Error) else error
+                op.done = True
             return True
         self._bell.ring(changed)
         return True
@@ -322,6 +327,8 @@ def _make(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     if not os.access(path, os.R_OK | os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if 0 < path.stat().st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
+        raise errors.StoreCorruptError(f"{path} is not a sayso store; nothing was changed, name another file")
 
 
 def _where(wanted: Filter) -> tuple[list[str], list[Any]]:

@@ -30,10 +30,19 @@ def _namespace() -> str:
         return ""
 
 
+def _fields(pid: int) -> list[str]:
+    # /proc/PID/stat from its third field on; the command name before may hold spaces and brackets.
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
 def _started(pid: int) -> str:
-    # Field 22 of /proc/PID/stat; the command name before it may hold spaces and brackets, hence the split at ')'.
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    fields = _fields(pid)
     return fields[19] if len(fields) > 19 else ""
+
+
+def _is_dead(pid: int) -> bool:
+    # Killed, and not yet reaped by its parent: its number still exists, and it will never say how its call ended.
+    return _fields(pid)[:1] in (["Z"], ["X"])
 
 
 @lru_cache(maxsize=4)
@@ -71,4 +80,5 @@ def is_gone(worker: str) -> bool:
     if pid <= 0:
         return False
     started = _started(pid)
-    return not _exists(pid) or bool(started and theirs[4] and started != theirs[4])
+    is_another = bool(started and theirs[4] and started != theirs[4])
+    return not _exists(pid) or is_another or _is_dead(pid)

@@ -21,7 +21,7 @@ from sayso.cli.demo.place import RUN, Effect, Place, say
 from sayso.errors import OutcomeUnknownError
 from sayso.model.show import escape, line
 
-__all__ = ["delete", "main", "move", "write"]
+__all__ = ["Fate", "Step", "delete", "leaves_the_archive", "main", "move", "steps_to", "work", "write"]
 
 
 @dataclass

@@ -25,7 +25,7 @@ from sayso.model.request import Request, State
 from sayso.model.show import escape
 from sayso.waiting import terminal
 
-__all__ = ["tour"]
+__all__ = ["Left", "crash", "tidy", "tour"]
 
 _APPROVE_THE_DRAFT = ("approve", "--set", "path=report-draft.md", "-m", "you mean the draft; the final one stays")
 _REJECT = ("reject", "-m", "keep it: the contract runs until 2031")
@@ -65,7 +65,9 @@ def tour(folder: Path | None, *, with_crash: bool) -> int:
 
 def _tour(place: Place, *, with_crash: bool) -> None:
     stage = Stage(place, with_person=terminal.is_there())
-    before = {ending: signal.signal(ending, _stop) for ending in _ENDINGS}
+    # What is ignored stays so: under nohup a hang-up ends nothing.
+    endings = [ending for ending in _ENDINGS if signal.getsignal(ending) is not signal.SIG_IGN]
+    before = {ending: signal.signal(ending, _stop) for ending in endings}
     try:
         _begin(stage)
         try:
@@ -87,6 +89,7 @@ def _begin(stage: Stage) -> None:
     say("demo", f"made {escape(str(stage.place.files))}")
     say("demo", "an agent tidies it: calls that stay inside archive/ pass by rule, others wait for a person")
     if stage.with_person:
+        say("demo", "it takes report-final.md for a draft: try e, and give it report-draft.md instead")
         say("demo", f"decide here, or in a second terminal: {terminal.command(stage.store)} ls")
     else:
         say("demo", "no terminal here, so a simulated reviewer decides, in a process of its own, by command")
@@ -161,8 +164,8 @@ def _resolve(stage: Stage, request: Request) -> None:
     if stage.store.get(request.id).state is not State.UNKNOWN:
         raise Broken(f"{request.id} should be unknown, and is {stage.store.get(request.id).state}")
     seen = count.Witnesses.heard(stage.store, stage.place)
-    times = seen.times(request)
-    say(stage.reviewer, f"looks at the disk: the file is gone, and the ledger has {times} line about it")
+    there = "still there" if seen.name(request) in seen.present else "gone"
+    say(stage.reviewer, f"on the disk: {seen.name(request)} is {there}, deletions in the ledger: {seen.times(request)}")
     happened = not stage.with_person or click.confirm("Did the deletion happen?", default=None, err=True)
     words = ["resolve", short(request.id), "--happened" if happened else "--did-not", "-m", "looked at the disk"]
     code = stage.command(stage.reviewer, *words, *(() if stage.with_person else ("--as", "simulated-reviewer")))
@@ -188,7 +191,9 @@ def _end(stage: Stage, promised: Sequence[Row]) -> None:
     for problem in problems:
         say("demo", f"WRONG: {escape(problem)}")
     if problems:
-        raise Broken(f"{len(problems)} counts are not as promised; the folder stays: {escape(str(stage.place.root))}")
+        raise Broken(
+            f"counts that are not as promised: {len(problems)}; the folder stays: {escape(str(stage.place.root))}"
+        )
     say("demo", "every count is as promised: what was approved was done once, the rest not at all")
     for request in stage.waiting():
         say("demo", f"{short(request.id)} still waits: {terminal.command(stage.store)} approve {short(request.id)}")

@@ -1,0 +1,224 @@
+"""The programs in `examples/`, each run as its reader runs it: as a process, decided from a second one.
+
+Every example is named here; a new one without a test turns `test_every_example_is_run` red.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+
+import pytest
+
+from tests.person import Person
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PATIENCE = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _store(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_STORE", f"sqlite:///{place / 'sayso.db'}")
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def sayso(*words: str) -> str:
+    done = run("-m", "sayso", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class Program:
+    """An example that waits for a person."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._said: Queue[str] = Queue()
+        Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said.put(line)
+
+    def asks(self) -> tuple[str, str]:
+        """Wait until it says what it waits for; return the id and the line."""
+        while True:
+            line = self._said.get(timeout=PATIENCE)
+            found = re.search(r"waiting for a person .*\b(rq_\w+)", line)
+            if found:
+                return found[1], line
+
+    def ends(self) -> tuple[int, str]:
+        """Wait for its end; return its exit code and what it printed."""
+        assert self._process.stdout is not None
+        code = self._process.wait(PATIENCE)
+        return code, self._process.stdout.read()
+
+
+@contextmanager
+def started(name: str, *words: str) -> Iterator[Program]:
+    process = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / name), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Program(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_every_example_is_run() -> None:
+    run_here = set(re.findall(r'"(\w+\.py)"', Path(__file__).read_text(encoding="utf-8")))
+    assert run_here == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_example_says_how_it_is_run(path: Path) -> None:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert text is not None
+    assert f"python examples/{path.name}" in text
+
+
+# -- refund ----------------------------------------------------------------------------------------------------
+
+
+def test_refund_goes_on_with_the_amount_that_was_approved() -> None:
+    with started("refund.py") as program:
+        request_id, line = program.asks()
+        assert "refund(order_id='A-4721', amount=320.0, reason='')" in line
+        assert request_id in sayso("ls")
+        sayso("approve", request_id, "--set", "amount=80", "-m", "half, as goodwill")
+        assert program.ends() == (0, "refunded 80.00 for A-4721\n")
+
+
+def test_refund_is_not_paid_after_a_no() -> None:
+    with started("refund.py") as program:
+        request_id, _ = program.asks()
+        sayso("reject", request_id, "-m", "ask the shop first", "--as", "ada")
+        assert program.ends() == (0, "not refunded: the call refund was rejected by ada: ask the shop first\n")
+
+
+def test_refund_asks_on_the_terminal(place: Path) -> None:
+    with Person(str(EXAMPLES / "refund.py"), env=dict(os.environ), cwd=place) as person:
+        person.sees("refund")
+        person.sees("d detach\n> ")
+        person.types("a")
+        assert person.ends() == (0, "refunded 320.00 for A-4721\n")
+
+
+# -- raise and resume ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("response", "printed"),
+    [
+        ("yes", "deleted /srv/old\n"),
+        ('{"path": "/srv/older"}', "deleted /srv/older\n"),
+        ("no", "the call delete was rejected by ada\n"),
+    ],
+)
+def test_pause_is_resumed_in_another_process(
+    place: Path, monkeypatch: pytest.MonkeyPatch, response: str, printed: str
+) -> None:
+    monkeypatch.setenv("SAYSO_REVIEWER", "ada")
+    asked = run(str(EXAMPLES / "raise_and_resume.py"))
+    assert (asked.returncode, asked.stdout) == (0, "Confirm execution of delete(path='/srv/old')?\n")
+    saved = json.loads((place / "session.json").read_text())
+    assert saved["tool_call"] == {"name": "delete", "args": {"path": "/srv/old"}, "call_id": None}
+
+    resumed = run(str(EXAMPLES / "raise_and_resume.py"), response)
+
+    assert (resumed.returncode, resumed.stdout) == (0, printed), resumed.stderr
+
+
+def test_asking_twice_is_one_request(place: Path) -> None:
+    ids = set[str]()
+    for _ in range(2):
+        run(str(EXAMPLES / "raise_and_resume.py"))
+        ids.add(json.loads((place / "session.json").read_text())["confirmation_id"])
+    assert len(ids) == 1
+    assert len(json.loads(sayso("ls", "--json"))["requests"]) == 1
+
+
+def test_pause_alone_gives_no_right(place: Path) -> None:
+    run(str(EXAMPLES / "raise_and_resume.py"))
+    (place / "sayso.db").unlink()
+    resumed = run(str(EXAMPLES / "raise_and_resume.py"), "yes")
+    assert resumed.returncode == 1
+    assert "deleted" not in resumed.stdout
+    assert "ConfirmationRequired" in resumed.stderr
+
+
+# -- ask -------------------------------------------------------------------------------------------------------
+
+
+def test_answers_come_back_as_values_of_their_types() -> None:
+    with started("ask.py") as program:
+        for answer in ("lyon", "3", "2026-08-03", "true"):
+            sayso("answer", program.asks()[0], answer)
+        assert program.ends() == (0, "a van with 3 boxes leaves lyon on Monday, 03 August 2026\n")
+
+
+def test_answer_that_does_not_fit_is_refused_and_the_question_still_waits() -> None:
+    with started("ask.py") as program:
+        request_id, _ = program.asks()
+        refused = run("-m", "sayso", "answer", request_id, "rome")
+        assert refused.returncode == 1
+        sayso("answer", request_id, "berlin")
+        sayso("reject", program.asks()[0], "-m", "no boxes left", "--as", "ada")
+        assert program.ends() == (0, "no plan: the question was rejected by ada: no boxes left\n")
+
+
+# -- idempotent ------------------------------------------------------------------------------------------------
+
+
+def test_second_try_of_a_failed_call_needs_no_second_approval(place: Path) -> None:
+    with started("idempotent.py") as program:
+        sayso("approve", program.asks()[0])
+        code, printed = program.ends()
+    assert code == 0
+    assert printed.splitlines() == [
+        "failed: the service is down; trying again needs no second approval",
+        "paid 2026-118",
+        "payments taken: 1",
+    ]
+    assert list(json.loads((place / "service.json").read_text()).values()) == [950]
+
+
+def test_payment_that_nobody_saw_end_is_found_and_not_made_again(place: Path) -> None:
+    with started("idempotent.py", "--crash") as program:
+        sayso("approve", program.asks()[0])
+        assert program.ends()[0] == -signal.SIGKILL
+    taken = (place / "service.json").read_text()
+    assert len(json.loads(taken)) == 1
+
+    again = run(str(EXAMPLES / "idempotent.py"))
+
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.splitlines() == ["paid 2026-118 (the service knew)", "payments taken: 1"]
+    assert (place / "service.json").read_text() == taken

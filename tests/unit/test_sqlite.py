@@ -1,0 +1,671 @@
+"""The SQLite store beyond the contract: its file, its locks, its commits, and what happens when the machine says no.
+
+What every store must do is in `sayso.testing.StoreContract`. Failures are made by real limits and locks where that is
+possible, and by a connection that fails at a named statement where it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sayso import audit, drive, errors
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request, State
+from sayso.stores import sqlite as sqlite_store
+from sayso.stores.base import Filter
+from sayso.stores.row import Row
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
+from sayso.testing.scene import Scene, outcomes_of, refusal
+
+KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
+OTHER_KEY = base64.urlsafe_b64encode(bytes(32)).decode()
+POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "requests.db"
+
+
+@pytest.fixture
+def scene(path: Path) -> Iterator[Scene]:
+    class Here(Scene):
+        def make_store(self) -> SqliteStore:
+            return SqliteStore(path)
+
+    here = Here()
+    here.setup_method()
+    yield here
+    here.teardown_method()
+
+
+@pytest.fixture
+def store(scene: Scene) -> SqliteStore:
+    assert isinstance(scene.store, SqliteStore)
+    return scene.store
+
+
+@contextmanager
+def by_hand(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the file as somebody else would."""
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
+        yield connection
+
+
+# -- the file ------------------------------------------------------------------------------------------------------
+
+
+@POSIX
+def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(path)
+        store.open(sample_call())
+        found = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert found == {"requests.db": 0o600, "requests.db-wal": 0o600, "requests.db-shm": 0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_every_commit_is_synced(store: SqliteStore) -> None:
+    store.open(sample_call())
+    for connection in (store._writer(), store._connect()):
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_the_journal_refuses_changes(store: SqliteStore, path: Path) -> None:
+    store.open(sample_call())
+    with by_hand(path) as connection:
+        for statement in ("UPDATE journal SET event = 'approved'", "DELETE FROM journal"):
+            with pytest.raises(sqlite3.IntegrityError, match="only added to"):
+                connection.execute(statement)
+    assert audit.verify(store).broken == ()
+
+
+# -- files that are not ours to write ------------------------------------------------------------------------------
+
+
+def refused_untouched(path: Path, kind: type[errors.StoreError]) -> str:
+    """Show that a store on this file refuses to read and to write, and leaves every byte as it was."""
+    before = path.read_bytes()
+    messages = {str(refusal(kind, lambda: SqliteStore(path).get("rq_x")))}
+    messages.add(str(refusal(kind, lambda: SqliteStore(path).open(sample_call()))))
+    assert path.read_bytes() == before
+    assert len(messages) == 1
+    return messages.pop()
+
+
+def test_another_programs_database_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with by_hand(path) as connection:
+        connection.execute("CREATE TABLE song (title TEXT)")
+    assert "another program's database" in refused_untouched(path, errors.StoreCorruptError)
+
+
+def test_a_newer_schema_is_refused_and_left_as_it_was(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        store.open(sample_call())
+    with by_hand(path) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    message = refused_untouched(path, errors.StoreVersionError)
+    assert "schema 999" in message
+    assert "upgrade sayso" in message
+
+
+@pytest.mark.parametrize("size", [1, 99, 100, 511, 512, 1024, 4096, 10_000])
+@pytest.mark.parametrize("content", [b"a file of notes\n", b"\x00", b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(tmp_path: Path, content: bytes, size: int) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes((content * size)[:size])
+    refused_untouched(path, errors.StoreCorruptError)
+
+
+def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    with closing(SqliteStore(path)) as store:
+        assert store.open(sample_call()).state is State.PENDING
+
+
+def test_a_damaged_page_is_found_and_named(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        ids = [store.open(sample_call()).id for _ in range(200)]
+    pages = path.read_bytes()
+    path.write_bytes(pages[:8192] + b"\xff" * (len(pages) - 8192))
+    with closing(SqliteStore(path)) as damaged:
+        error = refusal(errors.StoreCorruptError, lambda: [damaged.get(request_id) for request_id in ids])
+        refusal(errors.StoreCorruptError, lambda: damaged.open(sample_call()))
+    assert str(path) in str(error)
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    refusal(errors.StoreError, lambda: SqliteStore(tmp_path).open(sample_call()))
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = refusal(errors.StoreUnavailableError, lambda: SqliteStore(tmp_path / "file" / "x.db").open(sample_call()))
+    assert "cannot be opened" in str(error)
+
+
+# -- files that cannot be written ----------------------------------------------------------------------------------
+
+
+def as_nobody(work: Callable[[], str]) -> str:
+    """Run work in a forked child that may not write everywhere as root may; return its answer."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            answer = work()
+        except BaseException as error:  # noqa: BLE001  # it is the answer
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as answers:  # noqa: PTH123  # a pipe has no path
+        answer = answers.read().decode()
+    os.waitpid(child, 0)
+    return answer
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody can reach, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+        Path(folder).chmod(0o755)
+
+
+def try_both(path: Path) -> str:
+    store, told = SqliteStore(path), list[str]()
+    for verb in (lambda: store.open(sample_call()), lambda: store.list(Filter())):
+        try:
+            verb()
+        except errors.SaysoError as error:
+            told.append(f"{type(error).__name__}: {error}")
+        else:
+            told.append("done")
+    return "\n".join(told)
+
+
+@POSIX
+def test_a_read_only_file_is_refused(open_folder: Path) -> None:
+    path = open_folder / "requests.db"
+    with closing(SqliteStore(path)) as store:
+        store.open(sample_call())
+    path.chmod(0o444)
+    if os.geteuid() == 0:
+        open_folder.chmod(0o777)
+    told = as_nobody(lambda: try_both(path)).splitlines()
+    assert [line.partition(":")[0] for line in told] == ["StoreReadOnlyError"] * 2
+    assert str(path) in told[0]
+
+
+@POSIX
+def test_a_read_only_folder_is_refused(open_folder: Path) -> None:
+    path = open_folder / "requests.db"
+    with closing(SqliteStore(path)) as store:
+        store.open(sample_call())
+    path.chmod(0o666)
+    open_folder.chmod(0o555)
+    told = as_nobody(lambda: try_both(path)).splitlines()
+    assert {line.partition(":")[0] for line in told} <= {"StoreReadOnlyError", "StoreUnavailableError"}
+    assert len(told) == 2
+
+
+@POSIX
+def test_a_folder_that_cannot_be_made_is_refused(open_folder: Path) -> None:
+    open_folder.chmod(0o555)
+    told = as_nobody(lambda: try_both(open_folder / "new" / "requests.db"))
+    assert told.startswith("StoreReadOnlyError")
+    assert not (open_folder / "new").exists()
+
+
+# -- no room left --------------------------------------------------------------------------------------------------
+
+
+def live(scene: Scene, n: int) -> list[Callable[[], object]]:
+    """Return the verbs of one request's life, in order."""
+    request = sample_call(f"run_{n}", {"amount": n, "to": "x" * 3000})
+    store = scene.store
+    return [
+        lambda: store.open(request),
+        lambda: scene.decide("approve", store.get(request.id)),
+        lambda: store.start(request.id, "t"),
+        lambda: store.finish(request.id, "t", Outcome("done", result='{"result":"' + "y" * 3000 + '"}')),
+    ]
+
+
+def test_when_the_disk_is_full_a_verb_is_recorded_whole_or_refused(scene: Scene, store: SqliteStore) -> None:
+    store.open(sample_call())
+    refused = 0
+    for n in range(12):
+        used = store._writer().execute("PRAGMA page_count").fetchone()[0]
+        for verb in live(scene, n):
+            for room in range(20):
+                store._writer().execute(f"PRAGMA max_page_count = {used + room}")
+                before = scene.everything()
+                try:
+                    verb()
+                    break
+                except errors.StoreFullError:
+                    refused += 1
+                    assert scene.everything() == before
+            else:
+                raise AssertionError("twenty free pages are enough for any verb")
+    assert refused >= 12
+    assert {r.state for r in store.list(Filter(name="pay"), limit=1000).requests} == {State.DONE, State.PENDING}
+    found = audit.verify(store)
+    assert (found.rows, found.broken) == (1 + 4 * 12, ())
+
+
+@POSIX
+def test_a_file_that_may_not_grow_is_refused_and_heals(path: Path) -> None:
+    program = f"""
+import resource, signal
+from sayso import errors
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
+store = SqliteStore({str(path)!r})
+first = store.open(sample_call())
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
+recorded, refused = [], 0
+for n in range(60):
+    request = sample_call(arguments={{"amount": n, "to": "x" * 2000}})
+    try:
+        recorded.append(store.open(request).id)
+    except errors.StoreError:
+        refused += 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+last = store.open(sample_call()).id
+store.close()
+store = SqliteStore({str(path)!r})
+assert [store.get(id).id for id in [first.id, *recorded, last]] == [first.id, *recorded, last]
+from sayso.stores.base import Filter
+print(refused, store.count(Filter()) - len(recorded))
+"""
+    refused, others = run_program(program).split()
+    assert int(refused) >= 10
+    assert int(others) == 2
+
+
+def run_program(program: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# -- locked --------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_stays_locked_is_refused_once_for_all_who_wait(
+    scene: Scene, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "_BUSY_SECONDS", 0.5)
+    kept = scene.ask()
+    with by_hand(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        told = outcomes_of([lambda: scene.store.open(sample_call()) for _ in range(8)])
+        took = time.monotonic() - began
+        other.execute("ROLLBACK")
+    assert {type(one) for one in told} == {errors.StoreBusyError}
+    assert took < 3  # one wait for who was first, and one for all behind; not eight
+    assert scene.everything()[0] == [kept]
+    assert scene.ask().state is State.PENDING
+
+
+# -- group commit --------------------------------------------------------------------------------------------------
+
+
+class Failing(sqlite3.Connection):
+    """A connection that calls `before` and `after` around each statement; installed by `failing`."""
+
+    before: Callable[[str], object] = str
+    after: Callable[[str], object] = str
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        type(self).before(sql)
+        cursor = super().execute(sql, parameters)
+        type(self).after(sql)
+        return cursor
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Failing]]:
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite_store.sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=Failing)
+    )
+    yield Failing
+    Failing.before = Failing.after = str
+
+
+def waiting_together(store: SqliteStore, works: list[Callable[[], object]]) -> list[object]:
+    """Let all verbs queue up before the first is taken."""
+    results: list[object] = []
+    with store._write_lock:
+        gathering = threading.Thread(target=lambda: results.extend(outcomes_of(works)))
+        gathering.start()
+        deadline = time.monotonic() + 10
+        while len(store._queue) < len(works):
+            assert time.monotonic() < deadline
+    gathering.join()
+    return results
+
+
+def test_verbs_that_wait_together_share_one_commit(store: SqliteStore, failing: type[Failing]) -> None:
+    store.open(sample_call())
+    commits: list[str] = []
+    failing.after = staticmethod(commits.append)
+    asked = [sample_call() for _ in range(40)]
+    told = waiting_together(store, [lambda request=request: store.open(request) for request in asked])
+    assert told == asked
+    assert commits.count("COMMIT") == 1
+    assert audit.verify(store) == (41, 41, ())
+
+
+def test_a_verb_that_fails_among_others_fails_alone(scene: Scene, store: SqliteStore) -> None:
+    first, *others = [scene.approved() for _ in range(5)]
+    works: list[Callable[[], object]] = [lambda r=request: store.start(r.id, "t") for request in others]
+    works += [
+        lambda: store.start("rq_none", "t"),
+        lambda: store.start(first.id, "a"),
+        lambda: store.start(first.id, "b"),
+    ]
+    told = waiting_together(store, works)
+    assert [getattr(one, "state", None) for one in told[:4]] == [State.RUNNING] * 4
+    assert isinstance(told[4], errors.RequestNotFoundError)
+    assert {type(one) for one in told[5:]} == {Request, errors.AlreadyStartedError}
+    assert audit.verify(store) == (15, 5, ())
+
+
+POINTS = [
+    ("before", "BEGIN IMMEDIATE"),
+    ("after", "BEGIN IMMEDIATE"),
+    ("before", "UPDATE request"),
+    ("after", "UPDATE request"),
+    ("after", "INSERT INTO journal"),
+    ("before", "COMMIT"),
+    ("after", "COMMIT"),
+]
+
+
+@pytest.mark.parametrize(("when", "statement"), POINTS)
+def test_a_verb_that_is_interrupted_is_whole_or_undone(
+    scene: Scene, store: SqliteStore, path: Path, failing: type[Failing], when: str, statement: str
+) -> None:
+    request, hits = scene.approved(), list[str]()
+    store.close()
+
+    def interrupt(sql: str) -> None:
+        if sql.startswith(statement) and not hits:
+            hits.append(sql)
+            raise KeyboardInterrupt
+
+    setattr(failing, when, staticmethod(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        store.start(request.id, "t")
+    assert hits
+    happened = (when, statement) == ("after", "COMMIT")
+    assert store.get(request.id).state is (State.RUNNING if happened else State.APPROVED)
+    with by_hand(path) as other:  # no lock was left behind
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+    if happened:
+        assert store.finish(request.id, "t", Outcome("failed")).state is State.FAILED
+    else:
+        assert store.start(request.id, "u").state is State.RUNNING
+    assert audit.verify(store).broken == ()
+
+
+@pytest.mark.parametrize(("when", "statement"), POINTS)
+def test_who_waits_behind_an_interrupted_verb_is_served_once(
+    scene: Scene, store: SqliteStore, failing: type[Failing], when: str, statement: str
+) -> None:
+    requests, hits = [scene.approved() for _ in range(6)], list[str]()
+    store.close()
+
+    def interrupt(sql: str) -> None:
+        if sql.startswith(statement) and not hits:
+            hits.append(sql)
+            raise KeyboardInterrupt
+
+    def start(request: Request) -> object:
+        try:
+            return store.start(request.id, request.id)
+        except KeyboardInterrupt:
+            return "interrupted"
+
+    setattr(failing, when, staticmethod(interrupt))
+    told = waiting_together(store, [lambda r=request: start(r) for request in requests])
+    assert told.count("interrupted") == 1
+    assert [one for one in told if one != "interrupted" and getattr(one, "state", None) is not State.RUNNING] == []
+    for request, one in zip(requests, told, strict=True):
+        if one != "interrupted":
+            assert store.finish(request.id, request.id, Outcome("done")).state is State.DONE
+    assert not [op for op in store._queue if not op.done]
+    assert audit.verify(store).broken == ()
+
+
+# -- several processes ---------------------------------------------------------------------------------------------
+
+OPEN_AT_ONCE = """
+import sys, time
+from sayso import audit
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
+print("ready", flush=True)
+for line in sys.stdin:
+    store = SqliteStore(line.strip())
+    store.open(sample_call("run_shared", {"amount": 1, "to": str(time.monotonic_ns())}))
+    print(store._writer().execute("PRAGMA user_version").fetchone()[0], flush=True)
+    store.close()
+"""
+
+
+def test_eight_processes_set_a_new_store_up_at_once(tmp_path: Path) -> None:
+    workers = [
+        subprocess.Popen([sys.executable, "-c", OPEN_AT_ONCE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    try:
+        told = [exchange(worker, None) for worker in workers]
+        assert told == ["ready"] * 8
+        for n in range(10):
+            path = tmp_path / f"{n}.db"
+            for worker in workers:
+                exchange(worker, str(path), wait=False)
+            assert {exchange(worker, None) for worker in workers} == {"1"}
+            with closing(SqliteStore(path)) as store:
+                assert audit.verify(store) == (8, 1, ())
+                assert store._writer().execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    finally:
+        for worker in workers:
+            worker.communicate(timeout=30)
+    assert [worker.returncode for worker in workers] == [0] * 8
+
+
+def exchange(worker: subprocess.Popen[str], line: str | None, *, wait: bool = True) -> str:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    if line is not None:
+        worker.stdin.write(line + "\n")
+        worker.stdin.flush()
+    return worker.stdout.readline().strip() if wait or line is None else ""
+
+
+@POSIX
+def test_parent_and_forked_child_both_go_on_with_the_store(scene: Scene, store: SqliteStore) -> None:
+    requests = [scene.approved() for _ in range(20)]
+    woken = threading.Event()
+    unwatch = store.watch(requests[0].id, woken.set)  # so that a thread and two connections are there to be inherited
+    reading, writing = os.pipe()
+    with store._write_lock:  # a fork can come while another thread is in the middle of a verb
+        child = os.fork()
+        if child == 0:
+            os._exit(in_the_child(store, [request.id for request in requests[:10]], writing))
+    os.close(writing)
+    started = [store.start(request.id, "parent").id for request in requests[10:]]
+    with open(reading) as answers:  # noqa: PTH123  # a pipe has no path
+        told = json.loads(answers.read())
+    _, status = os.waitpid(child, 0)
+    assert (os.waitstatus_to_exitcode(status), len(started)) == (0, 10)
+    assert told == [State.RUNNING] * 10
+    assert woken.wait(10)
+    unwatch()
+    workers = {e.worker for request in requests if (e := store.get(request.id).execution) is not None}
+    assert len(workers) == 2
+    assert store._writer().execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert audit.verify(store).broken == ()
+
+
+def in_the_child(store: SqliteStore, ids: list[str], writing: int) -> int:
+    try:
+        told = [store.start(request_id, "child").state for request_id in ids]
+        os.write(writing, json.dumps(told).encode())
+    except BaseException as error:  # noqa: BLE001  # the parent reads it
+        os.write(writing, json.dumps(repr(error)).encode())
+        return 1
+    return 0
+
+
+@POSIX
+def test_a_forked_child_has_threads_of_its_own_for_async_verbs() -> None:
+    asyncio.run(drive.offload(lambda: None))
+    child = os.fork()
+    if child == 0:
+        asyncio.run(drive.offload(lambda: None))
+        os._exit(0)
+    deadline = time.monotonic() + 10
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if done == (0, 0):
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert done == (child, 0)
+
+
+# -- sealed --------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_key_nothing_sealed_is_read_or_decided(path: Path) -> None:
+    with closing(SqliteStore(path, key=KEY)) as sealed:
+        request = sealed.open(sample_call())
+    for key in (None, OTHER_KEY):
+        with closing(SqliteStore(path, key=key)) as store:
+            refusal(errors.StoreSealedError, lambda store=store: store.get(request.id))
+            refusal(errors.StoreSealedError, lambda store=store: store.start(request.id, "t"))
+            assert audit.verify(store) == (1, 1, ())
+
+
+def test_a_sealed_text_cannot_be_moved_to_another_request(path: Path) -> None:
+    with closing(SqliteStore(path, key=KEY)) as store:
+        cheap, dear = (store.open(sample_call(arguments={"amount": amount})) for amount in (1, 1_000_000))
+    with by_hand(path) as connection:
+        connection.execute(
+            "UPDATE request SET form = (SELECT form FROM request WHERE id = ?) WHERE id = ?", (dear.id, cheap.id)
+        )
+    with closing(SqliteStore(path, key=KEY)) as store:
+        refusal(errors.StoreSealedError, lambda: store.get(cheap.id))
+
+
+@pytest.mark.parametrize("key", ["", "short", "x" * 43, base64.b64encode(bytes(31)).decode(), "ü" * 44])
+def test_a_key_that_is_none_is_refused_before_anything_is_written(path: Path, key: str) -> None:
+    error = refusal(errors.ConfigError, lambda: SqliteStore(path, key=key))
+    assert "32 random bytes" in str(error)
+    assert not path.exists()
+
+
+# -- rows that were altered ----------------------------------------------------------------------------------------
+
+BLOBS: list[Any] = [
+    None, 0, -1, 2**62, 1.5, "", " ", "null", "[]", "{}", "0", '"x"', "{", "[" * 100_000, '{"a":' * 5_000, "\x00",
+    b"", b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R.",
+    b"cos\nsystem\n(S'id'\ntR.", b"\xff\xfe\x00", b"!!python/object/apply:os.system ['id']",
+    "!!python/object/apply:os.system ['id']", "__import__('os').system('id')", '{"$enum":["os:environ","X"]}',
+    '{"$model":["os:system",{"command":"id"}]}', '{"$dataclass":["subprocess:Popen",{"args":["id"]}]}',
+    '{"py/object":"os.system","py/reduce":[{"py/function":"os.system"},{"py/tuple":["id"]}]}',
+    '{"requester":["program"]}', '{"requester":[1,2],"window":1}', '{"requester":["a:b","c"],"window":-1}',
+    '{"requester":["p","x"],"window":1e400}', '{"requester":["p","x"],"window":1,"quorum":[0]}',
+    '{"requester":["p","x"],"window":1,"quorum":[]}', '{"ends":"x"}', '{"ends":1e30}', '{"ends":1,"votes":[[]]}',
+    '{"ends":1,"decision":[]}', '{"ends":1,"execution":[1]}', "sealed:1:", "sealed:1:AAAA",
+]  # fmt: skip
+
+
+_heard: list[str] = []
+_is_listening = False
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if _is_listening and event in {"compile", "exec", "import", "os.system", "os.posix_spawn", "subprocess.Popen"}:
+        _heard.append(f"{event} {arguments!r}")
+
+
+@pytest.fixture
+def ran() -> Iterator[list[str]]:
+    """What was imported, compiled or run meanwhile."""
+    global _is_listening  # noqa: PLW0603  # an audit hook stays for the life of the process
+    sys.addaudithook(_hear)
+    _heard.clear()
+    _is_listening = True
+    yield _heard
+    _is_listening = False
+
+
+def test_code_that_runs_is_heard(ran: list[str]) -> None:
+    eval("1 + 1")  # noqa: S307  # it is what must be heard
+    assert [heard.split()[0] for heard in ran] == ["compile", "exec"]
+
+
+@pytest.mark.parametrize("column", Row._fields)
+def test_whatever_stands_in_a_row_runs_nothing(store: SqliteStore, path: Path, ran: list[str], column: str) -> None:
+    request = store.open(sample_call())
+    looks = [lambda: store.get(request.id), lambda: store.list(Filter()), lambda: store.start(request.id, "t")]
+    read = unread = 0
+    with by_hand(path) as connection:
+        ran.clear()
+        for blob in BLOBS:
+            try:
+                connection.execute(f"UPDATE request SET {column} = ?", (blob,))  # noqa: S608  # our own column names
+            except sqlite3.IntegrityError:
+                continue  # a column that is never empty
+            for look in looks:
+                read += 1
+                try:
+                    look()
+                except errors.SaysoError:
+                    unread += 1
+    assert ran == []
+    assert read >= 3 * (len(BLOBS) - 1)
+    assert column not in {"asked", "progress", "created_at", "state"} or unread > read / 3
