@@ -18,6 +18,7 @@ import sys
 import termios
 import time
 from pathlib import Path
+from typing import Self
 
 PATIENCE = 20.0
 
@@ -82,7 +83,7 @@ class Person:
         out = b"" if self.process.stdout is None else self.process.stdout.read()
         return self.process.wait(timeout=PATIENCE), out.decode()
 
-    def __enter__(self) -> Person:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -29,6 +29,7 @@
     │   └── NotUnknownError         there is no unknown outcome to resolve
     ├── StartRefusedError           an approved call was not started
     │   ├── AlreadyStartedError     it has been started before
+    │   ├── NotApprovedError        it is not approved (any more)
     │   ├── ApprovalExpiredError    the approval has ended
     │   ├── OutcomeUnknownError     it was started, and nobody can say how it ended
     │   └── AlteredRequestError     the stored call is not the one that was approved
@@ -58,6 +59,7 @@ __all__ = [
     "InvalidAnswerError",
     "InvalidChangesError",
     "MissingRoleError",
+    "NotApprovedError",
     "NotClaimedError",
     "NotUnknownError",
     "OutcomeNotRecordedError",
@@ -390,6 +392,18 @@ class AlreadyStartedError(StartRefusedError):
         )
         self.state = state
         self.at = at
+
+
+class NotApprovedError(StartRefusedError):
+    """The request is not approved, or not any more: somebody cancelled it before the call was started.
+
+    Attributes:
+        state: The state the request is in.
+    """
+
+    def __init__(self, request_id: str, *, state: str) -> None:
+        super().__init__(request_id, f"request {request_id} is {state}, not approved; the call was not run")
+        self.state = state
 
 
 class ApprovalExpiredError(StartRefusedError):

@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +27,7 @@ NOTES = {
     "continues": "a python block that goes on where the one before it ended",
     "waits": "a console block whose program waits for a person; the next one is typed in a second terminal",
     "goes on": "what the waiting program says then, until it ends",
+    "at a terminal": "a console block whose program asks; what stands behind its prompts is typed",
     "needs": "a program follows behind a colon; without it on this machine, the block is not executed",
 }
 CHECKED = {"python", "console", "toml", "json"}
@@ -33,6 +37,8 @@ PATIENCE = 30.0
 _NOTE = re.compile(r"<!-- example: (?P<kind>[a-z ]+?)(?:: (?P<more>.+?))? -->")
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 _SAID = re.compile(r"^ *print\(.*\)  # (?P<said>.+)$", re.MULTILINE)
+_PROMPT = re.compile(r"^(?P<asked>>|.*\]:|.*\[y/N\]|why\? \(.*\)|.* do instead\?)(?: (?P<typed>.*))?$", re.MULTILINE)
+_ON_A_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 _ID = re.compile(r"\brq_[a-z0-9]{4,32}\b")
 _PLACES = (
     (re.compile(r"\brun_[0-9a-f]{8,32}\b"), "RUN"),
@@ -138,6 +144,22 @@ def is_as_shown(shown: str, real: str) -> bool:
     return re.fullmatch(r"\s*.*?\s*".join(parts), real, re.DOTALL) is not None
 
 
+def _listen(terminal: int, said: str, is_enough: Callable[[str], bool], begin: int) -> str:
+    """Return what was said so far and what is said until it is enough, or until the program ends."""
+    until = time.monotonic() + PATIENCE
+    while not is_enough(said[begin:]) and time.monotonic() < until:
+        if not select.select([terminal], [], [], 0.1)[0]:
+            continue
+        try:
+            heard = os.read(terminal, 65_536)
+        except OSError:  # the other end is closed
+            heard = b""
+        if not heard:
+            break
+        said += heard.decode(errors="replace").replace("\r\n", "\n")
+    return said
+
+
 @dataclass
 class Place:
     """Where the blocks of one page are run: a home, a working folder, a shell's environment."""
@@ -207,22 +229,51 @@ class Place:
                 self._begin_to_wait(block, command)
                 self.names.shown(seen)
                 continue
-            done = self._shell(self.names.typed(command))
-            self.code = done.returncode
-            self._compare(f"{block}: {command}", self.names.shown(seen), self.names.real(done.stdout), done.stdout)
+            said = self._converse(block, command, seen) if block.note == "at a terminal" else self._shell(command)
+            self._compare(f"{block}: {command}", self.names.shown(seen), self.names.real(said), said)
             is_told = "error" in seen or f"{command}\n{seen}$ echo $?\n" in block.text
             assert self.code == 0 or is_told, f"{block}: {command} ended with {self.code}, and the page does not say so"
 
-    def _shell(self, command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self._words(command), text=True, timeout=PATIENCE, cwd=self.folder, env=self.environment, check=False,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+    def _shell(self, command: str) -> str:
+        with subprocess.Popen(
+            self._words(command), text=True, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        ) as program:  # fmt: skip
+            try:
+                said, _ = program.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(program.pid, signal.SIGKILL)
+                raise AssertionError(f"{command} did not end\n{program.communicate()[0]}") from None
+        self.code = program.returncode
+        return said
 
     def _words(self, command: str) -> list[str]:
         # One shell for each command; what it exports, and the code it ended with, are there for the next one.
         end = f"\ncode=$?; export -p > '{self._exported}'; exit $code"
-        return ["bash", "-c", f". '{self._exported}'; (exit {self.code})\n{command}{end}"]
+        return ["bash", "-c", f". '{self._exported}'; (exit {self.code})\n{self.names.typed(command)}{end}"]
+
+    def _converse(self, block: Block, command: str, seen: str) -> str:
+        ours, theirs = os.openpty()
+        program = subprocess.Popen(
+            [sys.executable, "-c", _ON_A_TERMINAL, *self._words(command)], cwd=self.folder, env=self.environment,
+            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        said, begin = "", 0
+        try:
+            for prompt in _PROMPT.finditer(seen):
+                said = _listen(ours, said, lambda text, asked=prompt["asked"]: text.endswith(f"{asked} "), begin)
+                assert said.endswith(f"{prompt['asked']} "), f"{block}: {prompt['asked']!r} was not asked\n{said}"
+                begin = len(said)
+                os.write(ours, (prompt["typed"] or "").encode() + b"\n")
+            said = _listen(ours, said, lambda _: False, begin)
+            self.code = program.wait(PATIENCE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+            os.close(ours)
+        return said
 
     def _begin_to_wait(self, block: Block, command: str) -> None:
         assert self.waiting is None, f"{block}: another program waits already"

@@ -22,7 +22,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request
 from tests.integration.acting import held
 
-__all__ = ["HIDDEN", "Done", "ask_refund", "ask_question", "get", "refund", "sayso", "start"]
+__all__ = ["HIDDEN", "Done", "ask_question", "ask_refund", "get", "refund", "sayso", "start"]
 
 HIDDEN = "\x1b[31m\u202e\u200b\x9b\U000e0041\u3164"
 

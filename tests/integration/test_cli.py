@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 
 import sayso as package
-from sayso import audit, config, errors
 from sayso import clock as sayso_clock
+from sayso import config, errors
 from sayso.cli.say import code_of
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integration.acting import held
 from tests.integration.commands import ask_question, ask_refund, get, refund, sayso, start
+from tests.person import Person
 
 COMMANDS = (
     "ls", "show", "next", "approve", "reject", "feedback", "answer", "cancel", "claim", "release", "extend", "resolve",
@@ -303,7 +304,7 @@ def test_a_quorum_is_counted_in_the_output() -> None:
     assert (first.code, "1 more reviewer must approve" in first.out) == (0, True)
     again = sayso("approve", request_id, "--role", "finance")
     assert (again.code, "has approved" in again.err) == (1, True)
-    assert "approved so far: ada (cli" in sayso("show", request_id).out
+    assert "approved by    ada (cli, " in sayso("show", request_id).out
     assert "waiting for the program" in sayso("approve", request_id, "--role", "finance", "--as", "Bob B.").out
 
 
@@ -355,6 +356,28 @@ def test_a_bad_edit_decides_nothing(tmp_path: Path, program: str, said: str) -> 
     request = ask_refund()
     done = sayso("approve", request.id, "--edit", EDITOR=editor(tmp_path, program))
     assert (done.code, said in done.err, "nothing was decided" in done.err) == (1, True, True), done.err
+    assert get(request.id).state is State.PENDING
+
+
+def test_on_a_terminal_a_bad_edit_is_opened_again(tmp_path: Path) -> None:
+    request = ask_refund()
+    program = "text = text.replace('900', '44') if '900' in text else text.replace('320.0', '900')"
+    edit = {**os.environ, "EDITOR": editor(tmp_path, program)}
+    with Person("-m", "sayso", "approve", request.id, "--edit", env=edit, cwd=tmp_path, all_three=True) as person:
+        assert "less than or equal to 500" in person.sees("edit again? [Y/n]: ")
+        assert get(request.id).state is State.PENDING
+        person.types("y")
+        assert person.ends()[0] == 0
+        assert "amount  320.0 -> 44.0" in person.screen
+
+
+def test_an_edit_that_is_given_up_decides_nothing(tmp_path: Path) -> None:
+    request = ask_refund()
+    edit = {**os.environ, "EDITOR": editor(tmp_path, "text = '['")}
+    with Person("-m", "sayso", "approve", request.id, "--edit", env=edit, cwd=tmp_path, all_three=True) as person:
+        person.sees("edit again? [Y/n]: ")
+        person.types("n")
+        assert person.ends()[0] == 1
     assert get(request.id).state is State.PENDING
 
 
@@ -436,6 +459,12 @@ def test_doctor_says_what_is_wrong(store: Store) -> None:
     assert {wrong["name"] for wrong in done.data["wrong"]} == {"mode", "unknown outcomes", "newest record"}
 
 
+def test_doctor_does_not_mind_a_place_where_nothing_was_asked_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SAYSO_STORE")
+    done = sayso("doctor")
+    assert (done.code, "no program has asked anything there yet" in done.out) == (0, True)
+
+
 # -- streams ---------------------------------------------------------------------------------------------------
 
 
@@ -475,13 +504,19 @@ def test_watch_prints_again_when_something_changes() -> None:
         watching.stdout.close()
 
 
-def test_nothing_is_coloured_where_no_terminal_is() -> None:
-    ask_refund()
-    assert "\x1b" not in sayso("ls").out + sayso("show", audit_request()).out
-
-
-def audit_request() -> str:
-    return next(entry.request_id for entry in audit.entries(config.default_store()))
+def test_colour_is_for_terminals_that_want_it_and_for_our_own_words() -> None:
+    request = ask_refund("lost")
+    package.Review().approve(request.id, by="bob")
+    start(request, Outcome("unknown"))
+    assert "\x1b" not in sayso("ls").out + sayso("show", request.id).out
+    with Person("-m", "sayso", "ls", env={**os.environ, "TERM": "xterm"}, cwd=Path.cwd(), all_three=True) as person:
+        person.ends()
+        assert "\x1b[31m\x1b[1mUNKNOWN" in person.screen
+    for plain in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        with Person("-m", "sayso", "ls", env={**os.environ, **plain}, cwd=Path.cwd(), all_three=True) as person:
+            person.ends()
+            assert "UNKNOWN" in person.screen
+            assert "\x1b" not in person.screen
 
 
 def test_exit_codes_are_told_apart() -> None:

@@ -56,6 +56,7 @@ def with_role() -> Request:
 
 def own() -> Request:
     with package.run("order-4721", on_behalf_of="ada"):
+
         @package.gate(wait="raise")
         def wire(amount: int) -> int:
             return amount
@@ -85,33 +86,67 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "unknown id": Row(ask_refund, ("approve", "rq_nowhere"), 1, ("no request 'rq_nowhere'", "nothing was decided", "sayso ls --all")),
+    "unknown id": Row(
+        ask_refund, ("approve", "rq_nowhere"), 1,
+        ("no request 'rq_nowhere'", "nothing was decided", "sayso ls --all"),
+    ),
     "no id at all": Row(ask_refund, ("approve", "rq_"), 1, ("no request", "nothing was decided")),
-    "decided": Row(decided, ("reject", "{id}"), 3, ("already approved by 'bob' (chat,", "nothing changed", "sayso show {id}")),
+    "decided": Row(
+        decided, ("reject", "{id}"), 3,
+        ("already approved by 'bob' (chat,", "nothing changed", "sayso show {id}"),
+    ),
     "expired": Row(expired, ("approve", "{id}"), 4, ("expired 1 day ago", "nothing was decided", "ask anew")),
     "expired, answered": Row(expired, ("reject", "{id}", "-m", "no"), 4, ("expired", "nothing was decided")),
-    "an approval that expired": Row(expired_approval, ("cancel", "{id}"), 4, ("expired 1 day ago", "nothing was decided")),
+    "an approval that expired": Row(
+        expired_approval, ("cancel", "{id}"), 4,
+        ("expired 1 day ago", "nothing was decided"),
+    ),
     "an edit that does not fit": Row(
         ask_refund, ("approve", "{id}", "--set", "amount=900"), 1,
         ("amount: ", "less than or equal to 500", "nothing was decided", "try again"),
     ),
-    "an edit of another type": Row(ask_refund, ("approve", "{id}", "--set", "amount=much"), 1, ("amount: ", "nothing was decided")),
+    "an edit of another type": Row(
+        ask_refund, ("approve", "{id}", "--set", "amount=much"), 1,
+        ("amount: ", "nothing was decided"),
+    ),
     "no such argument": Row(
-        ask_refund, ("approve", "{id}", "--set", "amonut=1"), 1, ("amonut: there is no such argument", "amount", "nothing was decided")
+        ask_refund, ("approve", "{id}", "--set", "amonut=1"), 1,
+        ("amonut: there is no such argument", "amount", "nothing was decided"),
     ),
     "not name=value": Row(ask_refund, ("approve", "{id}", "--set", "amount"), 2, ("not NAME=VALUE", "--help")),
-    "an answer that is no choice": Row(question, ("answer", "{id}", "paris"), 1, ("berlin", "lyon", "{id} still waits")),
+    "an answer that is no choice": Row(
+        question, ("answer", "{id}", "paris"), 1,
+        ("berlin", "lyon", "{id} still waits"),
+    ),
     "an answer of another type": Row(number, ("answer", "{id}", "soon"), 1, ("integer", "{id} still waits")),
-    "an answer to a call": Row(ask_refund, ("answer", "{id}", "yes"), 1, ("is a call", "approve", "Nothing was decided")),
+    "an answer to a call": Row(
+        ask_refund, ("answer", "{id}", "yes"), 1,
+        ("is a call", "approve", "Nothing was decided"),
+    ),
     "approving a question": Row(question, ("approve", "{id}"), 1, ("is a question", "answer", "Nothing was decided")),
-    "arguments for a question": Row(question, ("approve", "{id}", "--set", "answer=x"), 1, ("is a question", "Nothing was decided")),
-    "missing role": Row(with_role, ("approve", "{id}"), 1, ("'ada' needs the role 'finance'", "nothing was decided", "--role")),
+    "arguments for a question": Row(
+        question, ("approve", "{id}", "--set", "answer=x"), 1,
+        ("is a question", "Nothing was decided"),
+    ),
+    "missing role": Row(
+        with_role, ("approve", "{id}"), 1,
+        ("'ada' needs the role 'finance'", "nothing was decided", "--role"),
+    ),
     "another role": Row(with_role, ("approve", "{id}", "--role", "sales"), 1, ("needs the role 'finance'",)),
-    "own request": Row(own, ("approve", "{id}"), 1, ("'ada' asked for {id} and cannot decide it", "somebody else", "nothing was decided")),
-    "own request, other letters": Row(own, ("approve", "{id}", "--as", "ADA"), 1, ("asked for {id} and cannot decide",)),
+    "own request": Row(
+        own, ("approve", "{id}"), 1,
+        ("'ada' asked for {id} and cannot decide it", "somebody else", "nothing was decided"),
+    ),
+    "own request, other letters": Row(
+        own, ("approve", "{id}", "--as", "ADA"), 1,
+        ("asked for {id} and cannot decide",),
+    ),
     "claimed": Row(claimed, ("approve", "{id}"), 1, ("was claimed by 'bob'", "nothing was decided", "release --force")),
     "no name": Row(ask_refund, ("approve", "{id}", "--as", " "), 2, ("empty", "--help")),
-    "not unknown": Row(ask_refund, ("resolve", "{id}", "--happened"), 3, ("is pending, its outcome is not unknown", "sayso show {id}")),
+    "not unknown": Row(
+        ask_refund, ("resolve", "{id}", "--happened"), 3,
+        ("is pending, its outcome is not unknown", "sayso show {id}"),
+    ),
     "happened or not": Row(ask_refund, ("resolve", "{id}"), 2, ("--happened", "--help")),
     "not claimed": Row(ask_refund, ("release", "{id}"), 1, ("is not claimed", "nothing changed")),
     "no duration": Row(ask_refund, ("extend", "{id}", "soon"), 2, ("'soon' is not a duration", "'90s'")),
@@ -192,6 +227,10 @@ def a_newer_store(path: Path) -> None:
     connection.close()
 
 
+def nothing(path: Path) -> None:
+    assert not path.exists()
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -199,7 +238,7 @@ def a_newer_store(path: Path) -> None:
         (not_a_store, "not a sayso store"),
         (another_database, "another program's database"),
         (a_newer_store, "written by a newer sayso"),
-        (lambda path: None, "there is no store at"),
+        (nothing, "there is no store at"),
     ],
     ids=["folder", "text", "foreign", "newer", "missing"],
 )

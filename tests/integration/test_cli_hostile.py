@@ -33,7 +33,7 @@ def hostile() -> Request:
 
     @package.gate(
         wait="raise", prompt=f"please {HIDDEN}\n{FAKE}", description=f"nice {HIDDEN}{FAKE}", risk=f"low {HIDDEN}{FAKE}",
-        when=lambda note: package.hold(f"because {HIDDEN}{FAKE}"),
+        when=lambda: package.hold(f"because {HIDDEN}{FAKE}"),
     )  # fmt: skip
     def post(note: str, extra: dict[str, str], **more: str) -> str:
         return note
@@ -56,7 +56,7 @@ def test_ls_and_show_escape_everything_and_warn(hostile: Request) -> None:
     assert SHOWN in shown.out
     for what in ("argument note: ", "the prompt ", "the description ", "the risk ", "the rule "):
         assert f"warning: {what}contains hidden characters (U+001B, U+202E" in shown.out
-    assert "run 'a run, on behalf of the boss'" in shown.out
+    assert "in run         'a run, on behalf of the boss'" in shown.out
     assert "the program says, unverified:" in shown.out
     assert shown.out.index("note") < shown.out.index("the program says")
 

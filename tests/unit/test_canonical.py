@@ -429,6 +429,14 @@ class Fault(Exception):
     code: int
 
 
+class Stamp(datetime):
+    pass
+
+
+class Day(date):
+    pass
+
+
 class Zone(tzinfo):
     def utcoffset(self, _: datetime | None) -> timedelta:
         return timedelta(hours=1)
@@ -481,6 +489,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("memoryview", memoryview(b"a"), "which has no canonical form"),
     ("str subclass", UserId("a"), "is a UserId; convert it to str"),
     ("int subclass", Count(1), "is a Count; convert it to int"),
+    ("datetime subclass", Stamp(2026, 1, 31), "is a Stamp; convert it to datetime"),
+    ("date subclass", Day(2026, 1, 31), "is a Day; convert it to date"),
     ("ordered dict", OrderedDict(a=1), "is a OrderedDict; convert it to dict"),
     ("default dict", defaultdict(int), "is a defaultdict; convert it to dict"),
     ("counter", Counter("a"), "is a Counter; convert it to dict"),
@@ -681,6 +691,15 @@ MALFORMED = [
 def test_what_was_not_written_by_encode_is_refused(text: str) -> None:
     with pytest.raises(ArgumentError):
         decode(text, CLASSES)
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=lambda text: text[:60])
+def test_what_was_not_written_by_encode_can_be_displayed_all_the_same(text: str) -> None:
+    try:
+        tree = load(text)
+    except ArgumentError:
+        return
+    json.dumps(display(tree))
 
 
 GADGETS = [

@@ -23,7 +23,7 @@ from sayso.model.shape import ShapeError
 from sayso.model.standing import changed
 from sayso.reviews import Review, shape_of
 
-__all__ = ["approve"]
+__all__ = ["NotSeenError", "approve"]
 
 _SHORTEST_SEEN = 8
 

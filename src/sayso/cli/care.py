@@ -85,8 +85,8 @@ def _extended(request: Request) -> list[str]:
 @as_json
 @click.pass_obj
 def resolve(
-    desk: Desk, request_id: str, happened: bool, did_not: bool, message: str | None, name: str | None, roles: tuple[str, ...],
-    as_json: bool,
+    desk: Desk, request_id: str, happened: bool, did_not: bool, message: str | None, name: str | None,
+    roles: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Say whether a call had its effect that was started and whose outcome is unknown."""
     if happened is did_not:

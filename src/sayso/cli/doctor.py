@@ -19,7 +19,7 @@ from typing import Any, cast
 import click
 
 from sayso import __version__, clock
-from sayso.cli.desk import Desk, as_json, file_of
+from sayso.cli.desk import Desk, NoStoreYetError, as_json, file_of
 from sayso.cli.say import WRONG, document, out, paint
 from sayso.errors import SaysoError
 from sayso.model.escape import escape
@@ -87,6 +87,9 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
         if file is not None:
             yield from _file(file)
         yield from _content(store)
+    except NoStoreYetError as fault:
+        # Before the first program asks, the usual place is empty; a place that was named is not.
+        yield _Finding("store", str(fault), None if desk.address is None else "name another one with --store")
     except SaysoError as fault:
         yield _Finding("opening", "failed", str(fault))
 

@@ -16,7 +16,19 @@ import click
 from sayso import errors
 from sayso.model.escape import escape
 
-__all__ = ["DECIDED", "EXPIRED", "WRONG", "code_of", "complain", "document", "is_reader_gone", "out", "paint", "report"]
+__all__ = [
+    "DECIDED",
+    "EXPIRED",
+    "WRONG",
+    "code_of",
+    "complain",
+    "document",
+    "is_reader_gone",
+    "out",
+    "paint",
+    "report",
+    "silence",
+]
 
 WRONG, DECIDED, EXPIRED = 1, 3, 4
 _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (

@@ -29,6 +29,7 @@ NARROW = 60
 
 _NAME_ROOM, _VALUE_ROOM = 20, 40
 _NAME_LIMIT = 2_000
+_FACT_ROOM = 15
 
 
 def headline(request: Request, limit: int = 100) -> str:
@@ -46,7 +47,11 @@ def subject_rows(request: Request, *, width: int, full: bool = False) -> list[st
         return _columned({"question": subject.text}, 2, width, full=full)
     call = request.effective
     rows = _columned(call.shown, 4, width, full=full)
-    return [f"  {token(call.name, _VALUE_ROOM)}", f"    from {token(call.tool)}", *(rows or ["    (no arguments)"])]
+    return [
+        f"  {token(call.name, _VALUE_ROOM)}",
+        f"    from {token(call.tool, width - 14)}",
+        *(rows or ["    (no arguments)"]),
+    ]
 
 
 def is_whole(request: Request, width: int = NARROW) -> bool:
@@ -104,34 +109,32 @@ def cautions(request: Request) -> list[str]:
     return found + [f"the {name} {said}" for name, text in named.items() if text for said in warnings(text)]
 
 
-def _circumstances(request: Request, now: datetime) -> list[str]:
-    """Return who asked, when and in which run, and what an approval needs."""
-    asked = f"  asked by {name_of(request.requester)} {ago(request.created_at, now)}, run {token(request.run_id)}"
+def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
+    """Return who asked, when and in which run, and what an approval needs, each on a row of its own."""
+    facts = [("asked by", name_of(request.requester, room)), ("asked", ago(request.created_at, now))]
+    facts.append(("in run", token(request.run_id, room)))
     if request.on_behalf_of is not None:
-        asked += f", on behalf of {name_of(request.on_behalf_of)}"
-    rows = [asked]
+        facts.append(("on behalf of", name_of(request.on_behalf_of, room)))
     if request.risk is not None:
-        rows.append(f"  risk: {token(request.risk)}")
+        facts.append(("risk", token(request.risk, room)))
     needs = request.quorum
     if needs.count > 1 or needs.roles:
-        roles = " or ".join(token(role) for role in sorted(needs.roles))
-        people = "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"
-        rows.append(f"  needs {people}{f' with the role {roles}' if roles else ''}")
+        facts.append(("needs", "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"))
+        facts += [("with the role", token(role, room)) for role in sorted(needs.roles)]
     votes = request.votes if request.state is State.PENDING else ()
-    rows += [f"  approved so far: {said_by(vote, now)}" for vote in votes]
+    facts += [("approved by", said_by(vote, now)) for vote in votes]
     if request.claimed_by is not None and request.claimed_at is not None:
-        rows.append(f"  claimed by {name_of(request.claimed_by)} {ago(request.claimed_at, now)}")
-    return rows
+        facts.append(("claimed by", f"{name_of(request.claimed_by, room)}, {ago(request.claimed_at, now)}"))
+    if request.state is State.PENDING:
+        facts.append(("expires", f"{time_left(request.expires_at, now)}; no answer is a no"))
+    return [f"  {name:{_FACT_ROOM}}{fact}" for name, fact in facts]
 
 
 def ask_rows(request: Request, now: datetime, *, width: int, full: bool = False) -> list[str]:
     """Return all that somebody who decides has to see: the call, warnings, the program's words, the circumstances."""
-    rows = [
+    return [
         *subject_rows(request, width=width, full=full),
         *(f"  warning: {said}" for said in cautions(request)),
         *_words_rows(request, width=width, full=full),
-        *_circumstances(request, now),
+        *_circumstances(request, now, width - _FACT_ROOM - 8),
     ]
-    if request.state is State.PENDING:
-        rows.append(f"  expires {time_left(request.expires_at, now)}; no answer is a no")
-    return rows

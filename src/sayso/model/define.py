@@ -22,7 +22,7 @@ from sayso.model.canonical import Json, form_of
 from sayso.model.limits import Descriptor
 from sayso.model.rebuild import dataclass_fields, is_model
 
-__all__ = ["Walker", "default_of", "define", "hints_of", "is_definable"]
+__all__ = ["Walker", "define", "hints_of", "is_definable"]
 
 _EMPTY: tuple[type[Any], ...] = (list, dict, tuple, str, bytes, int, float, bool)
 _MISSING = frozenset({"_MISSING_TYPE", "PydanticUndefinedType", "ellipsis"})
@@ -44,6 +44,10 @@ class Walker(Protocol):
 
     def limited(self, descriptor: Descriptor, metadata: Iterable[object]) -> Descriptor:
         """Return the descriptor with the limits in the metadata."""
+        ...
+
+    def default(self, name: str, value: object) -> Descriptor:
+        """Return `{"default": form}`, or nothing if it cannot be told."""
         ...
 
 
@@ -91,37 +95,25 @@ def _annotations(thing: object) -> dict[str, Any]:
     return dict(getattr(thing, "__annotations__", {}))
 
 
-def default_of(default: object) -> Descriptor:
-    """Return `{"default": form}`, or nothing if it cannot be written down, or must not be (a secret)."""
-    try:
-        form = form_of(default)
-    except ArgumentError:
-        return {}
-    return {} if _holds_secret(form) else {"default": form}
-
-
-def _holds_secret(form: Json) -> bool:
-    match form:
-        case dict():
-            return "$secret" in form or any(_holds_secret(item) for item in form.values())
-        case list():
-            return any(_holds_secret(item) for item in form)
-        case _:
-            return False
-
-
-def _optional(default: object, factory: object) -> Descriptor:
+def _optional(walker: Walker, name: str, default: object, factory: object) -> Descriptor:
     """Return whether a field must be given, and its default where that can be told."""
     if factory is not None and type(factory).__name__ not in _MISSING:
         empty: list[object] = [kind() for kind in _EMPTY if kind is cast("Any", factory)]
-        return {"required": False, **(default_of(empty[0]) if empty else {})}
+        return {"required": False, **(walker.default(name, empty[0]) if empty else {})}
     if type(default).__name__ in _MISSING:
         return {"required": True}
-    return {"required": False, **default_of(default)}
+    return {"required": False, **walker.default(name, default)}
 
 
 def _enum(cls: type[Enum]) -> Descriptor:
-    return {"kind": "enum", "members": [[member.name, *default_of(member.value).values()] for member in cls]}
+    return {"kind": "enum", "members": [[member.name, *_told(member.value)] for member in cls]}
+
+
+def _told(value: object) -> list[Json]:
+    try:
+        return [form_of(value)]
+    except ArgumentError:
+        return []
 
 
 def _is_typed_dict(cls: Any) -> bool:
@@ -153,7 +145,9 @@ def _dataclass(cls: Any, walker: Walker) -> Descriptor:
         info = infos.get(name, own)
         kind = walker.limited(kind, infos[name].metadata) if name in infos else kind
         place = {"given": False} if not own.init else {} if name in kept else {"kept": False}
-        fields.append({"name": name, "type": kind, **_optional(info.default, info.default_factory), **place})
+        fields.append(
+            {"name": name, "type": kind, **_optional(walker, name, info.default, info.default_factory), **place}
+        )
     is_plain = cls.__dataclass_params__.init and not hasattr(cls, "__post_init__") and not _has_validators(cls)
     is_plain = is_plain and all(field.get("given", True) and field.get("kept", True) for field in fields)
     return {"kind": "dataclass", "fields": fields, "checked": not (is_plain and walker.is_whole)}
@@ -166,7 +160,7 @@ def _model(cls: Any, walker: Walker) -> Descriptor:
     is_checked = _has_validators(cls)
     for name, info in cls.model_fields.items():
         kind = walker.limited(walker.describe(info.annotation), info.metadata)
-        field = {"name": name, "type": kind, **_optional(info.default, info.default_factory)}
+        field = {"name": name, "type": kind, **_optional(walker, name, info.default, info.default_factory)}
         alias: object = info.alias if info.validation_alias is None else info.validation_alias
         is_checked = is_checked or not (alias is None or isinstance(alias, str))
         fields.append({**field, "alias": alias} if isinstance(alias, str) else field)

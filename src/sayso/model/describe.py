@@ -20,6 +20,7 @@ from sayso.errors import ArgumentError
 from sayso.model.canonical import class_name, form_of
 from sayso.model.define import define, is_definable
 from sayso.model.limits import Descriptor, limited
+from sayso.model.redaction import Redaction
 from sayso.model.tags import dump
 
 __all__ = ["Describer"]
@@ -37,6 +38,7 @@ _SAYING_MORE = {
     **{("pydantic.types", f"{when}Datetime"): "datetime" for when in ("Aware", "Naive", "Past", "Future")},
     **{("pydantic.types", f"{when}Date"): "date" for when in ("Past", "Future")},
     **{("pydantic.networks", name): "str" for name in ("EmailStr", "IPvAnyAddress", "IPvAnyNetwork")},
+    **{("pydantic_core", name): "str" for name in ("Url", "MultiHostUrl")},
     **{("ipaddress", f"IPv{n}{of}"): "str" for n in (4, 6) for of in ("Address", "Network", "Interface")},
 }
 _QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
@@ -59,7 +61,8 @@ class Describer:
         is_whole: The descriptors say all that the annotations say; false after a validator, or a type without a kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
         self.defs: dict[str, Descriptor] = {}
         self.classes: dict[str, type] = {}
         self.roots: list[type] = []
@@ -73,6 +76,14 @@ class Describer:
         except (ArgumentError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             # An annotation may be any object at all. One that does not behave is not understood, and no reason to fail.
             return self._unknown()
+
+    def default(self, name: str, value: object) -> Descriptor:
+        """Return `{"default": form}`, or nothing if it cannot be written down, or holds a secret."""
+        try:
+            told = {name: form_of(value)}
+        except ArgumentError:
+            return {}
+        return {"default": told[name]} if self._redaction.mask(told) is told else {}
 
     def limited(self, descriptor: Descriptor, metadata: Iterable[object]) -> Descriptor:
         """Return the descriptor with the limits that stand in the metadata of `Annotated` or of a pydantic field."""

@@ -42,7 +42,7 @@ def _display_tagged(tag: str, payload: Json) -> Json:
         case (("$dataclass" | "$model"), [_, dict(fields), *rest]):
             return _display_fields(fields, rest)
         case _ if tag in TAGS:
-            return TAGS[tag].show(payload)
+            return TAGS[tag].shown(payload)
         case _:
             return {tag: display(payload)}
 

@@ -19,6 +19,7 @@ __all__ = ["SHORT", "columns", "is_random", "name_of", "padded", "short", "time_
 
 SHORT = len("rq_") + 8
 _ROOM = 80
+_SHORTEST_ISSUER = 12
 _PLAIN = re.compile(r"[\w.@:/#+<>-]+")
 _RANDOM_RUN = re.compile("run_[0-9a-z]{26,32}")
 
@@ -40,9 +41,12 @@ def token(text: str, room: int = _ROOM) -> str:
     return brief(text, room)
 
 
-def name_of(who: Identity) -> str:
+def name_of(who: Identity, room: int = _ROOM) -> str:
     """Return how a person or program is named to people; the issuer is left out for people of this machine."""
-    return token(who.subject) if who.issuer == LOCAL else f"{token(who.subject)} ({token(who.issuer)})"
+    if who.issuer == LOCAL:
+        return token(who.subject, room)
+    issuer = token(who.issuer, max(room // 2, _SHORTEST_ISSUER))
+    return f"{token(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
 
 
 def time_left(end: datetime, now: datetime) -> str:

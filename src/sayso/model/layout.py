@@ -117,7 +117,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
     mark, row, used, gap = _MARK, list[str](), 0, 0
     for token in _TOKEN.findall(text):
         size = _columns(token)
-        while used + size > room:
+        while row and used + size > room:
             cut = gap or len(row)
             yield mark + _closed("".join(row[:cut]))
             row, mark, gap = row[cut:], _GOES_ON, 0

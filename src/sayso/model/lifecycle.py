@@ -325,7 +325,7 @@ def start(request: Request, *, worker: str, token: str, now: datetime) -> Transi
         ApprovalExpiredError: The approval has ended.
         AlreadyStartedError: The right has been given out before.
         OutcomeUnknownError: It was given out before, and nobody knows how the call ended.
-        StartRefusedError: The request is not approved.
+        NotApprovedError: The request is not approved.
     """
     before = request.execution
     if request.state is State.EXPIRED:
@@ -349,7 +349,7 @@ def _not_startable(request: Request, now: datetime) -> errors.StartRefusedError:
     if request.execution is not None:
         at = request.execution.started_at
         return errors.AlreadyStartedError(request.id, state=request.state, at=at, age=ago(at, now))
-    return errors.StartRefusedError(request.id, f"request {request.id} is {request.state}, not approved; not run")
+    return errors.NotApprovedError(request.id, state=request.state)
 
 
 def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Transition:

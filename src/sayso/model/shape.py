@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
@@ -54,13 +54,18 @@ class Shape:
         self._given = descriptor
 
     @classmethod
-    def of(cls, function: Callable[..., object]) -> Shape:
-        """Return the shape of a function's parameters."""
+    def of(cls, function: Callable[..., object], *, redact: Collection[str] = ()) -> Shape:
+        """Return the shape of a function's parameters.
+
+        Args:
+            function: Any callable.
+            redact: Names that mark a secret, besides the usual ones: a default under them is not written down.
+        """
 
         def read() -> Source:
             from sayso.model.source import of_function
 
-            return of_function(function)
+            return of_function(function, redact)
 
         return cls(read)
 
@@ -82,10 +87,7 @@ class Shape:
         Raises:
             ValueError: It is not the text of a shape, or of a newer one.
         """
-        given = json.loads(text)
-        if not isinstance(given, dict) or cast("Descriptor", given).get("version") != _VERSION:
-            raise ValueError("this is not the text of a shape that this version of sayso knows")
-        return cls(None, cast("Descriptor", given))
+        return _from_text(text)
 
     @classmethod
     def live(cls, digest: str) -> Shape | None:
@@ -223,6 +225,15 @@ class Shape:
         return (
             problem if whole == name or whole not in self._fields else f"{problem}; give the whole of {whole} as JSON"
         )
+
+
+@lru_cache(maxsize=128)
+def _from_text(text: str) -> Shape:
+    # Kept, because stand-ins are made of pydantic models and a list of requests asks for the same few shapes.
+    given = json.loads(text)
+    if not isinstance(given, dict) or cast("Descriptor", given).get("version") != _VERSION:
+        raise ValueError("this is not the text of a shape that this version of sayso knows")
+    return Shape(None, cast("Descriptor", given))
 
 
 _live: WeakValueDictionary[str, Shape] = WeakValueDictionary()

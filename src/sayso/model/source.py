@@ -7,15 +7,16 @@ The invariant: reading a callable never raises; what is not understood is taken 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, cast
 
-from sayso.model.define import default_of, hints_of
+from sayso.model.define import hints_of
 from sayso.model.describe import Describer
 from sayso.model.limits import Descriptor
 from sayso.model.names import class_name, function_name
 from sayso.model.rebuild import dataclass_fields, is_model
+from sayso.model.redaction import Redaction
 
 __all__ = ["Source", "of_function", "of_type"]
 
@@ -38,12 +39,13 @@ class Source:
         checks: Annotations that say more than their descriptor, by name.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, redaction: Redaction) -> None:
         self.name = name
         self.fields: list[Descriptor] = []
         self.defaults: dict[str, object] = {}
         self.checks: dict[str, Any] = {}
-        self._describer = Describer()
+        self._redaction = redaction
+        self._describer = Describer(redaction)
 
     def add(self, name: str, annotation: Any, mode: str) -> Descriptor:
         """Add a field that must be given."""
@@ -68,7 +70,7 @@ class Source:
         field = self.add(parameter.name, annotation, mode)
         if default is not inspect.Parameter.empty:
             self.defaults[parameter.name] = default
-            field |= {"required": False, **default_of(default)}
+            field |= {"required": False, **self._describer.default(parameter.name, default)}
             if "default" not in field:
                 self._only_here(field)
 
@@ -87,7 +89,7 @@ class Source:
 
     def more_definitions(self) -> dict[str, Descriptor]:
         """Return the definitions of known subclasses, for a process without the code that reads their instances."""
-        wider = Describer()
+        wider = Describer(self._redaction)
         wider.defs, wider.classes = dict(self._describer.defs), dict(self._describer.classes)
         bases: dict[str, list[str]] = {}
         for name, cls in self._describer.classes.items():
@@ -109,9 +111,9 @@ def _subclasses(cls: type) -> Iterator[type]:
         yield from _subclasses(sub)
 
 
-def of_function(function: Callable[..., object]) -> Source:
-    """Read a callable's parameters."""
-    source = Source(function_name(function))
+def of_function(function: Callable[..., object], redact: Collection[str]) -> Source:
+    """Read a callable's parameters; defaults under a name that marks a secret are not told."""
+    source = Source(function_name(function), Redaction(redact))
     hints = hints_of(_annotated(function))
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -126,7 +128,7 @@ def of_function(function: Callable[..., object]) -> Source:
 
 def of_type(annotation: Any) -> Source:
     """Read the type of an answer, which is one field named `answer`."""
-    source = Source("answer")
+    source = Source("answer", Redaction())
     source.add("answer", annotation, "either")
     return source
 

@@ -41,6 +41,13 @@ class Tag(NamedTuple):
     read: Callable[[Any], object]
     show: Callable[[Any], Json] = lambda payload: payload
 
+    def shown(self, payload: Any) -> Json:
+        """Return what stands for a payload in plain JSON: itself, if it is malformed."""
+        try:
+            return self.show(payload)
+        except (ValueError, TypeError, ArithmeticError):
+            return payload
+
     def value(self, payload: Json) -> object:
         """Return the value of a payload, or raise `Unfit` if no value is written like this."""
         try:

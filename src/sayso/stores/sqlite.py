@@ -10,6 +10,7 @@ Not for network file systems, whose locks cannot be trusted.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sqlite3
 import threading
@@ -43,6 +44,7 @@ _JOURNAL = (
     "SELECT * FROM journal WHERE (?1 IS NULL OR run_id = ?1) AND (?2 IS NULL OR request_id = ?2)"
     " AND (run_id, seq) > (?3, ?4) ORDER BY run_id, seq LIMIT ?5"
 )
+_LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 _MOST = 256  # verbs in one commit
@@ -88,7 +90,7 @@ class SqliteStore(Store):
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
-        self._watcher = Watcher(self._bell, self._version)
+        self._watcher = Watcher(self._bell, self._version, self._marks)
 
     def after_fork(self) -> None:
         """Forget locks and connections in a forked child: SQLite's must not cross a fork, nor be closed there."""
@@ -163,6 +165,9 @@ class SqliteStore(Store):
                 return int(self._reading.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error as error:
             raise fault(error, self._path) from error
+
+    def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
+        return dict(self._query(_LINKS, (json.dumps(request_ids),)))
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:

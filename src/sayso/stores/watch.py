@@ -2,12 +2,13 @@
 
 Changes made in this process ring the bell at once. Changes of other processes are noticed by one thread that asks
 the store for its version, every 20 ms while something happened lately and ever less often, down to every 250 ms.
+Only those are woken whose request has changed, so that a thousand who wait cost one look and not a thousand.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["BUSY", "IDLE", "Bell", "Watcher"]
 
@@ -48,9 +49,12 @@ class Bell:
 
     def ring_all(self) -> None:
         """Wake everybody."""
+        self.ring(self.watched())
+
+    def watched(self) -> list[str]:
+        """Return the requests that somebody waits for."""
         with self._lock:
-            waiting = list(self._wakes)
-        self.ring(waiting)
+            return list(self._wakes)
 
     @property
     def is_idle(self) -> bool:
@@ -59,11 +63,21 @@ class Bell:
 
 
 class Watcher:
-    """One thread that rings the bell when another process changed the store. It ends when nobody waits."""
+    """One thread that rings the bell when another process changed the store. It ends when nobody waits.
 
-    def __init__(self, bell: Bell, version: Callable[[], int]) -> None:
+    Args:
+        bell: Who waits.
+        version: Returns another number after any change of the store.
+        marks: Returns for each of these requests something that differs after each change of it.
+    """
+
+    def __init__(
+        self, bell: Bell, version: Callable[[], int], marks: Callable[[Sequence[str]], Mapping[str, object]]
+    ) -> None:
         self._bell = bell
         self._version = version
+        self._marks = marks
+        self._known: Mapping[str, object] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._nudge = threading.Event()
@@ -85,13 +99,19 @@ class Watcher:
                     return
             try:
                 current = self._version()
+                if current != last:
+                    last, quiet = current, 0
+                    self._ring_changed()
             except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters find it out themselves when woken
-                current = last - 1
-            if current != last:
-                last, quiet = current, 0
+                last, quiet = -1, 0
                 self._bell.ring_all()
             pace = BUSY if quiet < _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
             quiet += 1
             if self._nudge.wait(pace):
                 self._nudge.clear()
                 quiet = 0
+
+    def _ring_changed(self) -> None:
+        # A request that is new here may have changed since its waiter looked, so it is rung once without need.
+        before, self._known = self._known, dict(self._marks(self._bell.watched()))
+        self._bell.ring(request_id for request_id, mark in self._known.items() if before.get(request_id) != mark)

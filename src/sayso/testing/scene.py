@@ -79,6 +79,7 @@ class Scene:
     def setup_method(self) -> None:
         """Freeze the clock."""
         self._store: Store | None = None
+        self._making = threading.Lock()  # a test's first use may be by many threads at once
         self._frozen: AbstractContextManager[Clock] = frozen_clock()
         self.clock = self._frozen.__enter__()
 
@@ -91,9 +92,10 @@ class Scene:
     @property
     def store(self) -> Store:
         """The store under test."""
-        if self._store is None:
-            self._store = self.make_store()
-        return self._store
+        with self._making:
+            if self._store is None:
+                self._store = self.make_store()
+            return self._store
 
     # -- what people do ----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Literal
 
@@ -101,7 +102,7 @@ class _Decided(Effect):
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
 
         def wake_from_any_thread() -> None:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop may be closed by now: no matter of whoever changed the request
                 loop.call_soon_threadsafe(wake.set)
 
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
@@ -114,10 +115,10 @@ class _Decided(Effect):
                 request = await self._alook()
                 if self._is_over(request):
                     return request
-                try:
-                    await asyncio.wait_for(wake.wait(), self._seconds(request))
-                except TimeoutError:
-                    continue
+                # Not `wait_for`: in Python 3.11 it loses a cancellation that comes together with a wake-up.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._seconds(request)):
+                        await wake.wait()
         except KeyboardInterrupt:
             terminal.say_goodbye(self._store, self._request)
             raise

@@ -14,7 +14,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from sayso import config
 from sayso.drive import Attempt, Effects, Try, adrive, drive
-from sayso.errors import ConfigError
+from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, execute
 from sayso.model import duration
 from sayso.model.quorum import Quorum
@@ -165,7 +165,10 @@ class Passage:
                     raise signals.refused(_sure(answer.request))
                 case "ready":
                     request = _sure(answer.request)
-                    attempt = yield from execute(gate, store, request)
+                    try:
+                        attempt = yield from execute(gate, store, request)
+                    except (NotApprovedError, ApprovalExpiredError):
+                        continue  # cancelled or expired since the check, which now says so in its own words
                     for known in here.lineage():
                         known.forget(request.id)
                     return attempt

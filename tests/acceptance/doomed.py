@@ -1,0 +1,273 @@
+"""A program that is killed, started by `test_kill`; prints one JSON line for each time it died.
+
+    doomed.py sweep FOLDER TIMES POINT…    for each point: kill a process there, start it again, and look
+    doomed.py storm FOLDER TIMES           kill a process at random moments while it runs call after call
+    doomed.py hold FOLDER                  run one call that waits inside for a line on stdin
+
+The program asks, a person (played here) approves, the call appends a line to a file, and the outcome is recorded.
+Where it dies is chosen from outside the package: the connection to SQLite, the verbs and the call are wrapped here,
+and nothing in the package knows of it. Each process is forked, opens the store itself, and dies by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sayso
+from sayso import audit, drive, errors
+from sayso.stores import sqlite as sqlite_store
+from sayso.stores.base import Filter, Store
+from sayso.stores.sqlite import SqliteStore
+
+STATEMENTS = {
+    "schema": ("BEGIN IMMEDIATE", "CREATE TABLE journal", "COMMIT"),
+    "open": ("BEGIN IMMEDIATE", "INSERT INTO request", "INSERT INTO journal", "COMMIT"),
+    "decide": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
+    "start": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
+    "finish": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
+}
+# Between two statements nothing is written, so that "before" is needed for the first one alone.
+POINTS = [
+    f"{verb}: {when} {statement}"
+    for verb, statements in STATEMENTS.items()
+    for when, statement in [("before", statements[0]), *(("after", each) for each in statements)]
+] + ["call: before the effect", "call: after the effect"]
+
+_doing = ["schema"]
+_deadly: list[str] = []
+
+
+def reach(point: str) -> None:
+    """Die here, if this is the point."""
+    if point in _deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Deadly(sqlite3.Connection):
+    """A connection that says which statement it is at."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        statement = " ".join(sql.split())
+        verb = _doing[-1]
+        known = next((each for each in STATEMENTS.get(verb, ()) if statement.startswith(each)), None)
+        reach(f"{verb}: before {known}")
+        cursor = super().execute(sql, parameters)
+        reach(f"{verb}: after {known}")
+        return cursor
+
+
+def wrapped(verb: str) -> Callable[..., Any]:
+    """Return a verb of the store that says that it is at work, once the schema stands."""
+    original = getattr(Store, verb)
+
+    def doing(self: Store, *args: Any, **options: Any) -> Any:
+        self.count(Filter())  # opens the store
+        _doing.append(verb)
+        try:
+            return original(self, *args, **options)
+        finally:
+            _doing.pop()
+
+    return doing
+
+
+def install() -> None:
+    """Put the points in their places, in this process."""
+    connect = sqlite3.connect
+    sqlite_store.sqlite3 = type("sqlite3", (), {**vars(sqlite3)})  # pyright: ignore[reportAttributeAccessIssue]
+    sqlite_store.sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
+    for verb in ("open", "decide", "start", "finish"):
+        setattr(Store, verb, wrapped(verb))
+    run = drive.Try.run
+
+    def call(self: drive.Try) -> drive.Attempt:
+        reach("call: before the effect")
+        attempt = run(self)
+        reach("call: after the effect")
+        return attempt
+
+    drive.Try.run = call
+
+
+# -- the program ---------------------------------------------------------------------------------------------------
+
+
+def gated(folder: Path, store: Store) -> Callable[[int], str]:
+    """Return the call that must not happen twice."""
+
+    @sayso.gate(wait="raise", store=store)
+    def pay(amount: int) -> str:
+        file = os.open(folder / "effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, b"%d\n" % amount)
+        os.close(file)
+        return "paid"
+
+    return pay
+
+
+def live(folder: Path, store: Store, n: int = 1) -> str:
+    """Do what the program has to do, from wherever it was left; return how it went."""
+    pay = gated(folder, store)
+    done = store.list(Filter(states=frozenset({sayso_state("done")}), run_id=f"order-{n}")).requests
+    if done:
+        return "was done"
+    with sayso.run(f"order-{n}"):
+        try:
+            return pay(n)
+        except sayso.ConfirmationRequired as held:
+            sayso.Review(store).approve(held.confirmation_id, by="ada")
+        except errors.OutcomeUnknownError:
+            return "unknown"
+        return pay(n)
+
+
+def sayso_state(name: str) -> Any:
+    """Return a state by its name."""
+    from sayso.model.request import State
+
+    return State(name)
+
+
+def effects(folder: Path) -> list[str]:
+    """Return what happened, as the kernel kept it."""
+    path = folder / "effects"
+    return path.read_text(encoding="ascii").split() if path.exists() else []
+
+
+def states(store: Store) -> list[str]:
+    """Return the states as they stand, nothing settled."""
+    return [str(request.state) for request in store.list(Filter(), limit=1000).requests]
+
+
+def in_child(work: Callable[[], object]) -> tuple[int, Any]:
+    """Run work in a process of its own; return its exit code (negative: the signal) and what it said."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reading)
+            os.write(writing, json.dumps(work()).encode())
+            code = 0
+        except BaseException as error:  # the parent reads it
+            os.write(writing, json.dumps(f"{type(error).__name__}: {error}").encode())
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), json.loads(said) if said else None
+
+
+# -- sweep ---------------------------------------------------------------------------------------------------------
+
+
+def die(folder: Path, point: str) -> str:
+    """Live until the point."""
+    install()
+    _deadly.append(point)
+    return live(folder, SqliteStore(folder / "requests.db"))
+
+
+def come_back(folder: Path) -> dict[str, Any]:
+    """Start again, and say what was found and how it went on."""
+    store = SqliteStore(folder / "requests.db")
+    found = states(store)
+    went = live(folder, store)
+    once = effects(folder)
+    again = live(folder, store) if went == "unknown" else went
+    told = {"found": found, "went": went, "again": again, "effects": once, "states": states(store)}
+    if went == "unknown":
+        review = sayso.Review(store)
+        request = review.list(state="unknown").requests[0]
+        review.resolve(request.id, happened=bool(once), by="ada")
+        told["resolved"] = states(store)
+    broken = audit.verify(store).broken
+    integrity = sqlite3.connect(folder / "requests.db").execute("PRAGMA integrity_check").fetchone()[0]
+    return {**told, "broken": [str(each) for each in broken], "integrity": integrity}
+
+
+def sweep(folder: Path, times: int, points: list[str]) -> None:
+    """Kill at each point as often, and print what came of it."""
+    for point in points:
+        for n in range(times):
+            place = folder / f"{POINTS.index(point)}-{n}"
+            place.mkdir()
+            code, said = in_child(lambda place=place, point=point: die(place, point))
+            killed = effects(place)
+            back, told = in_child(lambda place=place: come_back(place))
+            line = {"point": point, "code": code, "said": said, "killed": killed, "back": back, "told": told}
+            print(json.dumps(line), flush=True)
+
+
+# -- storm ---------------------------------------------------------------------------------------------------------
+
+
+def storm(folder: Path, times: int) -> None:
+    """Kill at random moments, start again, until all is done; print what is left."""
+    calls = range(30)
+
+    def work() -> str:
+        store = SqliteStore(folder / "requests.db")
+        return ",".join(live(folder, store, n) for n in calls)
+
+    kills = 0
+    for _ in range(times):
+        child = os.fork()
+        if child == 0:
+            work()
+            os._exit(0)
+        time.sleep(random.uniform(0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        kills += os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+    def look() -> dict[str, Any]:
+        store = SqliteStore(folder / "requests.db")
+        return {"went": work().split(","), "states": states(store), "broken": len(audit.verify(store).broken)}
+
+    code, told = in_child(look)
+    print(json.dumps({"kills": kills, "code": code, "told": told, "effects": effects(folder)}))
+
+
+# -- hold ----------------------------------------------------------------------------------------------------------
+
+
+def hold(folder: Path) -> None:
+    """Be inside the call until somebody says a word."""
+    store = SqliteStore(folder / "requests.db")
+
+    @sayso.gate(wait="raise", store=store)
+    def pay(amount: int) -> str:
+        print("inside", flush=True)
+        sys.stdin.readline()
+        return f"paid {amount}"
+
+    with sayso.run("order-1"):
+        try:
+            pay(1)
+        except sayso.ConfirmationRequired as held:
+            sayso.Review(store).approve(held.confirmation_id, by="ada")
+        print(pay(1), flush=True)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["sweep", where, times, *points]:
+            sweep(Path(where), int(times), points)
+        case ["storm", where, times]:
+            storm(Path(where), int(times))
+        case ["hold", where]:
+            hold(Path(where))
+        case _:
+            raise SystemExit(__doc__)

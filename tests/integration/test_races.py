@@ -1,0 +1,213 @@
+"""Many processes, threads and tasks at one request: one start, one decision, one request, whoever comes first."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from pathlib import Path
+
+import pytest
+
+import sayso
+from sayso import audit, errors
+from sayso.model.request import State
+from sayso.stores.base import Store
+from sayso.stores.memory import MemoryStore
+from sayso.stores.sqlite import SqliteStore
+
+RACER = Path(__file__).with_name("racer.py")
+
+
+class Racers:
+    def __init__(self, folder: Path, mode: str, count: int) -> None:
+        self.effects = folder / "effects"
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, RACER, folder / "sayso.db", self.effects, mode, f"racer-{n}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for n in range(count)
+        ]
+        assert [self._heard(process) for process in self._processes] == ["ready"] * count
+
+    @staticmethod
+    def _heard(process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        return process.stdout.readline().strip()
+
+    def round(self, number: int, request_id: str = "") -> list[str]:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{number} {request_id}\n")
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.flush()
+        return [self._heard(process) for process in self._processes]
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.communicate(timeout=30)
+
+
+@contextmanager
+def racers(folder: Path, mode: str, count: int) -> Iterator[Racers]:
+    running = Racers(folder, mode, count)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "sayso.db")
+    yield store
+    store.close()
+
+
+def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_rounds(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    review = sayso.Review(store, reviewer="ada")
+    with racers(tmp_path, "ask", 1) as one:
+        asked = [one.round(number)[0].removeprefix("asked ") for number in range(20)]
+    for request_id in asked:
+        review.approve(request_id)
+    with racers(tmp_path, "start", 50) as fifty:
+        said = [Counter(fifty.round(number)) for number in range(20)]
+        effects = Counter(int(line.split()[0]) for line in fifty.effects.read_text().splitlines())
+    assert effects == {number: 1 for number in range(20)}
+    assert all(round_["paid"] == 1 and round_.total() == 50 for round_ in said)
+    assert {review.get(request_id).state for request_id in asked} == {State.DONE}
+
+
+def test_of_eight_deciders_one_wins_and_seven_are_told_who(store: SqliteStore, tmp_path: Path) -> None:
+    review = sayso.Review(store, reviewer="ada")
+    with racers(tmp_path, "ask", 1) as one:
+        asked = [one.round(number)[0].removeprefix("asked ") for number in range(15)]
+    with racers(tmp_path, "decide", 8) as eight:
+        for number, request_id in enumerate(asked):
+            said = eight.round(number, request_id)
+            won = [line for line in said if line.startswith("won")]
+            assert len(won) == 1
+            winner = won[0].removeprefix("won ")
+            decided = review.get(request_id).decision
+            assert decided is not None
+            assert decided.by.subject == winner
+            told = [line.split() for line in said if line.startswith("told")]
+            assert len(told) == 7
+            assert all(line[1] == winner and line[2] == "race" and line[4] == "True" for line in told if "that" not in line)
+
+
+def test_two_processes_that_ask_the_same_at_once_get_one_request(store: SqliteStore, tmp_path: Path) -> None:
+    with racers(tmp_path, "ask", 8) as eight:
+        said = [set(eight.round(number)) for number in range(20)]
+    assert all(len(ids) == 1 for ids in said)
+    assert len({next(iter(ids)) for ids in said}) == 20
+    assert not audit.verify(store).broken
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_twenty_threads_run_one_approved_call_once(kind: str, store: SqliteStore) -> None:
+    where: Store = store if kind == "sqlite" else MemoryStore()
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise", store=where)
+    def pay(amount: int) -> str:
+        ran.append(amount)
+        time.sleep(0.05)  # wide enough for the others to arrive while it runs
+        return "paid"
+
+    with sayso.run("order-1"):
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            pay(7)
+        sayso.Review(where).approve(held.value.confirmation_id, by="ada")
+        barrier = threading.Barrier(20)
+
+        def once() -> str:
+            barrier.wait()
+            try:
+                return pay(7)
+            except (errors.AlreadyStartedError, sayso.ConfirmationRequired) as told:
+                return type(told).__name__
+
+        contexts = [copy_context() for _ in range(20)]
+        with ThreadPoolExecutor(20) as pool:
+            said = [future.result() for future in [pool.submit(context.run, once) for context in contexts]]
+    assert ran == [7]
+    assert said.count("paid") == 1
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_twenty_tasks_run_one_approved_call_once(kind: str, store: SqliteStore) -> None:
+    where: Store = store if kind == "sqlite" else MemoryStore()
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise", store=where)
+    async def pay(amount: int) -> str:
+        ran.append(amount)
+        await asyncio.sleep(0.01)
+        return "paid"
+
+    async def main() -> list[str | BaseException]:
+        with sayso.run("order-1"):
+            with pytest.raises(sayso.ConfirmationRequired) as held:
+                await pay(7)
+            await sayso.aio.Review(where).approve(held.value.confirmation_id, by="ada")
+            return await asyncio.gather(*(pay(7) for _ in range(20)), return_exceptions=True)
+
+    said = asyncio.run(main())
+    assert ran == [7]
+    assert said.count("paid") == 1
+    others = [one for one in said if one != "paid"]
+    assert all(isinstance(one, errors.AlreadyStartedError | sayso.ConfirmationRequired) for one in others)
+
+
+def test_cancelled_approval_is_never_also_run(store: SqliteStore, tmp_path: Path) -> None:
+    review = sayso.Review(store, reviewer="ada")
+    with racers(tmp_path, "ask", 1) as one:
+        asked = [one.round(number)[0].removeprefix("asked ") for number in range(20)]
+    for request_id in asked:
+        review.approve(request_id)
+    with racers(tmp_path, "start", 6) as six:
+        for number, request_id in enumerate(asked):
+            cancelled: list[bool] = []
+
+            def cancel(request_id: str = request_id, cancelled: list[bool] = cancelled) -> None:
+                try:
+                    review.cancel(request_id)
+                except errors.DecisionRefusedError:
+                    cancelled.append(False)
+                else:
+                    cancelled.append(True)
+
+            rival = threading.Thread(target=cancel)
+            rival.start()
+            said = six.round(number)
+            rival.join()
+            assert said.count("paid") == (0 if cancelled[0] else 1)
+            assert review.get(request_id).state is (State.CANCELLED if cancelled[0] else State.DONE)
+
+
+def test_waiter_is_woken_by_a_decision_of_another_process(store: SqliteStore, tmp_path: Path) -> None:
+    with racers(tmp_path, "ask", 1) as one:
+        request_id = one.round(1)[0].removeprefix("asked ")
+    woken = threading.Event()
+    unwatch = store.watch(request_id, woken.set)
+    try:
+        with racers(tmp_path, "decide", 1) as decider:
+            assert decider.round(1, request_id) == ["won racer-0"]
+            assert woken.wait(5)
+    finally:
+        unwatch()
+    assert store.get(request_id).state is State.APPROVED

@@ -1,0 +1,1 @@
+# A colleague is writing this file right now; leave it to them.

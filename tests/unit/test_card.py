@@ -1,0 +1,261 @@
+"""The card that a person decides by: the call comes first, the program's words stand apart, nothing is left out unsaid.
+
+What is drawn of a single value is tested with `sayso.model.show`. The one invariant: no text of a program changes the
+rows that show the call.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+from pydantic import Field, SecretStr
+
+import sayso
+from sayso import config
+from sayso.model import card, label
+from sayso.model.hint import choices_of, kinds_of
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
+from sayso.model.shape import Shape
+from sayso.model.standing import changed, decided, stands
+from tests.conftest import Clock
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def memory(clock: Clock) -> None:
+    sayso.configure(store="memory:")
+
+
+def ask(*args: Any, function: Any = None, run: str = "order-4721", **options: Any) -> Request:
+    def post(note: str, amount: float = 320.0, **more: Any) -> None: ...
+
+    with sayso.run(run), pytest.raises(sayso.ConfirmationRequired) as caught:
+        sayso.gate(wait="raise", **options)(function or post)(*args)
+    return config.default_store().get(caught.value.confirmation_id)
+
+
+def rows(request: Request, width: int = 100, **kept: bool) -> list[str]:
+    return card.ask_rows(request, NOW, width=width, **kept)
+
+
+# -- the program's words ---------------------------------------------------------------------------------------
+
+CHROME = (
+    "note    'nothing'", "  amount  1.0", "asked by ada", "expires in 1d; no answer is a no", "a approve   e edit",
+    "| ", ": ", "(… 1 of 2 characters not shown …)", "rq_00000000 approved", "the program says, unverified:",
+    "warning: none",
+)  # fmt: skip
+
+
+def hostile(seed: int) -> str:
+    pick = random.Random(seed)
+    alphabet = ["\n", "\r", "\t", " ", "'", '"', "\\", "\x1b[2J", "\x1b[1A", "\u202e", "\u2028", "\x85", "x", *CHROME]
+    return "".join(pick.choice(alphabet) for _ in range(pick.randrange(1, 60)))
+
+
+@pytest.mark.parametrize("width", [46, 60, 100])
+def test_no_words_of_the_program_change_how_the_call_is_shown(width: int) -> None:
+    plain = card.subject_rows(ask("A-4721"), width=width)
+    for seed in range(200):
+        text = hostile(seed)
+        request = ask("A-4721", prompt=text, description=text, risk=text[:60] or None, run="r" + str(seed))
+        drawn = rows(request, width)
+        assert drawn[: len(plain)] == plain
+        rest = drawn[len(plain) :]
+        said = rest.index("  the program says, unverified:")
+        assert all(row.startswith("  warning: ") for row in rest[:said])
+        assert sum(row.startswith("  asked by ") for row in drawn) == 1
+        assert drawn[-1].split() == ["expires", "in", "1d;", "no", "answer", "is", "a", "no"]
+
+
+def test_a_call_in_the_program_s_words_is_marked_as_words() -> None:
+    drawn = rows(ask("A-4721", prompt="one\n  post\n    note    'harmless'"))
+    assert [row.strip() for row in drawn if "harmless" in row] == ["|     note    'harmless'"]
+
+
+def test_no_argument_can_pass_for_another() -> None:
+    def post(**more: str) -> None: ...
+
+    names = ("amount  80.0\n    note", "x" + " " * 90 + "amount  80.0", "y\u3000\u3000amount")
+    with sayso.run("r"), pytest.raises(sayso.ConfirmationRequired) as caught:
+        sayso.gate(wait="raise")(post)(**dict.fromkeys(names, "v"), amount="320")
+    request = config.default_store().get(caught.value.confirmation_id)
+    for width in (46, 60, 100):
+        drawn = card.subject_rows(request, width=width, full=True)
+        starts = [row.split()[0] for row in drawn if not row.strip().startswith(("'", "|", ":", "(", "{", "}"))]
+        assert starts.count("amount") == 0, drawn  # the only real one stands inside the braces of **more
+
+
+@pytest.mark.parametrize("run", ["a run, on behalf of the boss", "x'; approved", "r (program)", "a\u2800b", "r" * 190])
+def test_a_run_s_name_stays_inside_its_quotes(run: str) -> None:
+    (named,) = [row.removeprefix("  in run").strip() for row in rows(ask("x", run=run)) if row.startswith("  in run")]
+    assert named == label.token(run, 77)
+    assert named[0] in "'\""
+
+
+# -- nothing is left out unsaid --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000, 100_000, 900_000])
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.4, 0.6, 0.9, 1.0])
+def test_a_marker_is_seen_or_the_view_is_not_whole(size: int, place: float) -> None:
+    cut = int(size * place)
+    request = ask("x" * cut + "MARKER" + "y" * (size - cut))
+    brief = "".join(row.strip().lstrip("|: ") for row in card.subject_rows(request, width=100))
+    assert "MARKER" in brief or not card.is_whole(request)
+    whole = "".join(row.strip().lstrip("|: ") for row in card.subject_rows(request, width=100, full=True))
+    assert "MARKER" in whole
+    assert card.is_whole(request) == (f"({size + 6:,} characters)" in "".join(card.subject_rows(request, width=100)) and
+                                      "not shown" not in brief)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [46, 60, 80, 100])
+def test_no_row_is_wider_than_asked_for(width: int) -> None:
+    request = ask(
+        "words of some length " * 40, prompt="p " * 500, description="d" * 500, run="r " * 99 + "r", risk="high " * 9
+    )
+    assert max(map(label.columns, rows(request, width))) <= width
+
+
+def test_what_is_whole_in_the_narrowest_view_is_whole_in_every_wider_one() -> None:
+    for lines in range(90, 130, 3):
+        request = ask("some words to be broken somewhere, " * 2 * lines)
+        if card.is_whole(request):
+            assert all(card.is_whole(request, width) for width in range(card.NARROW, 121, 10))
+
+
+# -- labels ----------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_name_stands_as_it_is_and_any_other_in_quotes() -> None:
+    assert [label.token(name) for name in ("order-4721", "ada@laptop", "übung", "a/b:c#1")] == [
+        "order-4721", "ada@laptop", "übung", "a/b:c#1",
+    ]  # fmt: skip
+    for name in ("two words", "", "a'b", "a\u200bb", "a,b", "x" * 300, "<U+202E>"):
+        assert label.token(name)[0] in "'\"", name
+        assert len(label.token(name)) <= 90
+
+
+def test_people_of_this_machine_need_no_issuer() -> None:
+    assert label.name_of(Identity("local", "ada")) == "ada"
+    assert label.name_of(Identity("corp sso", "ada (local)")) == "'ada (local)' ('corp sso')"
+
+
+def test_only_a_run_nobody_named_is_random() -> None:
+    with sayso.run() as run_id:
+        assert label.is_random(run_id)
+    assert not label.is_random("run_nightly")
+
+
+def test_a_span_that_has_just_begun_is_not_short_of_a_minute() -> None:
+    assert label.time_left(NOW + timedelta(hours=2), NOW + timedelta(milliseconds=30)) == "in 2h"
+    assert label.time_left(NOW, NOW) == "expired"
+
+
+# -- what became of it -----------------------------------------------------------------------------------------
+
+
+def test_every_decision_names_who_and_through_which_channel() -> None:
+    review = sayso.Review(channel="chat")
+    approved = review.approve(ask("1").id, by="bob", comment="fine")
+    rejected = review.reject(ask("2").id, "no\nway", by="bob")
+    back = review.feedback(ask("3").id, "ask first", by="bob")
+    cancelled = review.cancel(ask("4").id, by="bob")
+    assert decided(approved, NOW) == "approved by bob (chat, just now): 'fine'"
+    assert decided(rejected, NOW) == "rejected by bob (chat, just now): 'no\\nway'"
+    assert decided(back, NOW) == "sent back with feedback by bob (chat, just now): 'ask first'"
+    assert decided(cancelled, NOW) == "cancelled by bob (chat, just now)"
+    assert stands(approved, NOW) == f"{decided(approved, NOW)}; not started yet, the approval ends in 1d"
+    assert stands(ask("5"), NOW) == "pending, expires in 1d"
+
+
+def test_an_end_says_what_it_was_the_end_of(clock: Clock) -> None:
+    review, waiting = sayso.Review(channel="chat"), ask("1", expires="1h")
+    granted = review.approve(ask("2", approval_expires="1h").id, by="bob")
+    clock.tick(hours=2)
+    assert decided(review.get(waiting.id), clock.at) == "expired 1 h ago; nobody decided"
+    assert (
+        decided(review.get(granted.id), clock.at)
+        == "expired 1 h ago; approved by bob (chat, 2 h ago) and not used in time"
+    )
+
+
+class User(pydantic.BaseModel):
+    name: str
+    password: str = ""
+    pin: SecretStr = SecretStr("0000")
+
+
+def test_changes_name_masked_values_and_show_none() -> None:
+    def post(user: User, api_key: str, iban: str, note: str) -> None: ...
+
+    request = ask(
+        User(name="a", password="old-password"), "old-api-key", "old-iban", "n", function=post, redact=["iban"]
+    )
+    edit = {
+        "user": {"name": "b", "password": "new-password", "pin": "1111"},
+        "api_key": "new-api-key",
+        "iban": "new-iban",
+    }
+    after = sayso.Review().approve(request.id, by="bob", changes=edit)
+    assert after.state is State.APPROVED
+    found = {
+        change.path: (change.before, change.after) for change in changed(request.call, after.effective, request.redact)
+    }
+    assert found["user.name"] == ("'a'", "'b'")
+    assert {path for path, texts in found.items() if texts == ("***", "*** (changed)")} == {
+        "user.password", "user.pin", "api_key", "iban",
+    }  # fmt: skip
+    assert not any("new-" in str(texts) or "old-" in str(texts) for texts in found.values())
+
+
+def test_a_redactor_s_drawing_is_no_change() -> None:
+    def pay(card_number: str, amount: int) -> None: ...
+
+    request = ask(
+        "4111111111111111", 10, function=pay, redactor=lambda arguments: {**arguments, "card_number": "…1111"}
+    )
+    after = sayso.Review().approve(request.id, by="bob", changes={"amount": 7})
+    assert [change.line() for change in changed(request.call, after.effective)] == ["amount  10 -> 7"]
+    other = ask("4111111111111111", 20, function=pay, redactor=lambda arguments: {**arguments, "card_number": "…1111"})
+    after = sayso.Review().approve(other.id, by="bob", changes={"card_number": "4222222222222222"})
+    (change,) = changed(other.call, after.effective)
+    assert change.path == "card_number"
+    assert "4222" not in change.line()
+
+
+# -- hints -----------------------------------------------------------------------------------------------------
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+def test_kinds_are_said_in_words() -> None:
+    def f(
+        a: int, b: Annotated[float, Field(ge=0, le=500)], c: Literal["x", "y"], d: list[str], e: User, g: str | None,
+        h: Colour, i: dict[str, int], *rest: int,
+    ) -> None: ...  # fmt: skip
+
+    kinds = kinds_of(Shape.of(f))
+    assert kinds["a"] == "integer"
+    assert kinds["b"] == "number, at least 0, at most 500"
+    assert kinds["c"] == "'x' | 'y'"
+    assert kinds["d"] == "array of string"
+    assert kinds["e"].startswith("object (name: string, password: string")
+    assert kinds["g"] == "string or null"
+    assert "RED" in kinds["h"]
+
+
+def test_choices_are_those_of_the_type() -> None:
+    assert choices_of(Shape.of_type(Literal["berlin", "lyon"])) == ["berlin", "lyon"]
+    assert choices_of(Shape.of_type(int)) == []
+    assert len(choices_of(Shape.of_type(Colour))) == 2
