@@ -349,8 +349,13 @@ class InvalidAnswerError(DecisionRefusedError):
         problems: One line each, `where: what is wrong`.
     """
 
-    def __init__(self, request_id: str, problems: Sequence[str]) -> None:
-        super().__init__(request_id, f"{'; '.join(problems)} (the question {request_id} still waits)")
+    def __init__(self, request_id: str, problems: Sequence[str], *, still_waits: bool = True) -> None:
+        so = (
+            f"the question {request_id} still waits"
+            if still_waits
+            else f"the answer to {request_id} is not used, ask anew"
+        )
+        super().__init__(request_id, f"{'; '.join(problems)} ({so})")
         self.problems = tuple(problems)
 
 

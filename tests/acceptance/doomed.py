@@ -24,7 +24,7 @@ from typing import Any
 
 import sayso
 from sayso import audit, drive, errors
-from sayso.stores import sqlite as sqlite_store
+from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.sqlite import SqliteStore
 
@@ -33,15 +33,21 @@ STATEMENTS = {
     "open": ("BEGIN IMMEDIATE", "INSERT INTO request", "INSERT INTO journal", "COMMIT"),
     "decide": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
     "start": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
+    "call": (),
     "finish": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
 }
-# Between two statements nothing is written, so that "before" is needed for the first one alone.
-POINTS = [
-    f"{verb}: {when} {statement}"
-    for verb, statements in STATEMENTS.items()
-    for when, statement in [("before", statements[0]), *(("after", each) for each in statements)]
-] + ["call: before the effect", "call: after the effect"]
 
+
+def _points() -> list[str]:
+    points: list[str] = []
+    for verb, statements in STATEMENTS.items():
+        # Between two statements nothing is written, so that "before" is needed for the first one alone.
+        points += [f"{verb}: before {each}" for each in statements[:1] or ("the effect",)]
+        points += [f"{verb}: after {each}" for each in statements or ("the effect",)]
+    return points
+
+
+POINTS = _points()
 _doing = ["schema"]
 _deadly: list[str] = []
 
@@ -83,8 +89,7 @@ def wrapped(verb: str) -> Callable[..., Any]:
 def install() -> None:
     """Put the points in their places, in this process."""
     connect = sqlite3.connect
-    sqlite_store.sqlite3 = type("sqlite3", (), {**vars(sqlite3)})  # pyright: ignore[reportAttributeAccessIssue]
-    sqlite_store.sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
+    sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
     for verb in ("open", "decide", "start", "finish"):
         setattr(Store, verb, wrapped(verb))
     run = drive.Try.run
@@ -117,8 +122,7 @@ def gated(folder: Path, store: Store) -> Callable[[int], str]:
 def live(folder: Path, store: Store, n: int = 1) -> str:
     """Do what the program has to do, from wherever it was left; return how it went."""
     pay = gated(folder, store)
-    done = store.list(Filter(states=frozenset({sayso_state("done")}), run_id=f"order-{n}")).requests
-    if done:
+    if store.count(Filter(states=frozenset({State.DONE}), run_id=f"order-{n}")):
         return "was done"
     with sayso.run(f"order-{n}"):
         try:
@@ -128,13 +132,6 @@ def live(folder: Path, store: Store, n: int = 1) -> str:
         except errors.OutcomeUnknownError:
             return "unknown"
         return pay(n)
-
-
-def sayso_state(name: str) -> Any:
-    """Return a state by its name."""
-    from sayso.model.request import State
-
-    return State(name)
 
 
 def effects(folder: Path) -> list[str]:
@@ -158,12 +155,12 @@ def in_child(work: Callable[[], object]) -> tuple[int, Any]:
             os.close(reading)
             os.write(writing, json.dumps(work()).encode())
             code = 0
-        except BaseException as error:  # the parent reads it
+        except BaseException as error:  # noqa: BLE001  # the parent reads it
             os.write(writing, json.dumps(f"{type(error).__name__}: {error}").encode())
         finally:
             os._exit(code)
     os.close(writing)
-    with open(reading, "rb") as pipe:
+    with open(reading, "rb") as pipe:  # noqa: PTH123  # a pipe has no path
         said = pipe.read()
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status), json.loads(said) if said else None
@@ -214,27 +211,28 @@ def sweep(folder: Path, times: int, points: list[str]) -> None:
 
 
 def storm(folder: Path, times: int) -> None:
-    """Kill at random moments, start again, until all is done; print what is left."""
-    calls = range(30)
-
-    def work() -> str:
-        store = SqliteStore(folder / "requests.db")
-        return ",".join(live(folder, store, n) for n in calls)
-
+    """Kill a process at random moments while it runs call after call; print what is left of them."""
     kills = 0
+    reading, writing = os.pipe()
+    live(folder, SqliteStore(folder / "requests.db"), 0)  # what is loaded late is loaded before the forks
     for _ in range(times):
         child = os.fork()
         if child == 0:
-            work()
-            os._exit(0)
-        time.sleep(random.uniform(0, 0.05))
+            store = SqliteStore(folder / "requests.db")
+            first = max(0, store.count(Filter()) - 1)
+            os.write(writing, b".")
+            for n in range(first, 1_000_000):
+                live(folder, store, n)
+        os.read(reading, 1)
+        time.sleep(random.uniform(0, 0.03))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         kills += os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
     def look() -> dict[str, Any]:
         store = SqliteStore(folder / "requests.db")
-        return {"went": work().split(","), "states": states(store), "broken": len(audit.verify(store).broken)}
+        went = [live(folder, store, n) for n in range(store.count(Filter()))]
+        return {"went": went, "broken": len(audit.verify(store).broken)}
 
     code, told = in_child(look)
     print(json.dumps({"kills": kills, "code": code, "told": told, "effects": effects(folder)}))

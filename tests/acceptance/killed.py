@@ -65,7 +65,7 @@ def named(name: str) -> Any:
     real = getattr(SqliteStore, name)
 
     def wrapped(self: SqliteStore, *args: Any, **kwargs: Any) -> Any:
-        global verb
+        global verb  # noqa: PLW0603  which verb of the store is on its way
         verb = name
         try:
             return real(self, *args, **kwargs)

@@ -86,7 +86,7 @@ def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_round
     with racers(tmp_path, "start", 50) as fifty:
         said = [Counter(fifty.round(number)) for number in range(20)]
         effects = Counter(int(line.split()[0]) for line in fifty.effects.read_text().splitlines())
-    assert effects == {number: 1 for number in range(20)}
+    assert effects == dict.fromkeys(range(20), 1)
     assert all(round_["paid"] == 1 and round_.total() == 50 for round_ in said)
     assert {review.get(request_id).state for request_id in asked} == {State.DONE}
 
@@ -106,7 +106,9 @@ def test_of_eight_deciders_one_wins_and_seven_are_told_who(store: SqliteStore, t
             assert decided.by.subject == winner
             told = [line.split() for line in said if line.startswith("told")]
             assert len(told) == 7
-            assert all(line[1] == winner and line[2] == "race" and line[4] == "True" for line in told if "that" not in line)
+            assert all(
+                line[1] == winner and line[2] == "race" and line[4] == "True" for line in told if "that" not in line
+            )
 
 
 def test_two_processes_that_ask_the_same_at_once_get_one_request(store: SqliteStore, tmp_path: Path) -> None:

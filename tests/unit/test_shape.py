@@ -799,6 +799,16 @@ def test_what_an_annotation_says_beyond_its_descriptor_is_checked_in_the_program
     ]
 
 
+def test_limits_that_cannot_be_told_are_checked_in_the_program() -> None:
+    def take(nodes: Annotated[Any, Field(min_length=2)] = ()) -> None: ...
+
+    shape = Shape.of(take)
+    assert shape.validate({"nodes": [1, 2]}) == {"nodes": [1, 2]}
+    assert problems(lambda: shape.validate({"nodes": [1]})) == [
+        "nodes: Value should have at least 2 items after validation, not 1"
+    ]
+
+
 def test_without_the_code_the_descriptor_alone_decides() -> None:
     shape = STAND_INS["beyond"]
     assert encode(shape.validate({**BEYOND, "even": 3})) == encode(REAL["beyond"].validate({**BEYOND, "even": 3}))

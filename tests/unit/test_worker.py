@@ -11,7 +11,8 @@ PRINT_NAME = "from sayso.stores import worker; print(worker.current(), flush=Tru
 
 
 def start() -> tuple[subprocess.Popen[str], str]:
-    child = subprocess.Popen([sys.executable, "-c", PRINT_NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", PRINT_NAME]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     return child, child.stdout.readline().strip()
 
@@ -39,15 +40,16 @@ def test_killed_process_is_gone_before_anybody_reaps_it() -> None:
 
 def test_process_number_given_out_again_is_not_taken_for_the_dead_worker() -> None:
     host, boot, namespace, pid, _ = worker.current().split("/")
-    assert worker.is_gone("/".join([host, boot, namespace, pid, "1"]))
+    assert worker.is_gone(f"{host}/{boot}/{namespace}/{pid}/1")
 
 
 def test_worker_of_an_earlier_boot_is_gone() -> None:
     host, _, namespace, pid, started = worker.current().split("/")
-    assert worker.is_gone("/".join([host, "an-earlier-boot", namespace, pid, started]))
+    assert worker.is_gone(f"{host}/an-earlier-boot/{namespace}/{pid}/{started}")
 
 
 def test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name() -> None:
     host, boot, namespace, _, _ = worker.current().split("/")
-    for foreign in (f"other/{boot}/{namespace}/1/1", f"{host}/{boot}/4711/999999/1", "nonsense", f"{host}/{boot}/{namespace}/x/1"):
+    malformed = ("nonsense", f"{host}/{boot}/{namespace}/x/1")
+    for foreign in (f"other/{boot}/{namespace}/1/1", f"{host}/{boot}/4711/999999/1", *malformed):
         assert not worker.is_gone(foreign), foreign

@@ -1,0 +1,1 @@
+"""The nouns: frozen, pure, no input or output."""

@@ -6,12 +6,14 @@ process; asked a second time in the same run of the program, it is a new questio
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, cast, overload
 
 from sayso import clock, config
 from sayso.drive import Effects, Verb, adrive, drive
+from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import requester
 from sayso.model import canonical, duration
 from sayso.model.call import Question
@@ -21,10 +23,10 @@ from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
-from sayso.model.shape import Shape
+from sayso.model.shape import Shape, ShapeError
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
-from sayso.waiting.block import Block
+from sayso.waiting.block import block_of
 
 __all__ = ["aask", "ask"]
 
@@ -55,6 +57,8 @@ def ask(question: str, **options: Any) -> Any:
     Raises:
         ConfirmationRequired: It waits for a person (with `wait="raise"`, after `timeout`, or when detached).
         ConfirmationRejected: The person would not answer, or nobody did in time.
+        InvalidAnswerError: The answer came from where the type's own validators are not, and they refuse it here.
+        ConfigError: No answer of this type could be kept and checked.
         StoreError: The question could not be recorded.
     """
     return drive(_asking(question, **options))
@@ -71,21 +75,24 @@ def _asking(
     timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
     store: Store | str | None = None,
 ) -> Effects[Any]:  # fmt: skip
-    question, shape = storable(question), Shape.of_type(_answer_type(type, choices))
-    where, here = config.open_store(store), scope.current()
-    block = None if wait == "raise" else Block(None if timeout is None else duration.parse(timeout), on_expiry)
+    question, shape = storable(question), _shape(_answer_type(type, choices))
+    where, here, block = config.open_store(store), scope.current(), block_of(wait, timeout, on_expiry)
     while True:
         occasion = question_digest(question, shape.digest, 0)
         digest = question_digest(question, shape.digest, here.occasions.get(occasion, 0))
         subject = Question(question, digest, shape.text, shape.digest)
         request = yield from _find_or_ask(where, here, subject, duration.parse(expires), Quorum(1, roles), risk)
         if request.state is State.PENDING:
+            here.raised[request.id] = None
             if block is None:
                 raise signals.ConfirmationRequired.of(request)
             request = yield from block.until_decided(where, request)
-        if request.state is State.ANSWERED and request.decision is not None and request.decision.answer is not None:
+        if request.state is State.ANSWERED:
+            answer = yield from _answer(where, request, shape)
             here.occasions[occasion] = here.occasions.get(occasion, 0) + 1
-            return canonical.decode(request.decision.answer, shape.classes)["answer"]
+            for known in here.lineage():
+                known.forget(request.id)
+            return answer
         if request.state is not State.EXPIRED:
             raise signals.refused(request)
 
@@ -98,6 +105,26 @@ def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
     if isinstance(choices, str) or not choices:
         raise TypeError(f"choices is a list of at least one value, not {choices!r}")
     return Literal[cast("Any", tuple(choices))]
+
+
+def _shape(answer_type: Any) -> Shape:
+    shape = Shape.of_type(answer_type)
+    (field,) = json.loads(shape.text)["fields"]
+    if field["type"]["kind"] == "any" and "only_in" in field:
+        raise ConfigError(
+            f"{answer_type!r} cannot be asked for: it has no form in which an answer could be kept and checked"
+        )
+    return shape
+
+
+def _answer(store: Store, request: Request, shape: Shape) -> Effects[Any]:
+    """Return the answer as a value, seen by the type's own validators, which the reviewer's process may not have had."""
+    text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
+    try:
+        return shape.validate(canonical.decode(text, shape.classes))["answer"]
+    except ShapeError as error:
+        yield Verb(store.blocks, store.clear, request.id, requester())
+        raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
 
 
 def _find_or_ask(

@@ -15,12 +15,14 @@ from typing import Literal
 
 from sayso import clock
 from sayso.drive import Effect, Effects, offload
+from sayso.errors import ConfigError
+from sayso.model import duration
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from sayso.waiting import signals, terminal
 
-__all__ = ["Block"]
+__all__ = ["Block", "block_of"]
 
 # Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
 _LOOK_AGAIN = 5.0
@@ -51,6 +53,24 @@ class Block:
         if after.state is State.EXPIRED and self._on_expiry == "reject":
             raise signals.refused(after)
         return after
+
+
+def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Block | None:
+    """Return how to wait as a gate's or a question's options say; None for `wait="raise"`.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    span = None if timeout is None else duration.parse(timeout)
+    match wait, on_expiry:
+        case "raise", ("reject" | "ask"):
+            return None
+        case "block", ("reject" | "ask"):
+            return Block(span, on_expiry)
+        case _:
+            raise ConfigError(
+                f"wait is 'block' or 'raise' and on_expiry 'reject' or 'ask', not {wait!r}, {on_expiry!r}"
+            )
 
 
 class _Decided(Effect):

@@ -23,9 +23,9 @@ from sayso.model.request import Request
 from sayso.policy import describe
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
-from sayso.waiting.block import Block
+from sayso.waiting.block import block_of
 
-__all__ = ["OnExpiry", "Wait", "gate"]
+__all__ = ["OnExpiry", "Passage", "Wait", "gate"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,24 +127,18 @@ class Passage:
         timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
         **options: Any,
     ) -> None:  # fmt: skip
-        if wait not in {"block", "raise"} or on_expiry not in {"reject", "ask"}:
-            raise ConfigError(
-                f"wait is 'block' or 'raise' and on_expiry 'reject' or 'ask', not {wait!r}, {on_expiry!r}"
-            )
-        _check_hooks(function, options)
+        _check_options(function, options | {"description": description})
         self._gate = Gate(
             function,
             expires=duration.parse(expires),
             approval_expires=duration.parse(approval_expires),
-            quorum=Quorum(quorum, roles),
+            quorum=_quorum(quorum, roles),
             redaction=Redaction(redact),
             redact=(redact,) if isinstance(redact, str) else tuple(redact),
             description=description if description is not None else _first_line(function),
             **options,
         )
-        self._block = (
-            None if wait == "raise" else Block(None if timeout is None else duration.parse(timeout), on_expiry)
-        )
+        self._block = block_of(wait, timeout, on_expiry)
         self._store = store
         self.is_open = self._gate.when is False
 
@@ -198,8 +192,23 @@ def _first_line(function: Callable[..., Any]) -> str | None:
     return text.strip().splitlines()[0] if text and text.strip() else None
 
 
-def _check_hooks(function: Callable[..., Any], options: dict[str, Any]) -> None:
+def _quorum(count: int, roles: Collection[str]) -> Quorum:
+    try:
+        return Quorum(count, roles)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+
+
+def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Refuse at the decoration what would fail at the first call."""
+    kinds = {"description": str | None, "risk": str | None, "idempotent": bool}
+    for name, kind in kinds.items():
+        if name in options and not isinstance(options[name], kind):
+            raise ConfigError(f"{name}= takes {getattr(kind, '__name__', kind)}, not {options[name]!r}")
+    for name in ("prompt", "redactor", "verify"):
+        hook = options.get(name)
+        if hook is not None and not callable(hook) and not (name == "prompt" and isinstance(hook, str)):
+            raise ConfigError(f"{name}= takes a callable, not {hook!r}")
     when = options.get("when", True)
     if not isinstance(when, bool) and not callable(when):
         raise ConfigError(f"when= takes True, False or a callable, not {when!r}")

@@ -29,6 +29,8 @@ __all__ = [
     "ConfirmationRejected",
     "ConfirmationRequired",
     "ToolCall",
+    "refused",
+    "tool_call_of",
 ]
 
 
