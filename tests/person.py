@@ -80,8 +80,9 @@ class Person:
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):
             pass
+        code = self.process.wait(timeout=PATIENCE)
         out = b"" if self.process.stdout is None else self.process.stdout.read()
-        return self.process.wait(timeout=PATIENCE), out.decode()
+        return code, out.decode()
 
     def __enter__(self) -> Self:
         return self

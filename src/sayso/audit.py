@@ -2,7 +2,8 @@
 
 Every transition stands in the journal, written in the transaction that made it, and chained by hash to the one
 before it in its run. `verify` finds rows that were changed, removed, swapped or inserted inside a chain. That the end
-of a chain, or a whole chain, was cut off cannot be known from the journal alone.
+of a chain, or a whole chain, was cut off cannot be known from the journal alone, nor that somebody who can write the
+file computed a chain anew up to its end; a copy of the newest link, kept elsewhere, shows both.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sayso.stores.base import Store
 __all__ = ["Break", "Verified", "entries", "verify"]
 
 _PAGE = 1000
+_KINDS = (str, int, int, str, str, str, str, str, str)
 
 
 class Break(NamedTuple):
@@ -65,7 +67,7 @@ def verify(store: Store, *, run_id: str | None = None) -> Verified:
     for entry in entries(store, run_id=run_id):
         rows += 1
         if entry.run_id != last.run_id:
-            chains, before, is_broken = chains + 1, first_link(entry.run_id), False
+            chains, before, is_broken = chains + 1, first_link(str(entry.run_id)), False
             last = last._replace(seq=0)
         if not is_broken:
             wrong = _wrong(entry, before, last.seq + 1)
@@ -77,6 +79,8 @@ def verify(store: Store, *, run_id: str | None = None) -> Verified:
 
 
 def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
+    if tuple(map(type, entry)) != _KINDS:  # a database takes bytes for text, and then nothing can be computed
+        return Break(str(entry.run_id), seq, f"row {seq} holds a value of a kind that is never written")
     if entry.seq != seq:
         return Break(entry.run_id, seq, f"row {seq} is missing (row {entry.seq} follows)")
     if chained(before, *entry[:-1]).link != entry.link:

@@ -103,7 +103,9 @@ class Review:
     def find(self, request_id: str) -> str:
         """Return the whole id for an id or the beginning of one; raises as `get` does."""
         prefix = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
-        matches = () if prefix == "rq_" else self.store.match(prefix)
+        if prefix == "rq_":
+            raise errors.RequestNotFoundError(request_id)
+        matches = self.store.match(prefix)
         if prefix in matches or len(matches) == 1:
             return prefix if prefix in matches else matches[0]
         if not matches:

@@ -1,4 +1,4 @@
-"""A program that is killed, started by `test_kill`; prints one JSON line for each time it died.
+"""A program that is killed, started by `test_deaths`; prints one JSON line for each time it died.
 
     doomed.py sweep FOLDER TIMES POINT…    for each point: kill a process there, start it again, and look
     doomed.py storm FOLDER TIMES           kill a process at random moments while it runs call after call
@@ -26,6 +26,7 @@ import sayso
 from sayso import audit, drive, errors
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
+from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 
 STATEMENTS = {
@@ -214,7 +215,7 @@ def storm(folder: Path, times: int) -> None:
     """Kill a process at random moments while it runs call after call; print what is left of them."""
     kills = 0
     reading, writing = os.pipe()
-    live(folder, SqliteStore(folder / "requests.db"), 0)  # what is loaded late is loaded before the forks
+    live(folder, MemoryStore(), -1)  # what is loaded late is loaded before the forks; no file is opened here
     for _ in range(times):
         child = os.fork()
         if child == 0:

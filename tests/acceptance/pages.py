@@ -38,7 +38,9 @@ _NOTE = re.compile(r"<!-- example: (?P<kind>[a-z ]+?)(?:: (?P<more>.+?))? -->")
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 _SAID = re.compile(r"^ *print\(.*\)  # (?P<said>.+)$", re.MULTILINE)
 _PROMPT = re.compile(r"^(?P<asked>>|.*\]:|.*\[y/N\]|why\? \(.*\)|.* do instead\?)(?: (?P<typed>.*))?$", re.MULTILINE)
-_ON_A_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+_ON_A_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 _ID = re.compile(r"\brq_[a-z0-9]{4,32}\b")
 _PLACES = (
     (re.compile(r"\brun_[0-9a-f]{8,32}\b"), "RUN"),
@@ -302,7 +304,7 @@ class Place:
         text = said.read_text()
         shown = "".join(seen for _, seen in began.typed) + block.text
         self._compare(f"{began} and {block}", self.names.shown(shown), self.names.real(text), text)
-        assert self.code == 0 or "Error" in text, f"{began} ended with {self.code}"
+        assert self.code == 0 or "Traceback" in text, f"{began} ended with {self.code}"
 
     @staticmethod
     def _compare(where: str, shown: str, real: str, raw: str) -> None:

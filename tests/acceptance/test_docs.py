@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import shutil
 from pathlib import Path
+from typing import Any, get_overloads
 
+import click
 import pytest
 
-from tests.acceptance.pages import CHECKED, PLAIN, Block, Place, blocks
+import sayso
+from sayso import cli, config, errors
+from sayso.cli import say
+from sayso.cli.plain import request_document
+from sayso.stores.memory import MemoryStore
+from sayso.testing import sample_call, sample_question
+from sayso.waiting import signals
+from tests.acceptance.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FEWEST = 1
+FEWEST_PROGRAMS, FEWEST_COMMANDS = 44, 60
 
 
 def executed(page: Path) -> list[Block]:
@@ -21,9 +32,7 @@ def executed(page: Path) -> list[Block]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_of_page_do_what_they_say(page: Path, tmp_path: Path) -> None:
     place = Place(tmp_path / "page")
-    wanted = [
-        block for block in executed(page) if block.note != "needs" or (block.more and shutil.which(block.more))
-    ]
+    wanted = [block for block in executed(page) if block.note != "needs" or (block.more and shutil.which(block.more))]
     try:
         for block in wanted:
             place.run(block)
@@ -31,6 +40,52 @@ def test_examples_of_page_do_what_they_say(page: Path, tmp_path: Path) -> None:
     finally:
         place.finish()
     assert place.ran == len(wanted)
+
+
+def test_every_block_is_executed_or_says_why_not() -> None:
+    every = [block for page in PAGES for block in blocks(page, ROOT)]
+    for block in every:
+        assert block.language in CHECKED | PLAIN, f"{block} is in {block.language or 'no language'}"
+        assert block.note != "not executed" or block.more, f"{block} does not say why it is not executed"
+        assert block.note is None or block.note in NOTES, f"{block}: {block.note!r}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_of_a_page_is_run(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    typed = "\n".join(command for block in executed(page) for command, _ in _typed(block))
+    for name in [block.file for block in executed(page) if block.language == "python" and block.file is not None]:
+        stem = Path(name).stem
+        is_collected = "pytest" in typed and (stem == "conftest" or stem.startswith("test_"))
+        assert is_collected or f"{stem}.py" in typed or f"from {stem} import" in text, f"{name} is not run"
+
+
+def test_enough_examples_are_executed(capsys: pytest.CaptureFixture[str]) -> None:
+    done = [block for page in PAGES for block in executed(page)]
+    left = [block for page in PAGES for block in blocks(page, ROOT) if block.note == "not executed"]
+    commands = sum(len(_typed(block)) for block in done)
+    programs = sum(block.language == "python" for block in done)
+    with capsys.disabled():
+        print(f"\ndocs: {programs} programs and {commands} commands on {len(PAGES)} pages are executed", end="; ")
+        print(f"{len(left)} blocks are not: {', '.join(f'{block} ({block.more})' for block in left)}")
+    assert programs >= FEWEST_PROGRAMS
+    assert commands >= FEWEST_COMMANDS
+
+
+def _typed(block: Block) -> list[tuple[str, str]]:
+    return block.typed if block.language == "console" and block.note != "goes on" else []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page} links to {target}"
+
+
+def test_every_page_stands_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in PAGES[1:]:
+        assert f": {page.relative_to(ROOT / 'docs')}\n" in navigation, page
 
 
 # -- the lists of the reference ------------------------------------------------------------------------------------
@@ -64,9 +119,19 @@ def test_every_key_of_a_request_stands_in_the_reference(root: Path) -> None:
 
 def test_every_fault_and_signal_stands_in_the_reference(root: Path) -> None:
     page = (root / "docs/reference/errors.md").read_text(encoding="utf-8")
-    for name in {*errors.__all__, *signals.__all__} - {"ToolCall", "SaysoError"}:
+    raised = {getattr(errors, name) for name in errors.__all__} | {getattr(signals, name) for name in signals.__all__}
+    kinds = {kind for kind in raised if isinstance(kind, type) and issubclass(kind, Exception)} - {sayso.SaysoError}
+    for name in {kind.__name__ for kind in kinds}:
         assert f"\n| `{name}` |" in page, name
-        assert re.search(rf"[─ ]{name}\b", page), f"{name} is missing from the tree"
+        assert re.search(rf"─ {name}\b", page), f"{name} is missing from the tree"
+
+
+def test_exit_codes_of_the_reference_are_those_of_the_command_line(root: Path) -> None:
+    page = (root / "docs/reference/errors.md").read_text(encoding="utf-8").split("### To the person")[1]
+    told = {found[1]: int(found[2]) for found in re.finditer(r"^\| `(\w+)` \|.*\| (\d) \|$", page, re.MULTILINE)}
+    assert len(told) == 15
+    for name, code in told.items():
+        assert code == next((real for kind, real in say._CODES if issubclass(getattr(errors, name), kind)), 1), name
 
 
 def test_every_setting_stands_in_the_reference(root: Path) -> None:
@@ -88,3 +153,35 @@ def test_every_event_of_the_journal_stands_in_the_reference(root: Path) -> None:
 
 def _words(cell: str) -> list[str]:
     return re.findall(r"`(\w+)`", cell)
+
+
+def test_every_public_name_and_parameter_stands_in_the_reference(root: Path) -> None:
+    page = (root / "docs/reference/api.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in page.split("\n### ")[1:]}
+    assert sorted(sections) == sorted(sayso.__all__)
+    for name, section in sections.items():
+        for parameter in _parameters(getattr(sayso, name)):
+            assert re.search(rf"\b{parameter}\b", section), f"{name} says nothing of {parameter}"
+    for verb, function in _verbs(sayso.Review).items():
+        line = re.search(rf"^\| `{verb}\(.*$", sections["Review"], re.MULTILINE)
+        assert line is not None, verb
+        for parameter in set(inspect.signature(function).parameters) - {"self"}:
+            assert re.search(rf"\b{parameter}\b", line[0]), f"Review.{verb} says nothing of {parameter}"
+
+
+def _parameters(thing: Any) -> set[str]:
+    if thing in (sayso.gate, sayso.ask):
+        return {name for one in get_overloads(thing) for name in inspect.signature(one).parameters} - {
+            "function", "options",
+        }  # fmt: skip
+    if not callable(thing) or thing is sayso.SaysoError or _is_a_no(thing):
+        return set()
+    return set(inspect.signature(thing).parameters) - {"func", "args", "kwargs"}
+
+
+def _is_a_no(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, sayso.ConfirmationRejected)
+
+
+def _verbs(door: type) -> dict[str, Any]:
+    return {name: verb for name, verb in vars(door).items() if not name.startswith("_") and callable(verb)}

@@ -7,15 +7,15 @@ one invariant: what ran is counted from the effects, never inferred from the rec
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from pydantic import SecretStr
 import sayso
 from sayso import audit, config, errors
 from sayso.model.entry import Entry, chained
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Request, State
-from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
 from tests.integration.acting import concurrently, held, program, running
@@ -36,7 +36,7 @@ from tests.integration.commands import sayso as command
 
 RUN = "order-4721"
 PAY = """
-import os, sys, threading
+import os, sys, threading, time
 import sayso
 from decimal import Decimal
 
@@ -61,8 +61,9 @@ def call(note="rent"):
             return type(error).__name__
 
 if MODE == "threads":
-    print("ready", flush=True)
-    sys.stdin.readline()
+    open(f"{EFFECTS}.ready.{os.getpid()}", "w").close()
+    while not os.path.exists(f"{EFFECTS}.go"):
+        time.sleep(0.001)
     told = []
     threads = [threading.Thread(target=lambda: told.append(call())) for _ in range(5)]
     [thread.start() for thread in threads]
@@ -95,7 +96,7 @@ class World:
         """Change the file as somebody with a database tool would, past everything that guards it."""
         with closing(sqlite3.connect(self.path)) as connection, connection:
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-                connection.execute(f"DROP TRIGGER {name}")  # noqa: S608  the file's own names
+                connection.execute(f"DROP TRIGGER {name}")
             connection.execute(statement, values)
 
 
@@ -114,7 +115,7 @@ def run_of_its_own() -> Iterator[None]:
 
 
 def test_1_what_runs_is_what_was_shown_and_approved(world: World) -> None:
-    """What runs is what was shown and approved: bound at ask time in a typed canonical form, run from the stored form."""
+    """What runs is what was shown and approved: bound at ask time, in a typed form; the executor runs from that."""
     ran: list[Any] = []
 
     @sayso.gate(wait="raise")
@@ -148,23 +149,37 @@ def test_1_what_runs_is_what_was_shown_and_approved(world: World) -> None:
 
 def test_2_one_approval_starts_its_call_at_most_once(world: World) -> None:
     """One approval starts its call at most once, over threads, tasks, processes and machines."""
-    for n in range(1, 4):
-        request_id = world.pays()
-        sayso.Review().approve(request_id, by="ada")
-        racers = [world.start("threads") for _ in range(4)]
-        for racer in racers:
-            assert racer.stdout is not None
-            assert racer.stdout.readline() == "ready\n"
-        for racer in racers:
-            assert racer.stdin is None  # it reads the end of its input at once
-        told = [outcome for racer in racers for outcome in running(racer).split()]
-        assert len(told) == 20
-        assert told.count("paid") == 1
-        assert {one for one in told if not one.startswith("rq_")} <= {"paid", "AlreadyStartedError"}
-        assert len(world.ran()) == n
-        assert world.store.get(request_id).state is State.DONE
-        for other in world.store.list(Filter(states=frozenset({State.PENDING}))).requests:
-            sayso.clear_confirmation(other.id)
+    request_id = world.pays()
+    sayso.Review().approve(request_id, by="ada")
+    racers = [world.start("threads") for _ in range(4)]
+    deadline = time.monotonic() + 30
+    while len(list(world.effects.parent.glob("effects.ready.*"))) < len(racers):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    world.effects.with_suffix(".go").touch()
+    told = [outcome for racer in racers for outcome in running(racer).split()]
+    assert len(told) == 20
+    assert told.count("paid") == 1
+    assert {one for one in told if not one.startswith("rq_")} <= {"paid", "AlreadyStartedError"}
+    assert len(world.ran()) == 1
+    assert world.store.get(request_id).state is State.DONE
+
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise")
+    async def pay(amount: int) -> str:
+        ran.append(amount)
+        await asyncio.sleep(0)
+        return "paid"
+
+    async def tasks() -> list[Any]:
+        pause = (await asyncio.gather(pay(10), return_exceptions=True))[0]
+        sayso.Review().approve(pause.confirmation_id, by="ada")
+        return await asyncio.gather(*(asyncio.create_task(pay(10)) for _ in range(20)), return_exceptions=True)
+
+    with sayso.run("order-1"):
+        outcomes = asyncio.run(tasks())
+    assert (outcomes.count("paid"), len(outcomes), ran) == (1, 20, [10])
 
 
 def test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried(world: World) -> None:
@@ -255,7 +270,6 @@ def test_6_everything_expires_and_nothing_into_an_approval(world: World, clock: 
 
 def test_7_decided_is_decided(world: World) -> None:
     """Decided is decided: a second decision is refused with who decided, when and through which channel."""
-    pay = sayso.gate(wait="raise")(int)
     ways: dict[str, Callable[[sayso.Review, str], Request]] = {
         "approve": lambda review, one: review.approve(one),
         "edit": lambda review, one: review.approve(one, changes={"to": "eve"}),
@@ -264,14 +278,14 @@ def test_7_decided_is_decided(world: World) -> None:
         "cancel": lambda review, one: review.cancel(one),
     }
     pay = sayso.gate(wait="raise")(transfer)
-    for first in ways:
+    for first, decide in ways.items():
         request_id = held(pay, first).confirmation_id
-        decided = ways[first](sayso.Review(reviewer="ada", channel="chat"), request_id)
-        for second in ways:
+        decided = decide(sayso.Review(reviewer="ada", channel="chat"), request_id)
+        for second, decide_again in ways.items():
             if (first, second) in {("approve", "cancel"), ("edit", "cancel")}:
                 continue  # an approval may be taken back until its call has started
             with pytest.raises(errors.AlreadyDecidedError) as refused:
-                ways[second](sayso.Review(reviewer="bob", channel="web"), request_id)
+                decide_again(sayso.Review(reviewer="bob", channel="web"), request_id)
             assert (refused.value.by, refused.value.channel) == ("ada", "chat")
             assert decided.decision is not None
             assert refused.value.at == decided.decision.at
@@ -342,14 +356,19 @@ def test_9_the_reviewer_sees_what_we_draw_and_the_agents_words_marked(world: Wor
     ours, _, theirs = done.out.partition("the program says, unverified:")
     amounts = [line.split() for line in ours.splitlines() if line.strip().startswith("amount")]
     assert amounts == [["amount", "1000000"]]
-    assert "'alice<U+001B>[31m<U+202E><U+200B>" in ours.replace("\n", "")
+    assert "alice<U+001B>[31m<U+202E><U+200B>" in ours
     assert "pay(amount=1)" not in ours.partition("warning:")[0]
     assert theirs.count("<U+202E>") >= 2
     for what in ("argument to", "the prompt", "the description", "the risk"):
         assert f"warning: {what}" in ours + theirs
     assert not any(line.strip().startswith("rq_0 approved") for line in done.out.splitlines())
-    for text in (signal_.question, str(signal_), repr(signal_), command("ls").out):
-        assert "approved by ada \x1b" not in text
+    assert "rq_0 approved" not in command("ls").out
+
+    post = sayso.gate(wait="raise")(transfer)
+    question = held(post, f"alice{HIDDEN}\nrq_0 approved").question
+    assert "alice<U+001B>[31m<U+202E><U+200B>" in question
+    assert question.isascii()
+    assert "\n" not in question
 
 
 def test_10_every_step_leaves_a_chained_record(world: World) -> None:
@@ -429,7 +448,7 @@ def test_11_secrets_are_masked_wherever_something_is_shown(world: World, capfd: 
     @sayso.gate(wait="raise", when=lambda password: 1 / len(password[99:]))
     def other(password: str) -> None: ...
 
-    @sayso.gate(wait="raise", when=lambda password: int(password))
+    @sayso.gate(wait="raise", when=lambda password: {}[password])
     def third(password: str) -> None: ...
 
     for gated in (other, third):
@@ -464,7 +483,7 @@ def test_12_ids_are_random_and_knowing_one_gives_no_right(world: World) -> None:
     sayso.Review().approve(known, by="ada")
     token = "guessed"
     with pytest.raises(errors.StartRefusedError):
-        world.store.finish(known, token, sayso.model.lifecycle.Outcome("done"))
+        world.store.finish(known, token, Outcome("done"))
     elsewhere = concurrently(1, lambda: pay("alice"))  # who knows the id, and has not its run
     assert type(elsewhere[0]) is sayso.ConfirmationRequired
     with sayso.run("order-4722"):

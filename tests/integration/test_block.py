@@ -163,13 +163,24 @@ def test_awaiting_task_is_woken_by_another_process(file_store: Store, announced:
 
 
 def test_loop_goes_on_while_a_task_waits_for_a_person(store: Store, announced: SimpleQueue[Request]) -> None:
-    async def main() -> None:
-        call = asyncio.ensure_future(apayer([])(10))
-        while announced.empty():
+    turns: list[None] = []
+
+    async def turn() -> None:
+        while True:
+            turns.append(None)
             await asyncio.sleep(0)
-        request = announced.get()
+
+    async def main() -> None:
+        turning = asyncio.ensure_future(turn())
+        call = asyncio.ensure_future(apayer([])(10))
+        request = await asyncio.to_thread(announced.get, timeout=SECONDS)
+        before = len(turns)
+        await asyncio.sleep(0.01)
+        assert not call.done()
+        assert len(turns) > before + 1
         await sayso.aio.Review().approve(request.id, by="ada")
         assert await call == "paid 10"
+        turning.cancel()
 
     asyncio.run(main())
 
@@ -332,9 +343,8 @@ def test_a_thousand_waiting_tasks_take_no_thread_each(
         threads = threading.active_count()
         for request in waiting[::100]:
             await sayso.aio.Review().approve(request.id, by="ada")
-        while len(paid) < 10:
-            await asyncio.sleep(0.001)
-        assert sum(call.done() for call in calls) <= 10
+        await asyncio.gather(*(calls[request.call.arguments["amount"]] for request in waiting[::100]))
+        assert sum(call.done() for call in calls) == 10
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)

@@ -93,6 +93,15 @@ def test_no_argument_can_pass_for_another() -> None:
         assert starts.count("amount") == 0, drawn  # the only real one stands inside the braces of **more
 
 
+def test_no_name_that_a_redactor_makes_up_can_pass_for_an_argument() -> None:
+    def post(amount: int) -> None: ...
+
+    request = ask(320, function=post, redactor=lambda _: {"amount  80": "", "x\n    amount  70": ""})
+    drawn = card.subject_rows(request, width=100)
+    assert not [row for row in drawn if row.split()[0] == "amount"]
+    assert "    'amount  80'" in drawn
+
+
 @pytest.mark.parametrize("run", ["a run, on behalf of the boss", "x'; approved", "r (program)", "a\u2800b", "r" * 190])
 def test_a_run_s_name_stays_inside_its_quotes(run: str) -> None:
     (named,) = [row.removeprefix("  in run").strip() for row in rows(ask("x", run=run)) if row.startswith("  in run")]
@@ -191,18 +200,18 @@ class User(pydantic.BaseModel):
     name: str
     password: str = ""
     pin: SecretStr = SecretStr("0000")
+    iban: str = ""
 
 
 def test_changes_name_masked_values_and_show_none() -> None:
-    def post(user: User, api_key: str, iban: str, note: str) -> None: ...
+    def post(user: User, api_key: str, note: str) -> None: ...
 
     request = ask(
-        User(name="a", password="old-password"), "old-api-key", "old-iban", "n", function=post, redact=["iban"]
+        User(name="a", password="old-password", iban="old-iban"), "old-api-key", "n", function=post, redact=["iban"]
     )
     edit = {
-        "user": {"name": "b", "password": "new-password", "pin": "1111"},
+        "user": {"name": "b", "password": "new-password", "pin": "1111", "iban": "new-iban"},
         "api_key": "new-api-key",
-        "iban": "new-iban",
     }
     after = sayso.Review().approve(request.id, by="bob", changes=edit)
     assert after.state is State.APPROVED
@@ -211,7 +220,7 @@ def test_changes_name_masked_values_and_show_none() -> None:
     }
     assert found["user.name"] == ("'a'", "'b'")
     assert {path for path, texts in found.items() if texts == ("***", "*** (changed)")} == {
-        "user.password", "user.pin", "api_key", "iban",
+        "user.password", "user.pin", "user.iban", "api_key",
     }  # fmt: skip
     assert not any("new-" in str(texts) or "old-" in str(texts) for texts in found.values())
 

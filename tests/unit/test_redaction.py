@@ -174,6 +174,7 @@ def test_secrets_are_texts_to_scrub() -> None:
     )
     assert REDACTION.secrets(tree) == {BAIT, "4711", "byte-bait", "Ynl0ZS1iYWl0", "1.25"}
     assert REDACTION.secrets(tree_of(to="ada", amount=3)) == frozenset()
+    assert REDACTION.texts(tree_of(to="ada", amount=3, rows=[{"a": 1.5}], password=BAIT)) == {"ada", "3", "1.5", BAIT}
 
 
 SCRUBBED = [
@@ -181,6 +182,8 @@ SCRUBBED = [
     ("nothing", {BAIT}, "nothing"),
     ("a bait-7f3a91-long one", {BAIT, "bait-7f3a91-long"}, "a *** one"),
     ("xabcdef", {"abcdef", "xabc"}, "***"),
+    ("xxabcdefghyy", {"abcdefgh", "cdef"}, "xx***yy"),
+    ("x\ud800abcd", {"\ud800abcd"}, "x***"),
     ("aaaaaaa", {"aaaa"}, "***"),
     ("abababa!", {"ababa"}, "***!"),
     ("bait-7f3a91bait-7f3a91", {BAIT}, "***"),

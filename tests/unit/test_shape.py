@@ -837,6 +837,16 @@ def test_what_has_no_canonical_form_is_a_problem(shapes: Shapes) -> None:
         assert [row.partition(":")[0] for row in found] == ["anything"]
 
 
+@pytest.mark.parametrize("shapes", BOTH)
+def test_an_instance_that_annotations_do_not_lead_to_is_a_problem(shapes: Shapes) -> None:
+    found = problems(lambda: shapes["pay"].validate({"amount": 1, "to": Line("a", Decimal(1))}))
+    assert found == ["to: Input should be a valid string"]
+    found = problems(lambda: shapes["beyond"].validate({**BEYOND, "anything": [Line("a", Decimal(1))]}))
+    assert found == [
+        "anything[0]: is of class bank:Line, which the annotations do not lead to; annotate the parameter with it"
+    ]
+
+
 def test_subclasses_that_are_known_by_now_may_be_passed() -> None:
     class Parent(BaseModel):
         a: int

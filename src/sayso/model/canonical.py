@@ -194,7 +194,10 @@ class _Writer:
         if tag is not None:
             self._charge(len(tag.name) + 5 + (len(value) if kind is bytes else 0))
             payload = tag.write(value)
-            return {tag.name: self._text(payload) if isinstance(payload, str) else payload}
+            for part in payload if isinstance(payload, list) else [payload]:
+                if isinstance(part, str):
+                    self._text(part)
+            return {tag.name: payload}
         if isinstance(value, Enum):
             return {"$enum": [self._text(class_name(kind)), self._text(_member_name(value))]}
         names = dataclass_fields(kind)

@@ -177,14 +177,12 @@ def scrub(text: str, secrets: Collection[str]) -> str:
     spans = sorted(span for secret in secrets for form in _spellings(secret) for span in _occurrences(text, form))
     if not spans:
         return text
-    pieces: list[str] = []
     start, end = spans[0]
-    pieces.append(text[:start])
+    pieces = [text[:start]]
     # Spans that overlap are one gap: the rest of a secret must not stay behind another one that began earlier.
     for begin, stop in spans[1:]:
         if begin > end:
             pieces += [MASK, text[end:begin]]
-            start, end = begin, stop
         end = max(end, stop)
     return "".join([*pieces, MASK, text[end:]])
 
@@ -232,7 +230,7 @@ def _spellings(secret: str) -> set[str]:
     from urllib.parse import quote, quote_plus
 
     quoted = {repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    linked = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
+    linked = {quote(secret, safe, errors="replace") for safe in ("/", "")} | {quote_plus(secret, errors="replace")}
     lines = {line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORTEST_LINE}
     return {secret, *quoted, *linked, *lines} if len(secret) >= _SHORTEST_SCRUBBED else set()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical import encode, text_of, value_of
+from sayso.model.canonical import check_round_trip, encode, text_of, value_of
 
 if TYPE_CHECKING:
     from sayso.model.fit import Fitter
@@ -170,7 +170,7 @@ class Shape:
                 fitted[name] = self._default(fitter, name)
         fitter.problems += [self._unknown(name) for name in values if name not in self._fields]
         if not fitter.problems:
-            fitter.problems += _without_form(fitted)
+            fitter.problems += _without_form(fitted, self.classes)
         if fitter.problems:
             raise ShapeError(fitter.problems)
         return fitted
@@ -243,9 +243,9 @@ def _listed(names: Collection[str]) -> str:
     return f"there are {', '.join(names)}" if names else "it takes none"
 
 
-def _without_form(values: Mapping[str, object]) -> list[str]:
+def _without_form(values: Mapping[str, object], classes: Mapping[str, type]) -> list[str]:
     try:
-        encode(values)
+        check_round_trip(encode(values), classes)
     except ArgumentError as error:
         return [f"{error.argument}: {error.reason}"]
     return []

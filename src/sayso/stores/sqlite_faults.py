@@ -32,7 +32,7 @@ def fault(error: sqlite3.Error, path: str) -> errors.StoreError:
         return errors.StoreFullError(f"no room left to write {path}; nothing was recorded, free some space")
     if code in _READ_ONLY:
         return errors.StoreReadOnlyError(f"{path} cannot be written ({error}); nothing was recorded")
-    if code in _CORRUPT:
+    if code in _CORRUPT or "decode to UTF-8" in str(error):  # the module's own error, which has no code
         return errors.StoreCorruptError(
             f"{path} is not a sayso store or is damaged ({error}); nothing was changed, restore it or name another file"
         )
