@@ -131,7 +131,12 @@ class Names:
 
     def typed(self, command: str) -> str:
         """Return a command of the page, with the real ids in it."""
-        return _ID.sub(lambda m: self._longest[self._shown[m[0][:7]]], command)
+        return _ID.sub(self._typed_id, command)
+
+    def _typed_id(self, found: re.Match[str]) -> str:
+        label = self._shown.get(found[0][:7], "")
+        assert label in self._longest, f"{found[0]} is typed and was not shown before"
+        return self._longest[label]
 
 
 def _placed(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_overloads
 
@@ -86,6 +87,37 @@ def test_every_page_stands_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in PAGES[1:]:
         assert f": {page.relative_to(ROOT / 'docs')}\n" in navigation, page
+
+
+WRONG = {
+    "a program that prints something else": "```python\nprint(1 + 1)  # 3\n```\n",
+    "a program that prints what the page does not show": "```python\nprint(1 + 1)\n```\n",
+    "a program that fails": "```python\nraise SystemExit(1)\n```\n",
+    "a command that says something else": "```console\n$ echo two\none\n```\n",
+    "a command that says more": "```console\n$ printf 'one\\ntwo\\n'\none\n```\n",
+    "a command that fails in silence": "```console\n$ false\n```\n",
+    "a note that there is not": "<!-- example: later -->\n```console\n$ true\n```\n",
+    "an id that was not shown": "```console\n$ echo rq_7a3f19c2\nrq_7a3f19c2\n```\n",
+    "no JSON": "```json\n{,}\n```\n",
+    "a question that is not asked": "<!-- example: at a terminal -->\n```console\n$ echo done\n> yes\ndone\n```\n",
+}
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_page_that_does_not_do_what_it_says_is_found(text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    (block,) = blocks(page, tmp_path)
+    with pytest.raises((AssertionError, ValueError)):
+        Place(tmp_path / "page").run(block)
+
+
+@pytest.mark.parametrize(("shown", "is_right"), [("rq_aaaa1 rq_bbbb2", True), ("rq_aaaa1 rq_aaaa1", False)])
+def test_ids_are_compared_by_their_place(shown: str, is_right: bool, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"```console\n$ for n in 0000f 1111e; do printf rq_; echo $n; done | xargs\n{shown}\n```\n")
+    with nullcontext() if is_right else pytest.raises(AssertionError):
+        Place(tmp_path / "page").run(*blocks(page, tmp_path))
 
 
 # -- the lists of the reference ------------------------------------------------------------------------------------

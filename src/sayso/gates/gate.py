@@ -52,7 +52,7 @@ class Gate:
         derived = {
             "tool": canonical.function_name(self.function),
             "name": getattr(self.function, "__name__", type(self.function).__name__),
-            "shape": Shape.of(self.function),
+            "shape": Shape.of(self.function, redact=self.redact),
             "signature": Signature(self.function),
         }
         self.__dict__.update(derived)

@@ -23,9 +23,21 @@ __all__ = ["edited_call", "shape_of"]
 
 
 def shape_of(request: Request) -> Shape:
-    """Return the types of a request's arguments or answer: the program's own where it lives in this process."""
+    """Return the types of a request's arguments or answer: the program's own where it lives in this process.
+
+    Raises:
+        StoreCorruptError: What the store holds is not the text of a shape that this version knows.
+    """
     subject = request.subject
-    return Shape.live(subject.shape_digest) or Shape.from_text(subject.shape)
+    live = Shape.live(subject.shape_digest)
+    if live is not None:
+        return live
+    try:
+        return Shape.from_text(subject.shape)
+    except ValueError as error:
+        raise errors.StoreCorruptError(
+            f"the types of request {request.id} cannot be read ({error}); it can be rejected, not edited or answered"
+        ) from error
 
 
 def edited_call(
@@ -46,8 +58,7 @@ def edited_call(
     shape, before = shape_of(request), request.effective
     try:
         tree = _merged(before, changes, arguments)
-        values = shape.validate(canonical.decode(dump(tree), shape.classes))
-        form = canonical.encode(values)
+        form = canonical.encode(_validated(shape, tree, canonical.load(before.form)))
     except ShapeError as error:
         raise errors.InvalidChangesError(request.id, error.problems) from None
     except UnmaskError as error:
@@ -57,6 +68,13 @@ def edited_call(
     digest = call_digest(before.tool, before.shape_digest, form.digest_input)
     masked = _masked_edit(request, canonical.load(form.text))
     return Call(before.tool, before.name, form.text, masked, digest, before.shape, before.shape_digest)
+
+
+def _validated(shape: Shape, tree: dict[str, Any], real: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of an edit; what was not changed stays to the byte, whatever validation would make of it."""
+    values = canonical.decode(dump(tree), shape.classes)
+    kept = {name for name, form in tree.items() if name in real and dump(form) == dump(real[name])}
+    return {name: values[name] if name in kept else value for name, value in shape.validate(values).items()}
 
 
 def _merged(before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from sayso.testing.verbs import VerbContract
 
 __all__ = ["StoreContract"]
 
+_PATIENCE = 10  # seconds in which a change must be noticed
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 
@@ -119,7 +120,7 @@ class StoreContract(VerbContract):
         request, woken = self.ask(), threading.Event()
         unwatch = self.store.watch(request.id, woken.set)
         self.decide("approve", request)
-        assert woken.wait(10)
+        assert woken.wait(_PATIENCE)
         unwatch()
 
     def test_a_change_made_elsewhere_wakes_who_watches_the_request(self) -> None:
@@ -127,7 +128,7 @@ class StoreContract(VerbContract):
         unwatch = self.store.watch(request.id, woken.set)
         other = self.elsewhere(self.store)
         self.decide("approve", request, store=other)
-        assert woken.wait(10)
+        assert woken.wait(_PATIENCE)
         unwatch()
         other.close()
 

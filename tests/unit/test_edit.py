@@ -1,0 +1,56 @@
+"""A reviewer's edit: what was not touched stays to the byte."""
+
+import pytest
+
+from sayso import errors
+from sayso.gates import Gate
+from sayso.model import canonical
+from sayso.model.edit import edited_call
+from sayso.model.redaction import Redaction
+from sayso.model.request import Request
+from sayso.stores.memory import MemoryStore
+from sayso.waiting.passage import gate
+from sayso.waiting.signals import ConfirmationRequired
+
+
+def charge(rate: float, note: str = "", password: str = "", tags: list[str] | None = None) -> None:
+    """Stand for a function that is gated."""
+
+
+def asked(*args: object, **kwargs: object) -> Request:
+    store = MemoryStore()
+    with pytest.raises(ConfirmationRequired) as held:
+        gate(wait="raise", store=store)(charge)(*args, **kwargs)  # type: ignore[arg-type]
+    return store.get(held.value.confirmation_id)
+
+
+def real(request: Request, **changes: object) -> dict[str, object]:
+    return canonical.decode(edited_call(request, changes).form, {})
+
+
+def test_unchanged_argument_stays_as_it_was_even_where_validation_would_convert_it() -> None:
+    values = real(asked(1, note="x"), note="y")
+    assert values == {"rate": 1, "note": "y", "password": "", "tags": None}
+    assert type(values["rate"]) is int
+
+
+def test_masked_argument_left_as_shown_keeps_its_real_value() -> None:
+    request = asked(1.0, password="hunter22", tags=["a"])
+    shown = request.call.arguments
+    assert shown["password"] == "***"
+    edit = edited_call(request, arguments={**shown, "rate": 2.0})
+    assert canonical.decode(edit.form, {})["password"] == "hunter22"
+    assert "hunter22" not in str(edit.masked)
+
+
+def test_edit_that_does_not_fit_says_where_and_decides_nothing() -> None:
+    with pytest.raises(errors.InvalidChangesError, match="rate: .*nothing was decided"):
+        real(asked(1.0), rate="a lot")
+
+
+def test_own_key_of_a_gate_keeps_a_default_out_of_the_stored_shape() -> None:
+    def tell(pin: str = "s3cret-default") -> None:
+        """Stand for a function with a secret default."""
+
+    assert "s3cret-default" in Gate(tell).shape.text
+    assert "s3cret-default" not in Gate(tell, redact=("pin",), redaction=Redaction(("pin",))).shape.text
