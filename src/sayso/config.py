@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +177,24 @@ def default_reviewer() -> Reviewer:
     Raises:
         ConfigError: The name cannot be one.
     """
-    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _from_file("reviewer")[0]
-    if isinstance(chosen, Reviewer):
-        return chosen
+    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(Path.cwd())
+    return chosen if isinstance(chosen, Reviewer) else _named(chosen)
+
+
+@cache
+def _reviewer_nearby(_: Path) -> str | Reviewer:
+    # Kept for each folder: looking for the file and for the user costs more than a decision does.
+    in_file = _from_file("reviewer")[0]
+    if in_file:
+        return in_file
     try:
-        return Reviewer(chosen or f"{getpass.getuser()}@{socket.gethostname()}")
-    except (ValueError, OSError, KeyError) as error:
+        return _named(f"{getpass.getuser()}@{socket.gethostname()}")
+    except (OSError, KeyError) as error:
+        raise errors.ConfigError(f"who decides? {error}; set SAYSO_REVIEWER or pass a reviewer") from error
+
+
+def _named(name: str) -> Reviewer:
+    try:
+        return Reviewer(name)
+    except ValueError as error:
         raise errors.ConfigError(f"who decides? {error}; set SAYSO_REVIEWER or pass a reviewer") from error

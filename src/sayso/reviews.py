@@ -17,7 +17,7 @@ from sayso.model.call import Call
 from sayso.model.decision import Decision, Verb
 from sayso.model.edit import edited_call, shape_of
 from sayso.model.escape import storable
-from sayso.model.fingerprint import fingerprint
+from sayso.model.ids import ID_LENGTH
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import ShapeError
@@ -139,11 +139,15 @@ class Review:
             DecisionRefusedError: Another of its kinds.
             RequestNotFoundError: There is no such request.
         """
+        if changes is None and arguments is None:
+            return self._decide(request_id, "approve", by, comment, seen, channel)
         request = self.get(request_id)
-        edited: Call | None = None
-        if changes is not None or arguments is not None:
-            edited = edited_call(request, changes, arguments)
-        return self._decide(request, "approve", by, comment, seen, channel, edited=edited)
+        edited = edited_call(request, changes, arguments)
+        if edited.digest == request.effective.digest:
+            edited = None  # nothing was changed: a plain approval
+        # Without `seen` it is this edit's base that must still stand when the decision is taken.
+        looked_at = request.current_fingerprint if seen is None else seen
+        return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited)
 
     def reject(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
@@ -153,14 +157,14 @@ class Review:
 
         Durable on return; raises as `approve`.
         """
-        return self._decide(self.get(request_id), "reject", by, comment, seen, channel)
+        return self._decide(request_id, "reject", by, comment, seen, channel)
 
     def feedback(
         self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None,
         channel: str | None = None,
     ) -> Request:  # fmt: skip
         """Send a call back with words to the program; it does not run. Durable on return; raises as `approve`."""
-        return self._decide(self.get(request_id), "feedback", by, comment, seen, channel)
+        return self._decide(request_id, "feedback", by, comment, seen, channel)
 
     def answer(
         self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None,
@@ -174,14 +178,14 @@ class Review:
         """
         request = self.get(request_id)
         if request.kind != "question":
-            return self._decide(request, "answer", by, comment, None, channel)
+            return self._decide(request.id, "answer", by, comment, None, channel)
         try:
             answer = canonical.encode(shape_of(request).validate({"answer": value})).text
         except ShapeError as error:
             raise errors.InvalidAnswerError(request.id, error.problems) from None
         except errors.ArgumentError as error:
             raise errors.InvalidAnswerError(request.id, [f"the answer {error.reason}"]) from None
-        return self._decide(request, "answer", by, comment, None, channel, answer=answer)
+        return self._decide(request.id, "answer", by, comment, None, channel, answer=answer)
 
     def cancel(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
@@ -191,7 +195,7 @@ class Review:
 
         Durable on return; raises as `approve`.
         """
-        return self._decide(self.get(request_id), "cancel", by, comment, None, channel)
+        return self._decide(request_id, "cancel", by, comment, None, channel)
 
     # -- care --------------------------------------------------------------------------------------------------
 
@@ -238,12 +242,15 @@ class Review:
         If it did not, its approval is spent all the same, unless the gate allows further tries.
 
         Raises:
+            TypeError: `happened` is no bool: `"no"` would be true.
             NotUnknownError: The outcome is not unknown.
             DecisionRefusedError: Another of its kinds.
         """
-        who = self._who(by)
+        if not isinstance(happened, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+            raise TypeError(f"happened is True or False, not {happened!r}; nothing was decided")
+        who, words = self._who(by), None if comment is None else storable(comment)
         return self.store.resolve(
-            self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=comment,
+            self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=words,
             channel=channel or self.channel,
         )  # fmt: skip
 
@@ -255,21 +262,16 @@ class Review:
         return Reviewer(by) if isinstance(by, str) else by
 
     def _decide(
-        self, request: Request, verb: Verb, by: Reviewer | str | None, comment: str | None, seen: str | None,
+        self, request_id: str, verb: Verb, by: Reviewer | str | None, comment: str | None, seen: str | None,
         channel: str | None, *, edited: Call | None = None, answer: str | None = None,
     ) -> Request:  # fmt: skip
         who = self._who(by)
         words = None if comment is None else storable(comment)
-        looked_at = request.current_fingerprint
-        if edited is not None and edited.digest == request.effective.digest:
-            edited = None  # nothing was changed: a plain approval
-        decided = looked_at if edited is None else fingerprint(request.run_id, edited.digest)
         decision = Decision(
-            verb, who.identity, clock.now(), channel or self.channel, words, decided, edited is not None, answer
+            verb, who.identity, clock.now(), channel or self.channel, words, "", edited is not None, answer
         )
-        return self.store.decide(
-            request.id, decision, roles=who.roles, seen=looked_at if seen is None else seen, edited=edited
-        )
+        whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
+        return self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
 
 
 def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:

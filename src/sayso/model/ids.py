@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["new_request_id", "new_run_id", "new_token"]
+__all__ = ["ID_LENGTH", "new_request_id", "new_run_id", "new_token"]
+
+
+ID_LENGTH = len("rq_") + 32
 
 
 def _random() -> str:

@@ -32,6 +32,7 @@ from sayso import errors
 from sayso.model.call import Call
 from sayso.model.decision import Decision
 from sayso.model.duration import ago
+from sayso.model.fingerprint import fingerprint
 from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import Identity
 
@@ -175,28 +176,30 @@ def _must_fit(request: Request, decision: Decision) -> None:
 
 
 def decide(
-    request: Request, decision: Decision, *, roles: Collection[str], seen: str, edited: Call | None, now: datetime
+    request: Request, decision: Decision, *, roles: Collection[str], seen: str | None, edited: Call | None, now: datetime
 ) -> Transition:
     """Take one person's decision.
 
     Args:
         request: The request as it stands.
-        decision: What was said; its `at` is replaced by `now`.
+        decision: What was said; its `at` and `fingerprint` are set here.
         roles: The reviewer's roles.
-        seen: Fingerprint of what the reviewer looked at.
+        seen: Fingerprint of what the reviewer looked at; None takes the call as it stands.
         edited: For an approve with changes, the whole call as it would run, already validated.
         now: The store's instant.
 
     Raises:
         DecisionRefusedError: One of its kinds; the request is as it was.
     """
-    decision = _evolve(decision, at=now)
     if not (decision.verb == "cancel" and request.state is State.APPROVED):
         _must_be_pending(request, now)
     _must_fit(request, decision)
     _must_be_allowed(request, decision.by, roles, now)
-    if seen != request.current_fingerprint:
-        raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
+    current = request.current_fingerprint
+    if seen is not None and seen != current:
+        raise errors.StaleViewError(request.id, seen=seen, current=current)
+    decided = current if edited is None else fingerprint(request.run_id, edited.digest)
+    decision = _evolve(decision, at=now, fingerprint=decided)
     detail: dict[str, Any] = {"fingerprint": decision.fingerprint}
     if decision.comment is not None:
         detail["comment"] = decision.comment

@@ -216,9 +216,15 @@ class Store(ABC):
         return changed
 
     def decide(
-        self, request_id: str, decision: Decision, *, roles: Collection[str], seen: str, edited: Call | None = None
+        self,
+        request_id: str,
+        decision: Decision,
+        *,
+        roles: Collection[str],
+        seen: str | None,
+        edited: Call | None = None,
     ) -> Request:
-        """In one transaction, take a decision; `decision.at` is replaced by the store's instant.
+        """In one transaction, take a decision; its `at` is the store's instant, its `fingerprint` what it is about.
 
         Raises:
             RequestNotFoundError: There is no such request.

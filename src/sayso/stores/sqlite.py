@@ -153,6 +153,8 @@ class SqliteStore(Store):
                 if self._reading is None:
                     self._reading = self._connect()
                 return self._reading.execute(sql, values).fetchall()
+        except UnicodeEncodeError:  # asked for a text with lone surrogates, which no row can hold
+            return []
         except sqlite3.Error as error:
             raise fault(error, self._path) from error
 

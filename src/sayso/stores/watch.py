@@ -21,18 +21,18 @@ class Bell:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wakes: dict[str, list[Callable[[], None]]] = {}
+        self._wakes: dict[str, dict[object, Callable[[], None]]] = {}
 
     def add(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Register `wake`; the returned function takes it back, once."""
+        mine = object()  # two may wait with equal functions
         with self._lock:
-            self._wakes.setdefault(request_id, []).append(wake)
+            self._wakes.setdefault(request_id, {})[mine] = wake
 
         def remove() -> None:
             with self._lock:
-                waiting = self._wakes.get(request_id, [])
-                if wake in waiting:
-                    waiting.remove(wake)
+                waiting = self._wakes.get(request_id, {})
+                waiting.pop(mine, None)
                 if not waiting:
                     self._wakes.pop(request_id, None)
 
@@ -43,7 +43,7 @@ class Bell:
         if not self._wakes:
             return
         with self._lock:
-            wakes = [wake for request_id in request_ids for wake in self._wakes.get(request_id, ())]
+            wakes = [wake for request_id in request_ids for wake in self._wakes.get(request_id, {}).values()]
         for wake in wakes:
             wake()
 

@@ -24,13 +24,13 @@ _TOOL = "payments:pay"
 _DAY = timedelta(hours=24)
 
 
-def pay(amount: int, to: str = "alice", password: str = "") -> str:
+def _pay(amount: int, to: str = "alice", password: str = "") -> str:
     """Stand for the gated function of `sample_call`."""
     return f"paid {amount} to {to} ({len(password)})"
 
 
 def _call(arguments: Mapping[str, Any]) -> Call:
-    shape, form = Shape.of(pay), canonical.encode(arguments)
+    shape, form = Shape.of(_pay), canonical.encode(arguments)
     tree = canonical.load(form.text)
     masked = Redaction().mask(tree)
     digest = call_digest(_TOOL, shape.digest, form.digest_input)

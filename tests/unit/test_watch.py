@@ -1,0 +1,162 @@
+"""Waking: one thread for all who wait, only who waits for what changed, and nobody is forgotten."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.stores.sqlite import SqliteStore
+from sayso.stores.watch import BUSY, IDLE, Bell, Watcher
+from sayso.testing import sample_call
+
+SOON = 10.0  # seconds; far more than any wait here takes
+
+
+def watchers() -> int:
+    return sum(thread.name == "sayso-watcher" for thread in threading.enumerate())
+
+
+def until(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
+    """The same file twice, as two processes have it."""
+    path = tmp_path / "requests.db"
+    with closing(SqliteStore(path)) as mine, closing(SqliteStore(path)) as theirs:
+        yield mine, theirs
+    until(lambda: watchers() == 0)
+
+
+def test_fifty_who_wait_share_one_thread_that_ends_with_them(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    mine, theirs = stores
+    ids = [mine.open(sample_call()).id for _ in range(50)]
+    for _ in range(2):
+        woken = [threading.Event() for _ in ids]
+        ends = [mine.watch(request_id, event.set) for request_id, event in zip(ids, woken, strict=True)]
+        assert watchers() == 1
+        review = sayso.Review(theirs, reviewer="ada")
+        for request_id in ids:
+            review.extend(request_id, "1h")
+        assert all(event.wait(SOON) for event in woken)
+        for end in ends:
+            end()
+        until(lambda: watchers() == 0)
+
+
+def test_only_who_waits_for_what_changed_is_woken(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    mine, theirs = stores
+    changed, other = (mine.open(sample_call()).id for _ in range(2))
+    calls = {changed: 0, other: 0}
+
+    def count(request_id: str) -> Callable[[], None]:
+        def called() -> None:
+            calls[request_id] += 1
+
+        return called
+
+    ends = [mine.watch(request_id, count(request_id)) for request_id in calls]
+    until(lambda: min(calls.values()) >= 1)  # each is rung once when it is new
+    before, review = calls[other], sayso.Review(theirs, reviewer="ada")
+    for n in range(3):
+        was = calls[changed]
+        review.extend(changed, f"{n + 2}h")
+        until(lambda was=was: calls[changed] > was)
+    assert calls[other] == before
+    for end in ends:
+        end()
+
+
+def test_nobody_who_comes_as_the_thread_ends_is_forgotten(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    mine, theirs = stores
+    request_id = mine.open(sample_call()).id
+    review = sayso.Review(theirs, reviewer="ada")
+    for n in range(60):
+        woken = threading.Event()
+        end = mine.watch(request_id, woken.set)
+        woken.clear()
+        review.extend(request_id, f"{n + 2}h")
+        assert woken.wait(SOON)
+        end()
+        time.sleep(BUSY * (n % 5) / 4)  # so that the next one comes before, while and after the thread ends
+
+
+class Pacing:
+    """Stands for the event on which the thread sleeps; notes how long, and does not."""
+
+    def __init__(self, ends: Callable[[], None], after: int) -> None:
+        self.paces: list[float] = []
+        self._ends, self._after = ends, after
+
+    def wait(self, pace: float) -> bool:
+        self.paces.append(pace)
+        if len(self.paces) == self._after:
+            self._ends()
+        return False
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+
+def watched_for(looks: int, version: Callable[[], int]) -> tuple[list[float], int]:
+    """Return how long the thread slept after each look, and how often the one who waits was woken."""
+    bell, woken = Bell(), list[int]()
+    end = bell.add("rq_1", lambda: woken.append(1))
+    watcher = Watcher(bell, version, lambda ids: dict.fromkeys(ids, len(woken)))
+    pacing: Any = Pacing(end, looks)
+    watcher._nudge = pacing
+    watcher.ensure()
+    until(lambda: watcher._thread is None)
+    return pacing.paces, len(woken)
+
+
+def test_the_thread_slows_down_while_nothing_happens() -> None:
+    paces, _ = watched_for(400, lambda: 1)
+    assert paces[:100] == [BUSY] * 100
+    assert paces == sorted(paces)
+    assert paces[-1] == IDLE
+
+
+def test_a_change_makes_the_thread_quick_again() -> None:
+    looks: list[int] = []
+
+    def version() -> int:
+        looks.append(1)
+        return len(looks) // 300
+
+    paces, woken = watched_for(400, version)
+    assert (paces[298], paces[300]) == (IDLE, BUSY)
+    assert woken >= 2
+
+
+def test_who_waits_on_a_store_that_fails_is_woken_to_find_out() -> None:
+    def version() -> int:
+        raise OSError("gone")
+
+    paces, woken = watched_for(5, version)
+    assert (len(paces), woken) == (5, 5)
+
+
+def test_a_wake_that_is_taken_back_twice_takes_nobody_elses() -> None:
+    bell, woken = Bell(), list[str]()
+
+    def wake() -> None:
+        woken.append("woken")
+
+    first, _ = bell.add("rq_1", wake), bell.add("rq_1", wake)
+    first()
+    first()
+    bell.ring(["rq_1", "rq_2"])
+    assert woken == ["woken"]
