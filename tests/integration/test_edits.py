@@ -1,0 +1,253 @@
+"""A reviewer changes the call before agreeing to it: merged or whole, typed or seen, secrets or not.
+
+Validation by the function's own types is generated at length in `test_binding`. The invariant: what the reviewer did
+not change stays what it really is, to the byte and the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+import sayso
+from sayso import errors
+from sayso.model.request import State
+from sayso.stores.base import Store
+from tests.integration.acting import held
+
+
+class Size(Enum):
+    SMALL = 1
+    LARGE = 2
+
+
+@dataclass
+class Line:
+    sku: str
+    count: int = 1
+
+
+class Account(BaseModel):
+    user: str
+    password: str
+    pin: SecretStr
+
+
+@pytest.fixture
+def ran() -> list[dict[str, Any]]:
+    return []
+
+
+DEFAULTS: dict[str, Any] = {
+    "count": 1, "price": Decimal("1.50"), "when": date(2026, 1, 31), "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
+    "wait": timedelta(hours=1), "size": Size.SMALL, "lines": (Line("x"),), "path": Path("/a"), "key": UUID(int=1),
+    "raw": b"\x00", "extra": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def ship(store: Store, ran: list[dict[str, Any]]) -> Callable[..., None]:
+    d = DEFAULTS
+
+    @sayso.gate(wait="raise")
+    def ship(
+        to: str, count: int = d["count"], price: Decimal = d["price"], when: date = d["when"], at: datetime = d["at"],
+        wait: timedelta = d["wait"], size: Size = d["size"], lines: tuple[Line, ...] = d["lines"],
+        path: Path = d["path"], key: UUID = d["key"], raw: bytes = d["raw"], extra: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        ran.append({name: value for name, value in locals().items() if name == "to" or name in DEFAULTS})
+
+    return ship
+
+
+EDITS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"count": 2}, {"count": 2}),
+    ({"count": "2"}, {"count": 2}),
+    ({"price": "2.00"}, {"price": Decimal("2.00")}),
+    ({"price": Decimal("1.5")}, {"price": Decimal("1.5")}),
+    ({"when": "2026-02-01"}, {"when": date(2026, 2, 1)}),
+    ({"at": "2026-02-01T00:00:00+01:00"}, {"at": datetime.fromisoformat("2026-02-01T00:00:00+01:00")}),
+    ({"wait": "PT2H"}, {"wait": timedelta(hours=2)}),
+    ({"size": "LARGE"}, {"size": Size.LARGE}),
+    ({"size": Size.LARGE}, {"size": Size.LARGE}),
+    ({"lines": [{"sku": "y", "count": 3}]}, {"lines": (Line("y", 3),)}),
+    ({"lines": (Line("y", 3), Line("z"))}, {"lines": (Line("y", 3), Line("z"))}),
+    ({"lines": []}, {"lines": ()}),
+    ({"path": "/b"}, {"path": Path("/b")}),
+    ({"key": str(UUID(int=2))}, {"key": UUID(int=2)}),
+    ({"raw": "/w=="}, {"raw": b"\xff"}),
+    ({"extra": {"a": [1, 1.0, True, "1", None]}}, {"extra": {"a": [1, 1.0, True, "1", None]}}),
+    ({"to": "bob", "count": 0}, {"to": "bob", "count": 0}),
+]
+
+
+def typed(values: dict[str, Any]) -> dict[str, tuple[type, Any]]:
+    return {name: (type(value), value) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(("changes", "becomes"), EDITS, ids=repr)
+def test_changes_are_merged_over_the_call(
+    ship: Callable[..., None], ran: list[dict[str, Any]], changes: dict[str, Any], becomes: dict[str, Any]
+) -> None:
+    request_id = held(ship, "alice").confirmation_id
+    request = sayso.Review().approve(request_id, by="ada", changes=changes)
+    assert request.edited is not None
+    assert request.call.arguments["to"] == "alice"
+    ship("alice")
+    assert typed(ran[0]) == typed({"to": "alice", **DEFAULTS, **becomes})
+
+
+def test_arguments_as_they_are_shown_are_no_change(ship: Callable[..., None], ran: list[dict[str, Any]]) -> None:
+    pause = held(ship, "alice")
+    assert pause.tool_call is not None
+    request = sayso.Review().approve(pause.confirmation_id, by="ada", arguments=pause.tool_call.args)
+    assert (request.edited, request.decision is not None and request.decision.edited) == (None, False)
+    ship("alice")
+    assert typed(ran[0]) == typed({"to": "alice", **DEFAULTS})
+
+
+def test_one_shown_argument_changed_leaves_the_others_exactly_as_they_were(
+    ship: Callable[..., None], ran: list[dict[str, Any]]
+) -> None:
+    pause = held(ship, "alice", extra={"pair": (1, 2), "raw": b"x", "when": date(2026, 1, 1)})
+    assert pause.tool_call is not None
+    shown = {**pause.tool_call.args, "count": 9}
+    sayso.Review().approve(pause.confirmation_id, by="ada", arguments=shown)
+    ship("alice", extra={"pair": (1, 2), "raw": b"x", "when": date(2026, 1, 1)})
+    assert ran[0]["count"] == 9
+    assert ran[0]["extra"] == {"pair": (1, 2), "raw": b"x", "when": date(2026, 1, 1)}
+    assert ran[0]["price"] == Decimal("1.50")
+
+
+def test_arguments_replace_the_whole_call(ship: Callable[..., None], ran: list[dict[str, Any]]) -> None:
+    request_id = held(ship, "alice", 5, size=Size.LARGE).confirmation_id
+    sayso.Review().approve(request_id, by="ada", arguments={"to": "bob"})
+    ship("alice", 5, size=Size.LARGE)
+    assert typed(ran[0]) == typed({"to": "bob", **DEFAULTS})
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"changes": {"nosuch": 1}}, {"changes": {"count": None}}, {"changes": {"count": 1.5}}, {"changes": {"size": 3}},
+        {"changes": {"lines": [{"sku": "x", "price": 1}]}}, {"changes": {"extra": {1, 2}}},
+        {"changes": {"to": "\udcff"}},
+        {"changes": {"at": "yesterday"}}, {"changes": {"raw": "not base64!"}}, {"changes": {"extra": float("nan")}},
+        {"arguments": {}}, {"arguments": {"count": 2}}, {"arguments": {"to": "x", "nosuch": None}},
+        {"arguments": {"to": "x"}, "changes": {"count": 2}}, {"changes": {"extra": {"a": object()}}},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_edit_that_does_not_fit_decides_nothing_and_says_where(
+    store: Store, ship: Callable[..., None], edit: dict[str, Any]
+) -> None:
+    request_id = held(ship, "alice").confirmation_id
+    before = store.get(request_id)
+    with pytest.raises(errors.InvalidChangesError, match="nothing was decided") as caught:
+        sayso.Review().approve(request_id, by="ada", **edit)
+    assert caught.value.problems
+    assert store.get(request_id) == before
+    assert len(store.journal(request_id=request_id)) == 1
+
+
+def test_question_takes_no_changed_arguments(store: Store) -> None:
+    request_id = held(sayso.ask, "Go on?", type=bool, wait="raise").confirmation_id
+    with pytest.raises(errors.WrongKindError):
+        sayso.Review().approve(request_id, by="ada", changes={"answer": True})
+    assert store.get(request_id).state is State.PENDING
+
+
+# -- secrets in an edit ----------------------------------------------------------------------------------------------
+
+REAL: dict[str, Any] = {
+    "user": "u1", "password": "hunter2-real",
+    "account": Account(user="u2", password="nested-real", pin=SecretStr("9876-real")),
+    "hosts": [{"name": "h1", "token": "t1-real"}, {"name": "h2", "token": "t2-real"}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def login(store: Store, ran: list[dict[str, Any]]) -> Callable[..., None]:
+    @sayso.gate(wait="raise")
+    def login(user: str, password: str, account: Account, hosts: list[dict[str, str]]) -> None:
+        ran.append({"user": user, "password": password, "account": account, "hosts": hosts})
+
+    return login
+
+
+def test_masked_values_are_kept_when_others_are_changed(login: Callable[..., None], ran: list[dict[str, Any]]) -> None:
+    request_id = held(login, **REAL).confirmation_id
+    request = sayso.Review().approve(request_id, by="ada", changes={"user": "u9"})
+    assert request.edited is not None
+    assert request.edited.arguments["password"] == "***"
+    login(**REAL)
+    assert ran == [{**REAL, "user": "u9"}]
+
+
+def test_masked_values_are_kept_when_the_shown_arguments_come_back_changed(
+    login: Callable[..., None], ran: list[dict[str, Any]]
+) -> None:
+    pause = held(login, **REAL)
+    assert pause.tool_call is not None
+    shown = pause.tool_call.args
+    assert (shown["password"], shown["account"]["password"], shown["hosts"][1]["token"]) == ("***", "***", "***")
+    shown["account"]["user"] = "u9"
+    shown["hosts"][1]["name"] = "h9"
+    sayso.Review().approve(pause.confirmation_id, by="ada", arguments=shown)
+    login(**REAL)
+    assert ran[0]["password"] == "hunter2-real"
+    assert ran[0]["account"] == Account(user="u9", password="nested-real", pin=SecretStr("9876-real"))
+    assert ran[0]["hosts"] == [{"name": "h1", "token": "t1-real"}, {"name": "h9", "token": "t2-real"}]
+
+
+def test_new_secret_is_used_and_masked_in_its_turn(login: Callable[..., None], ran: list[dict[str, Any]]) -> None:
+    request_id = held(login, **REAL).confirmation_id
+    request = sayso.Review().approve(request_id, by="ada", changes={"password": "new-secret"})
+    assert request.edited is not None
+    assert request.edited.arguments["password"] == "***"
+    assert "new-secret" not in repr(request)
+    login(**REAL)
+    assert ran[0]["password"] == "new-secret"
+
+
+def test_masked_elements_that_were_moved_are_refused(login: Callable[..., None], ran: list[dict[str, Any]]) -> None:
+    pause = held(login, **REAL)
+    assert pause.tool_call is not None
+    moved = [pause.tool_call.args["hosts"][1], {"name": "h3", "token": "***"}]
+    with pytest.raises(errors.InvalidChangesError, match="not certain whose secret"):
+        sayso.Review().approve(pause.confirmation_id, by="ada", changes={"hosts": moved})
+    with pytest.raises(sayso.ConfirmationRequired):
+        login(**REAL)
+    assert ran == []
+
+
+def test_what_the_gates_own_redactor_hid_is_kept(store: Store, ran: list[dict[str, Any]]) -> None:
+    @sayso.gate(wait="raise", redactor=lambda arguments: {"user": arguments["user"], "note": "hidden"})
+    def login(user: str, note: str) -> None:
+        ran.append({"user": user, "note": note})
+
+    request_id = held(login, "u1", "the real note").confirmation_id
+    request = sayso.Review().approve(request_id, by="ada", changes={"user": "u9"})
+    assert request.edited is not None
+    assert "real" not in str(request.edited.arguments)
+    login("u1", "the real note")
+    assert ran == [{"user": "u9", "note": "the real note"}]
+
+
+def test_names_that_the_gate_masks_are_masked_in_an_edit(store: Store) -> None:
+    @sayso.gate(wait="raise", redact="patient")
+    def admit(patient: str, ward: int) -> None: ...
+
+    request_id = held(admit, "the first one", 1).confirmation_id
+    request = sayso.Review().approve(request_id, by="ada", changes={"patient": "the second one"})
+    assert request.call.arguments == {"patient": "***", "ward": 1}
+    assert request.effective.arguments == {"patient": "***", "ward": 1}
