@@ -120,6 +120,15 @@ def test_ids_are_compared_by_their_place(shown: str, is_right: bool, tmp_path: P
         Place(tmp_path / "page").run(*blocks(page, tmp_path))
 
 
+def test_what_the_security_page_names_is_there() -> None:
+    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    files, names = re.findall(r"tests/[\w/]+\.py", page), re.findall(r"`(test_\w+)`", page)
+    assert len(names) == 12
+    assert all((ROOT / file).is_file() for file in files), files
+    promises = (ROOT / "tests/acceptance/test_promises.py").read_text(encoding="utf-8")
+    assert [name for name in names if f"def {name}(" not in promises] == []
+
+
 # -- the lists of the reference ------------------------------------------------------------------------------------
 
 

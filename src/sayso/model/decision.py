@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -25,7 +25,7 @@ class Decision:
         comment: The reviewer's words; for `reject` the reason, for `feedback` the message to the program.
         fingerprint: Exactly which call or question was decided.
         edited: True for an approve that carries changed arguments.
-        answer: For `answer`, the canonical form of the value, as JSON text.
+        answer: For `answer`, the canonical form of the value, as JSON text; never in `repr`, for it may be a secret.
     """
 
     verb: Verb
@@ -35,4 +35,4 @@ class Decision:
     comment: str | None
     fingerprint: str
     edited: bool = False
-    answer: str | None = None
+    answer: str | None = field(default=None, repr=False)

@@ -229,10 +229,20 @@ def _texts(leaf: Json) -> Iterator[str]:
 def _spellings(secret: str) -> set[str]:
     from urllib.parse import quote, quote_plus
 
-    quoted = {repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    if len(secret) < _SHORTEST_SCRUBBED:
+        return set()
     linked = {quote(secret, safe, errors="replace") for safe in ("/", "")} | {quote_plus(secret, errors="replace")}
-    lines = {line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORTEST_LINE}
-    return {secret, *quoted, *linked, *lines} if len(secret) >= _SHORTEST_SCRUBBED else set()
+    found = {secret, *(line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORTEST_LINE)}
+    for _ in range(2):  # an error often quotes what was quoted before, as the words of a KeyError
+        found |= {form for text in found for form in _quoted(text)}
+    return found | linked
+
+
+def _quoted(text: str) -> Iterator[str]:
+    yield repr(text)[1:-1]
+    yield repr(text + "'\"")[1:-4]  # as it stands in a longer text, where the other kind of quote is taken
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _occurrences(text: str, secret: str) -> Iterator[tuple[int, int]]:
