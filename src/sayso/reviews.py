@@ -16,11 +16,11 @@ from sayso.model import canonical, duration, lifecycle
 from sayso.model.call import Call
 from sayso.model.decision import Decision, Verb
 from sayso.model.edit import edited_call, shape_of
-from sayso.model.escape import storable
 from sayso.model.ids import ID_LENGTH
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import ShapeError
+from sayso.model.show.escape import storable
 from sayso.stores.base import Filter, Page, Store
 
 __all__ = ["Review"]

@@ -17,12 +17,12 @@ from pydantic import Field, SecretStr
 
 import sayso
 from sayso import config
-from sayso.model import card, label
-from sayso.model.hint import choices_of, kinds_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.shape import Shape
-from sayso.model.standing import changed, decided, stands
+from sayso.model.shape.hint import choices_of, kinds_of
+from sayso.model.show import card, label
+from sayso.model.show.standing import changed, decided, stands
 from tests.conftest import Clock
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -119,7 +119,7 @@ def _is_text(word: str) -> bool:
 
 def _usage(error: click.ClickException) -> int:
     from sayso.cli.say import complain
-    from sayso.model.escape import escape
+    from sayso.model.show.escape import escape
 
     context = getattr(error, "ctx", None)
     hint = f"sayso {context.info_name} --help" if context is not None and context.parent is not None else "sayso --help"

@@ -15,12 +15,12 @@ import click
 from sayso import errors
 from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
-from sayso.model import card
 from sayso.model.call import Call
-from sayso.model.label import short
 from sayso.model.request import Request, State
 from sayso.model.shape import ShapeError
-from sayso.model.standing import changed
+from sayso.model.show import card
+from sayso.model.show.label import short
+from sayso.model.show.standing import changed
 from sayso.reviews import Review, shape_of
 
 __all__ = ["NotSeenError", "approve"]

@@ -10,8 +10,8 @@ from sayso import clock, errors
 from sayso.cli.deeds import each
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.model import duration
-from sayso.model.label import name_of, short, time_left
 from sayso.model.request import Request
+from sayso.model.show.label import name_of, short, time_left
 
 __all__ = ["claim", "extend", "release", "resolve"]
 

@@ -11,9 +11,9 @@ from sayso import clock
 from sayso.cli.plain import fault_document, request_document
 from sayso.cli.say import code_of, document, out, report
 from sayso.errors import SaysoError
-from sayso.model.label import short
 from sayso.model.request import Request
-from sayso.model.standing import stands
+from sayso.model.show.label import short
+from sayso.model.show.standing import stands
 
 __all__ = ["each", "row"]
 

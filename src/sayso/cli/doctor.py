@@ -22,8 +22,8 @@ from sayso import __version__, clock
 from sayso.cli.desk import Desk, NoStoreYetError, as_json, file_of
 from sayso.cli.say import WRONG, document, out, paint
 from sayso.errors import SaysoError
-from sayso.model.escape import escape
 from sayso.model.request import Request, State
+from sayso.model.show.escape import escape
 from sayso.stores.base import Filter, Store
 
 __all__ = ["doctor"]

@@ -15,9 +15,9 @@ import click
 
 from sayso import errors
 from sayso.cli.say import complain
-from sayso.model.escape import escape, hidden_in
-from sayso.model.hint import kinds_of
 from sayso.model.request import Request
+from sayso.model.shape.hint import kinds_of
+from sayso.model.show.escape import escape, hidden_in
 from sayso.reviews import edited_call, shape_of
 
 __all__ = ["edited"]

@@ -14,9 +14,9 @@ from sayso import audit
 from sayso.cli.desk import Desk, as_json
 from sayso.cli.plain import entry_document
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.model.escape import escape
-from sayso.model.journal import event_row
-from sayso.model.label import SHORT, short, token
+from sayso.model.show.escape import escape
+from sayso.model.show.journal import event_row
+from sayso.model.show.label import SHORT, short, token
 
 __all__ = ["log"]
 

@@ -10,10 +10,10 @@ import click
 from sayso import clock
 from sayso.cli.desk import Desk, decides
 from sayso.cli.say import out
-from sayso.model.label import short
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
-from sayso.model.standing import decided
+from sayso.model.show.label import short
+from sayso.model.show.standing import decided
 from sayso.reviews import Review
 from sayso.waiting.screen import Gone, Over, Screen, is_there
 from sayso.waiting.talk import Talk

@@ -12,13 +12,14 @@ from typing import Any
 
 from sayso import errors
 from sayso.clock import instant
-from sayso.model import canonical, card
+from sayso.model import canonical
 from sayso.model.call import Call
 from sayso.model.decision import Decision
 from sayso.model.entry import Entry
 from sayso.model.request import Execution, Request
 from sayso.model.reviewer import Identity
-from sayso.model.standing import changed
+from sayso.model.show import card
+from sayso.model.show.standing import changed
 
 __all__ = ["entry_document", "fault_document", "request_document"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sayso import errors
-from sayso.model.escape import escape
+from sayso.model.show.escape import escape
 
 __all__ = [
     "DECIDED",

@@ -15,13 +15,13 @@ from sayso import audit, clock
 from sayso.cli.desk import Desk, as_json
 from sayso.cli.plain import entry_document, request_document
 from sayso.cli.say import document, out, paint
-from sayso.model import card
-from sayso.model.escape import escape
-from sayso.model.hint import kinds_of
-from sayso.model.journal import event_row
-from sayso.model.label import short
 from sayso.model.request import Request, State
-from sayso.model.standing import changed, outcome_rows, stands
+from sayso.model.shape.hint import kinds_of
+from sayso.model.show import card
+from sayso.model.show.escape import escape
+from sayso.model.show.journal import event_row
+from sayso.model.show.label import short
+from sayso.model.show.standing import changed, outcome_rows, stands
 from sayso.reviews import shape_of
 from sayso.waiting.terminal import command
 

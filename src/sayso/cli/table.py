@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 
 from sayso import clock
 from sayso.cli.say import paint
-from sayso.model import card
 from sayso.model.duration import text as span
-from sayso.model.label import columns, is_random, padded, short, time_left, token
 from sayso.model.request import Request, State
+from sayso.model.show import card
+from sayso.model.show.label import columns, is_random, padded, short, time_left, token
 
 __all__ = ["table"]
 

@@ -10,12 +10,12 @@ from sayso.drive import Attempt, Effects, Try, Verb
 from sayso.gates.gate import Gate, current
 from sayso.gates.words import secrets_of
 from sayso.model import canonical, redaction, told
+from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request
 from sayso.model.shape import ShapeError
-from sayso.model.tags import dump
 from sayso.stores.base import Store
 
 __all__ = ["execute"]

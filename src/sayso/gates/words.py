@@ -10,7 +10,7 @@ from sayso.drive import Effects
 from sayso.gates.gate import Gate
 from sayso.model import canonical, redaction, told
 from sayso.model.call import Call
-from sayso.model.tags import dump
+from sayso.model.canonical.tags import dump
 from sayso.policy import Verdict, describe
 
 __all__ = ["call_of", "prompt_of", "refuse", "rule_text", "secrets_among", "secrets_of"]

@@ -12,11 +12,11 @@ from typing import Any, cast
 from sayso import errors
 from sayso.model import canonical
 from sayso.model.call import Call
+from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest
 from sayso.model.redaction import MASK, Redaction
 from sayso.model.request import Request
 from sayso.model.shape import Shape, ShapeError
-from sayso.model.tags import dump
 from sayso.model.unmask import UnmaskError, unmask
 
 __all__ = ["edited_call", "shape_of"]

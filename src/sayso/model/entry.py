@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from sayso.model.compact import dumps
+from sayso.model.canonical.compact import dumps
 
 __all__ = ["Entry", "chained", "first_link"]
 

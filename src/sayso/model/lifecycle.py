@@ -176,7 +176,13 @@ def _must_fit(request: Request, decision: Decision) -> None:
 
 
 def decide(
-    request: Request, decision: Decision, *, roles: Collection[str], seen: str | None, edited: Call | None, now: datetime
+    request: Request,
+    decision: Decision,
+    *,
+    roles: Collection[str],
+    seen: str | None,
+    edited: Call | None,
+    now: datetime,
 ) -> Transition:
     """Take one person's decision.
 

@@ -19,8 +19,8 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from sayso.errors import ConfigError
-from sayso.model.tags import MASK, TAGS, Json
-from sayso.model.tree import fields_of, items_of, tag_in, with_fields, with_items
+from sayso.model.canonical.tags import MASK, TAGS, Json
+from sayso.model.canonical.tree import fields_of, items_of, tag_in, with_fields, with_items
 
 __all__ = ["DEFAULT_KEYS", "FAILED", "MASK", "Redaction", "scrub", "shown_by"]
 

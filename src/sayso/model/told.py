@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sayso.model.escape import storable
 from sayso.model.redaction import scrub
+from sayso.model.show.escape import storable
 
 __all__ = ["error_text", "fit", "quotes"]
 

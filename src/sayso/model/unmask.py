@@ -7,8 +7,8 @@ comes back and the edit is refused.
 
 from __future__ import annotations
 
-from sayso.model.tags import MASK, Json
-from sayso.model.tree import fields_of, items_of, with_fields, with_items
+from sayso.model.canonical.tags import MASK, Json
+from sayso.model.canonical.tree import fields_of, items_of, with_fields, with_items
 
 __all__ = ["UnmaskError", "unmask"]
 

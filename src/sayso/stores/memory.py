@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sayso import clock, errors
-from sayso.model.compact import dumps_sorted
+from sayso.model.canonical.compact import dumps_sorted
 from sayso.model.entry import Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request, State

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sayso import errors
 from sayso.clock import instant, microseconds
 from sayso.model.call import Call, Question
-from sayso.model.compact import dumps
+from sayso.model.canonical.compact import dumps
 from sayso.model.decision import Decision
 from sayso.model.quorum import Quorum
 from sayso.model.request import LIVE, Execution, Request, State

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from sayso import clock, errors
-from sayso.model.compact import dumps_sorted
+from sayso.model.canonical.compact import dumps_sorted
 from sayso.model.entry import Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request

@@ -17,13 +17,13 @@ from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import requester
 from sayso.model import canonical, duration
 from sayso.model.call import Question
-from sayso.model.escape import storable
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.shape import Shape, ShapeError
+from sayso.model.show.escape import storable
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import block_of

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sayso import clock, errors
-from sayso.model import card
-from sayso.model.escape import escape
-from sayso.model.hint import choices_of, kinds_of
-from sayso.model.label import short, token
-from sayso.model.literal import brief, value
 from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
 from sayso.model.shape import Shape, ShapeError
-from sayso.model.standing import changed, stands
+from sayso.model.shape.hint import choices_of, kinds_of
+from sayso.model.show import card
+from sayso.model.show.escape import escape
+from sayso.model.show.label import short, token
+from sayso.model.show.literal import brief, value
+from sayso.model.show.standing import changed, stands
 from sayso.reviews import Review, edited_call, shape_of
 from sayso.waiting.screen import Screen
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from sayso import clock, config, errors
-from sayso.model import card
-from sayso.model.escape import escape
-from sayso.model.label import is_random, short, time_left, token
 from sayso.model.request import Request, State
-from sayso.model.standing import changed, decided
+from sayso.model.show import card
+from sayso.model.show.escape import escape
+from sayso.model.show.label import is_random, short, time_left, token
+from sayso.model.show.standing import changed, decided
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.waiting.screen import Gone, Over, Screen, is_there

@@ -19,8 +19,8 @@ from typing import TypeVar
 from sayso import config
 from sayso.cli.demo.place import Place, say
 from sayso.cli.say import out
-from sayso.model.label import short
 from sayso.model.request import Request, State
+from sayso.model.show.label import short
 from sayso.stores.base import Filter
 from sayso.waiting import terminal
 

@@ -20,9 +20,9 @@ from sayso.cli.demo.cast import Agent, Broken, Stage
 from sayso.cli.demo.count import Row
 from sayso.cli.demo.place import RUN, Place, say
 from sayso.cli.say import WRONG, complain, out
-from sayso.model.label import short
 from sayso.model.request import Request, State
 from sayso.model.show import escape
+from sayso.model.show.label import short
 from sayso.waiting import terminal
 
 __all__ = ["Left", "crash", "tidy", "tour"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from sayso.model.canonical import Json, display
-from sayso.model.limits import Descriptor
+from sayso.model.shape.limits import Descriptor
 
 __all__ = ["json_schema"]
 

@@ -1,7 +1,7 @@
 """Annotations, read into a descriptor: plain JSON that says which values are taken.
 
 A type is `{"kind": ...}` with its parts; a class of the program's is `{"kind": "ref", "name": ...}` and stands under
-that name in the definitions (`sayso.model.define`), so recursion is no matter. What cannot be put into words is
+that name in the definitions (`sayso.model.shape.define`), so recursion is no matter. What cannot be put into words is
 `any`. pydantic is not imported.
 The invariant: two ways of writing the same type have the same descriptor.
 """
@@ -18,10 +18,10 @@ from typing import Any, cast
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import class_name, form_of
-from sayso.model.define import define, is_definable
-from sayso.model.limits import Descriptor, limited
+from sayso.model.canonical.tags import dump
 from sayso.model.redaction import Redaction
-from sayso.model.tags import dump
+from sayso.model.shape.define import define, is_definable
+from sayso.model.shape.limits import Descriptor, limited
 
 __all__ = ["Describer"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sayso.model.escape import escape
-from sayso.model.literal import brief, quoted
-from sayso.model.names import place
-from sayso.model.tags import MASK, Json
-from sayso.model.tree import class_in, fields_of, items_of
+from sayso.model.canonical.names import place
+from sayso.model.canonical.tags import MASK, Json
+from sayso.model.canonical.tree import class_in, fields_of, items_of
+from sayso.model.show.escape import escape
+from sayso.model.show.literal import brief, quoted
 
 __all__ = ["Change", "changes"]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sayso.model.change import Change, changes
-from sayso.model.escape import escape, hidden_in, mixed_script
-from sayso.model.layout import Layout
-from sayso.model.literal import fill, is_light, quoted, value, word
-from sayso.model.names import place
-from sayso.model.tags import Json
-from sayso.model.tree import fields_of, items_of, tag_in
+from sayso.model.canonical.names import place
+from sayso.model.canonical.tags import Json
+from sayso.model.canonical.tree import fields_of, items_of, tag_in
+from sayso.model.show.change import Change, changes
+from sayso.model.show.escape import escape, hidden_in, mixed_script
+from sayso.model.show.layout import Layout
+from sayso.model.show.literal import fill, is_light, quoted, value, word
 
 __all__ = ["Change", "changes", "escape", "has_hidden", "line", "lines", "mixed_script", "value", "warnings"]
 

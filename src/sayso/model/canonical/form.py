@@ -1,7 +1,7 @@
 """The canonical form: one exact text for one exact set of arguments.
 
 `encode` writes it, `decode` reads it back to equal Python values, `display` makes plain JSON of it for people.
-Scalars that JSON has no word for are in `sayso.model.tags`; the types that a function wants are in
+Scalars that JSON has no word for are in `sayso.model.canonical.tags`; the types that a function wants are in
 `sayso.model.shape`.
 The invariant: different acts have different forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and what has no
 form is refused.
@@ -18,10 +18,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, cast
 
 from sayso.errors import ArgumentError
-from sayso.model.display import display
-from sayso.model.names import class_name, function_name, place
-from sayso.model.rebuild import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, is_model, model_parts
-from sayso.model.tags import MASK, Json, Unfit, dump, tag_of
+from sayso.model.canonical.display import display
+from sayso.model.canonical.names import class_name, function_name, place
+from sayso.model.canonical.rebuild import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, is_model, model_parts
+from sayso.model.canonical.tags import MASK, Json, Unfit, dump, tag_of
 
 __all__ = [
     "LIMIT_BYTES",

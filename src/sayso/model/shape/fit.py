@@ -1,6 +1,6 @@
 """Values, fitted to a descriptor: what a person typed becomes what the call takes, or a list of problems.
 
-pydantic coerces and checks the scalars (`sayso.model.scalar`) and builds its own models; the walk through
+pydantic coerces and checks the scalars (`sayso.model.shape.scalar`) and builds its own models; the walk through
 containers, unions and classes is here, because it is the same with a program's classes and with their stand-ins.
 The invariant: a problem says where and what, and never holds the value itself, which may be a secret.
 """
@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, form_of, text_of, value_of
-from sayso.model.limits import Descriptor
-from sayso.model.names import class_name, place
-from sayso.model.rebuild import is_model
-from sayso.model.scalar import is_scalar, scalar, spoken
+from sayso.model.canonical.names import class_name, place
+from sayso.model.canonical.rebuild import is_model
+from sayso.model.shape.limits import Descriptor
+from sayso.model.shape.scalar import is_scalar, scalar, spoken
 
 __all__ = ["MISFIT", "Fitter"]
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from sayso.model.canonical import MASK, value_of
-from sayso.model.limits import Descriptor
+from sayso.model.shape.limits import Descriptor
 
 __all__ = ["is_scalar", "scalar", "spoken"]
 

@@ -15,8 +15,8 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
 
 from sayso.errors import ArgumentError
-from sayso.model.names import place
-from sayso.model.tags import TAGS, Json, Unfit
+from sayso.model.canonical.names import place
+from sayso.model.canonical.tags import TAGS, Json, Unfit
 
 __all__ = [
     "LIMIT_DEPTH",

@@ -16,7 +16,7 @@ from sayso.model.canonical import form_of
 __all__ = ["Descriptor", "limited"]
 
 Descriptor: TypeAlias = dict[str, Any]
-"""A type, a field, a class or a whole shape as JSON; `sayso.model.describe` says which keys there are."""
+"""A type, a field, a class or a whole shape as JSON; `sayso.model.shape.describe` says which keys there are."""
 
 _ORDER = frozenset({"ge", "gt", "le", "lt"})
 _MEASURE = _ORDER | {"multiple_of", "max_digits", "decimal_places"}

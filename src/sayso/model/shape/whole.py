@@ -1,7 +1,7 @@
 """The shape of a call's arguments, or of a question's answer: which names and types it takes.
 
-A shape is made of the program's code (`sayso.model.source`), or of the text that was stored beside a request, in a
-process that does not have the code (`sayso.model.standin`). How values are fitted to it is in `sayso.model.fit`.
+A shape is made of the program's code (`sayso.model.shape.source`), or of the text that was stored beside a request, in a
+process that does not have the code (`sayso.model.shape.standin`). How values are fitted to it is in `sayso.model.shape.fit`.
 The invariant: both give the same verdict on the same values, save for what only the program's code can check, which
 is refused.
 """
@@ -19,9 +19,9 @@ from sayso.errors import ArgumentError
 from sayso.model.canonical import check_round_trip, encode, text_of, value_of
 
 if TYPE_CHECKING:
-    from sayso.model.fit import Fitter
-    from sayso.model.limits import Descriptor
-    from sayso.model.source import Source
+    from sayso.model.shape.fit import Fitter
+    from sayso.model.shape.limits import Descriptor
+    from sayso.model.shape.source import Source
 
 __all__ = ["Shape", "ShapeError"]
 
@@ -63,7 +63,7 @@ class Shape:
         """
 
         def read() -> Source:
-            from sayso.model.source import of_function
+            from sayso.model.shape.source import of_function
 
             return of_function(function, redact)
 
@@ -74,7 +74,7 @@ class Shape:
         """Return the shape of an answer of this type."""
 
         def read() -> Source:
-            from sayso.model.source import of_type
+            from sayso.model.shape.source import of_type
 
             return of_type(annotation)
 
@@ -144,7 +144,7 @@ class Shape:
 
     @cached_property
     def _stand_ins(self) -> dict[str, type]:
-        from sayso.model.standin import stand_ins
+        from sayso.model.shape.standin import stand_ins
 
         return stand_ins(self._defs)
 
@@ -194,12 +194,12 @@ class Shape:
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments, as `validate` takes them from JSON."""
-        from sayso.model.schema import json_schema
+        from sayso.model.shape.schema import json_schema
 
         return json_schema(self._fields.values(), self._defs)
 
     def _fitter(self) -> Fitter:
-        from sayso.model.fit import Fitter
+        from sayso.model.shape.fit import Fitter
 
         return Fitter(self._defs, self.classes, has_code=self._source is not None)
 

@@ -11,9 +11,9 @@ import unicodedata
 from datetime import datetime, timedelta
 
 from sayso.model.duration import left
-from sayso.model.literal import brief
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.show import escape
+from sayso.model.show.literal import brief
 
 __all__ = ["SHORT", "columns", "is_random", "name_of", "padded", "short", "time_left", "token"]
 

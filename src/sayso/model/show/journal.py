@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from sayso.clock import instant
 from sayso.model.entry import Entry
-from sayso.model.label import token
-from sayso.model.literal import brief
 from sayso.model.show import escape
+from sayso.model.show.label import token
+from sayso.model.show.literal import brief
 
 __all__ = ["event_row", "moment"]
 

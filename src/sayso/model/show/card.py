@@ -11,16 +11,16 @@ from datetime import datetime
 from typing import Any
 
 from sayso.model.call import Question
+from sayso.model.canonical.tags import Json
+from sayso.model.canonical.tree import fields_of
 from sayso.model.duration import ago
-from sayso.model.escape import escape
-from sayso.model.label import columns, name_of, padded, time_left, token
-from sayso.model.layout import Layout
-from sayso.model.literal import brief
 from sayso.model.request import Request, State
 from sayso.model.show import line, lines, warnings
-from sayso.model.standing import said_by
-from sayso.model.tags import Json
-from sayso.model.tree import fields_of
+from sayso.model.show.escape import escape
+from sayso.model.show.label import columns, name_of, padded, time_left, token
+from sayso.model.show.layout import Layout
+from sayso.model.show.literal import brief
+from sayso.model.show.standing import said_by
 
 __all__ = ["NARROW", "ask_rows", "cautions", "headline", "is_whole", "subject_rows"]
 

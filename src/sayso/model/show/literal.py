@@ -12,9 +12,9 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from sayso.model.escape import escape
-from sayso.model.tags import MASK, Json
-from sayso.model.tree import class_in, fields_of, items_of, tag_in
+from sayso.model.canonical.tags import MASK, Json
+from sayso.model.canonical.tree import class_in, fields_of, items_of, tag_in
+from sayso.model.show.escape import escape
 
 __all__ = ["Parts", "brief", "bytes_of", "clip", "fill", "is_light", "parts_of", "quoted", "value", "word"]
 

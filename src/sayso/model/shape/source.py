@@ -1,6 +1,6 @@
 """A program's own code, as a shape needs it: the descriptor of its parameters, its classes, its defaults.
 
-The counterpart, without any code, is `sayso.model.standin`.
+The counterpart, without any code, is `sayso.model.shape.standin`.
 The invariant: reading a callable never raises; what is not understood is taken as `any`.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, cast
 
-from sayso.model.define import hints_of
-from sayso.model.describe import Describer
-from sayso.model.limits import Descriptor
-from sayso.model.names import class_name, function_name
-from sayso.model.rebuild import dataclass_fields, is_model
+from sayso.model.canonical.names import class_name, function_name
+from sayso.model.canonical.rebuild import dataclass_fields, is_model
 from sayso.model.redaction import Redaction
+from sayso.model.shape.define import hints_of
+from sayso.model.shape.describe import Describer
+from sayso.model.shape.limits import Descriptor
 
 __all__ = ["Source", "of_function", "of_type"]
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, cast
 
 from sayso.model.canonical import Json, value_of
-from sayso.model.limits import Descriptor
+from sayso.model.shape.limits import Descriptor
 
 __all__ = ["stand_ins"]
 

@@ -7,7 +7,7 @@ fails on a malformed tag: it meets a leaf.
 
 from __future__ import annotations
 
-from sayso.model.tags import Json
+from sayso.model.canonical.tags import Json
 
 __all__ = ["class_in", "fields_of", "items_of", "tag_in", "with_fields", "with_items"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sayso.model.tags import TAGS, Json
+from sayso.model.canonical.tags import TAGS, Json
 
 __all__ = ["display"]
 

@@ -1,6 +1,6 @@
 """A value over as many lines as it needs, for the full view of a call.
 
-Here are blocks, indentation and where lines break; values on one line are `sayso.model.literal`. Invariant: every line
+Here are blocks, indentation and where lines break; values on one line are `sayso.model.show.literal`. Invariant: every line
 that holds text of a block begins with a mark of ours, no line is wider than asked for, and what is left out is
 announced with its size.
 """
@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sayso.model.escape import escape
-from sayso.model.literal import Parts, bytes_of, is_light, parts_of, value
-from sayso.model.tags import Json
+from sayso.model.canonical.tags import Json
+from sayso.model.show.escape import escape
+from sayso.model.show.literal import Parts, bytes_of, is_light, parts_of, value
 
 __all__ = ["NARROWEST", "Layout"]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from sayso.model import canonical
 from sayso.model.call import Call
+from sayso.model.canonical.tags import MASK
 from sayso.model.decision import Decision
 from sayso.model.duration import ago
-from sayso.model.label import name_of, time_left, token
-from sayso.model.literal import brief
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
 from sayso.model.show import Change, changes, escape
-from sayso.model.tags import MASK
+from sayso.model.show.label import name_of, time_left, token
+from sayso.model.show.literal import brief
 
 __all__ = ["changed", "decided", "outcome_rows", "said_by", "stands"]
 
