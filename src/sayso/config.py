@@ -189,7 +189,7 @@ def _reviewer_nearby(_: Path) -> str | Reviewer:
         return in_file
     try:
         return _named(f"{getpass.getuser()}@{socket.gethostname()}")
-    except (OSError, KeyError) as error:
+    except (ImportError, KeyError, OSError) as error:
         raise errors.ConfigError(f"who decides? {error}; set SAYSO_REVIEWER or pass a reviewer") from error
 
 

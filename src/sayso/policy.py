@@ -103,8 +103,8 @@ def describe(rule: Any) -> str:
     return f"when={getattr(rule, '__name__', type(rule).__name__)}"
 
 
-def verdict_of(answer: object, rule: Callable[..., Any] | bool) -> Verdict:  # noqa: FBT001  the rule itself
-    """Return the verdict that a rule's answer means.
+def verdict_of(answer: object, rule: str) -> Verdict:
+    """Return the verdict that a rule's answer means; `rule` is how the rule is named to people.
 
     Raises:
         PolicyError: It is neither a bool nor a `Verdict`: `None`, `1`, `"no"` and `{}` are errors, not truth.
@@ -118,5 +118,5 @@ def verdict_of(answer: object, rule: Callable[..., Any] | bool) -> Verdict:  # n
             return answer
         case _:
             raise errors.PolicyError(
-                describe(rule), f"returned {type(answer).__name__}, not True (hold), False (allow) or a Verdict"
+                rule, f"returned {type(answer).__name__}, not True (hold), False (allow) or a Verdict"
             )

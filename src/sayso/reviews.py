@@ -142,6 +142,8 @@ class Review:
         if changes is None and arguments is None:
             return self._decide(request_id, "approve", by, comment, seen, channel)
         request = self.get(request_id)
+        if request.state is not State.PENDING:  # let the store say who was first
+            return self._decide(request.id, "approve", by, comment, seen, channel)
         edited = edited_call(request, changes, arguments)
         if edited.digest == request.effective.digest:
             edited = None  # nothing was changed: a plain approval
@@ -177,7 +179,7 @@ class Review:
             DecisionRefusedError: Another of its kinds.
         """
         request = self.get(request_id)
-        if request.kind != "question":
+        if request.kind != "question" or request.state is not State.PENDING:
             return self._decide(request.id, "answer", by, comment, None, channel)
         try:
             answer = canonical.encode(shape_of(request).validate({"answer": value})).text
@@ -235,11 +237,13 @@ class Review:
 
     def resolve(
         self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
-        channel: str | None = None,
+        force: bool = False, channel: str | None = None,
     ) -> Request:  # fmt: skip
         """Say whether a call had its effect whose outcome is unknown. Durable on return.
 
-        If it did not, its approval is spent all the same, unless the gate allows further tries.
+        If it did not, its approval is spent all the same, unless the gate allows further tries. A call whose worker
+        ran on another machine or in another container stays `running` when that worker dies, because nobody can see
+        it from here; `force` takes your word that it is gone.
 
         Raises:
             TypeError: `happened` is no bool: `"no"` would be true.
@@ -251,7 +255,7 @@ class Review:
         who, words = self._who(by), None if comment is None else storable(comment)
         return self.store.resolve(
             self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=words,
-            channel=channel or self.channel,
+            channel=channel or self.channel, force=force,
         )  # fmt: skip
 
     # -- inside ------------------------------------------------------------------------------------------------

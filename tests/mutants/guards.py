@@ -208,7 +208,7 @@ MUTANTS = [
     ),
     Mutant(
         "what was looked at is what stands", "model/lifecycle.py",
-        "if seen != request.current_fingerprint:", "if False:",
+        "if seen is not None and seen != current:", "if False:",
         _LIFECYCLE + "test_what_is_approved_is_what_the_last_voter_saw",
     ),
     Mutant(
@@ -270,7 +270,7 @@ MUTANTS = [
     ),
     Mutant(
         "a rule that fails lets nothing through", "gates/check.py",
-        "refuse(gate, describe(rule), error, arguments)", "return verdict_of(False, rule)",
+        "refuse(gate, describe(rule), error, arguments)", "return verdict_of(False, describe(rule))",
         _PROMISES + "test_8_any_error_means_not_run",
     ),
     Mutant(

@@ -44,7 +44,7 @@ def test_masked_argument_left_as_shown_keeps_its_real_value() -> None:
 
 
 def test_edit_that_does_not_fit_says_where_and_decides_nothing() -> None:
-    with pytest.raises(errors.InvalidChangesError, match="rate: .*nothing was decided"):
+    with pytest.raises(errors.InvalidChangesError, match=r"rate: .*nothing was decided"):
         real(asked(1.0), rate="a lot")
 
 

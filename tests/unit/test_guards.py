@@ -13,7 +13,8 @@ import threading
 import types
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -377,3 +378,14 @@ def test_an_end_that_a_refused_verb_met_stays_written(make: Callable[[], Store])
         refusal(errors.RequestExpiredError, lambda: store.claim(request.id, ADA, roles=(), channel="test"))
         assert store.get(request.id).state is State.EXPIRED
         assert [entry.event for entry in store.journal()] == ["asked", "expired"]
+
+
+def test_running_call_is_ended_by_force_alone_and_never_made_ready_again(memory: Store) -> None:
+    request = memory.open(replace(sample_call(), retries=3))
+    sayso.Review().approve(request.id, by="ada")
+    memory.start(request.id, "token")
+    resolve = partial(memory.resolve, request.id, ADA, roles=(), happened=False, comment=None, channel="test")
+    assert "--force" in str(refusal(errors.NotUnknownError, resolve))
+    ended = resolve(force=True)
+    assert (ended.state, ended.holds) == (State.FAILED, False)
+    assert "given_up" in memory.journal(request_id=request.id)[-1].detail

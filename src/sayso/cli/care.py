@@ -80,12 +80,13 @@ def _extended(request: Request) -> list[str]:
 @click.argument("request_id", metavar="ID")
 @click.option("--happened", is_flag=True, help="The call had its effect.")
 @click.option("--did-not", "did_not", is_flag=True, help="It had none.")
+@click.option("--force", is_flag=True, help="Also while it is recorded as running: its worker is surely gone.")
 @click.option("-m", "--message", metavar="TEXT", help="How that was found out.")
 @decides
 @as_json
 @click.pass_obj
 def resolve(
-    desk: Desk, request_id: str, happened: bool, did_not: bool, message: str | None, name: str | None,
+    desk: Desk, request_id: str, happened: bool, did_not: bool, force: bool, message: str | None, name: str | None,
     roles: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Say whether a call had its effect that was started and whose outcome is unknown."""
@@ -94,7 +95,7 @@ def resolve(
     review = desk.review(name, roles)
     return each(
         [request_id],
-        lambda found: review.resolve(found, happened=happened, comment=message),
+        lambda found: review.resolve(found, happened=happened, comment=message, force=force),
         as_json=as_json,
         rows=lambda request: [_resolved(request, happened=happened)],
     )

@@ -52,12 +52,12 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
 def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     rule = gate.when
     if isinstance(rule, bool):
-        return verdict_of(rule, rule)
+        return verdict_of(rule, describe(rule))
     try:
         answer = yield gate.asks(rule, arguments)
     except Exception as error:  # noqa: BLE001  user code: whatever it raises means that the call is not run
         refuse(gate, describe(rule), error, arguments)
-    return verdict_of(answer, rule)
+    return verdict_of(answer, f"{describe(rule)} of {gate.name}")
 
 
 def _deny(gate: Gate, store: Store, arguments: dict[str, Any], place: Place, verdict: Verdict) -> Effects[Check]:

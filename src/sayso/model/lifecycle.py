@@ -272,9 +272,12 @@ def extend(
 
 def resolve(
     request: Request, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None, channel: str,
-    now: datetime,
+    force: bool = False, now: datetime,
 ) -> Transition:  # fmt: skip
     """Say how a call ended whose outcome is unknown.
+
+    With `force` also of one that is recorded as running: its worker is on another machine, or in another container,
+    and nobody but a person can know that it is gone. Such a call is never made ready to be tried again.
 
     Args:
         request: The request as it stands.
@@ -283,6 +286,7 @@ def resolve(
         happened: Whether the call had its effect.
         comment: How that was found out.
         channel: Through which channel.
+        force: Also while it is recorded as running.
         now: The store's instant.
 
     Raises:
@@ -291,16 +295,20 @@ def resolve(
         MissingRoleError: The reviewer has none of the roles.
     """
     execution = request.execution
-    if request.state is not State.UNKNOWN or execution is None:
-        hint = "it is running; wait for it" if request.state is State.RUNNING else "nothing changed"
+    is_forced = force and request.state is State.RUNNING
+    if (request.state is not State.UNKNOWN and not is_forced) or execution is None:
+        is_running = request.state is State.RUNNING
+        hint = "wait for it, or say --force if its worker is surely gone" if is_running else "nothing changed"
         raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
     if roles is not None:
         _must_be_allowed(request, by, roles, now)
     detail: dict[str, Any] = {"happened": happened}
     if comment is not None:
         detail["comment"] = comment
+    if is_forced:
+        detail["given_up"] = execution.worker
     ended = _evolve(execution, finished_at=now, resolved_by=by)
-    if not happened and _may_try_again(request, execution):
+    if not happened and not is_forced and _may_try_again(request, execution):
         return Transition(_evolve(request, state=State.APPROVED, execution=ended), "resolved", by, channel, detail)
     state = State.DONE if happened else State.FAILED
     return Transition(_evolve(request, state=state, holds=False, execution=ended), "resolved", by, channel, detail)

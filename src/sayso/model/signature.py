@@ -24,7 +24,7 @@ class Signature:
     """How a function is called.
 
     Raises:
-        TypeError: The function hides arguments (a partial, a bound method), or is a generator function.
+        TypeError: The function hides arguments (a partial, a method), or is a generator function.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -34,6 +34,8 @@ class Signature:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("a generator has no single moment to hold; gate the functions that it calls")
         self._signature = inspect.signature(function)
+        if next(iter(self._signature.parameters), None) in {"self", "cls"}:
+            raise TypeError("a method hides its object; gate a plain function that takes what tells the object apart")
         parameters = self._signature.parameters.values()
         self.names = tuple(self._signature.parameters)
         self._positional = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -260,13 +260,16 @@ class Store(ABC):
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str,
+        channel: str, force: bool = False,
     ) -> Request:  # fmt: skip
-        """In one transaction, say how a call ended whose outcome is unknown; `roles` is None for a hook."""
+        """In one transaction, say how a call ended whose outcome is unknown; `roles` is None for a hook.
+
+        `force` also ends one that is recorded as running, on a person's word that its worker is gone.
+        """
 
         def change(request: Request, now: datetime) -> Transition:
             return lifecycle.resolve(
-                request, by, roles=roles, happened=happened, comment=comment, channel=channel, now=now
+                request, by, roles=roles, happened=happened, comment=comment, channel=channel, force=force, now=now
             )
 
         self.settle(request_id)

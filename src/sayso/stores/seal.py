@@ -55,7 +55,7 @@ class Seal:
 
 def _cipher(key: str) -> Any:
     try:
-        raw = base64.urlsafe_b64decode(key)
+        raw = base64.b64decode(key, altchars=b"-_", validate=True)  # a mistyped key must not become another one
     except (ValueError, binascii.Error):
         raw = b""
     if len(raw) != 32:

@@ -69,7 +69,8 @@ class SqliteStore(Store):
 
     Args:
         path: The file; it is made, mode 0600, with its folder, when it is not there.
-        key: Seals arguments, answers and comments when given (see `sayso.stores.seal`).
+        key: Seals arguments, answers and what is recorded of decisions and outcomes (see `sayso.stores.seal`); the
+            journal, with its comments and reasons, stays readable.
 
     Raises:
         StoreError: One of its kinds, at the first use and not before.

@@ -118,7 +118,7 @@ def _shape(answer_type: Any) -> Shape:
 
 
 def _answer(store: Store, request: Request, shape: Shape) -> Effects[Any]:
-    """Return the answer as a value, seen by the type's own validators, which the reviewer's process may not have had."""
+    """Return the answer as a value that the type's own validators saw; the reviewer's process may not have had them."""
     text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
     try:
         return shape.validate(canonical.decode(text, shape.classes))["answer"]

@@ -199,8 +199,14 @@ def _quorum(count: int, roles: Collection[str]) -> Quorum:
         raise ConfigError(str(error)) from error
 
 
+_OPTIONS = {"when", "prompt", "description", "redactor", "risk", "retries", "idempotent", "verify"}
+
+
 def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Refuse at the decoration what would fail at the first call."""
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        raise TypeError(f"gate() has no option {unknown[0]!r}")
     kinds = {"description": str | None, "risk": str | None, "idempotent": bool}
     for name, kind in kinds.items():
         if name in options and not isinstance(options[name], kind):

@@ -1,0 +1,319 @@
+"""Settings: what wins over what, what a file may say, and where the default store lies.
+
+The settings of the developer's machine are out of reach (see `conftest`). The invariant: a setting that cannot be used
+is refused by name, and nothing else is used in its place.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import config, errors
+from sayso.model.reviewer import Reviewer
+from sayso.stores.memory import MemoryStore
+from sayso.stores.sqlite import SqliteStore
+from tests.conftest import forget_settings
+
+Place = Path
+
+
+def settings_file(place: Path, text: str) -> Path:
+    path = place / "sayso.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# -- the store -------------------------------------------------------------------------------------------------------
+
+
+def test_default_store_is_one_file_in_the_users_state_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    expected = place / "home" / ".local" / "state" / "sayso" / "sayso.db"
+    assert config.default_store_path() == expected
+    assert config.store_address() == f"sqlite:///{expected}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+    assert config.default_store_path() == place / "state" / "sayso" / "sayso.db"
+
+
+@pytest.mark.parametrize(
+    ("platform", "where"),
+    [("darwin", "Library/Application Support"), ("win32", "AppData/Local"), ("freebsd14", ".local/state")],
+)
+def test_state_folder_is_the_systems_own(
+    place: Path, monkeypatch: pytest.MonkeyPatch, platform: str, where: str
+) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    assert config.default_store_path() == place / "home" / where / "sayso" / "sayso.db"
+
+
+def test_nothing_is_written_before_the_store_is_used(place: Path) -> None:
+    config.default_store()
+    assert list((place / "home").rglob("*")) == []
+    assert list(place.rglob("*.db")) == []
+
+
+def test_configured_store_wins_over_environment_over_file_over_default(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert config.default_store().url.endswith("/sayso/sayso.db")
+    forget_settings()
+    settings_file(place, 'store = "sqlite:///from-file.db"')
+    assert config.default_store().url == f"sqlite:///{place / 'from-file.db'}"
+    forget_settings()
+    monkeypatch.setenv("SAYSO_STORE", "sqlite:///from-environment.db")
+    assert config.default_store().url == f"sqlite:///{place / 'from-environment.db'}"
+    sayso.configure(store="sqlite:///configured.db")
+    assert config.default_store().url == config.store_address() == f"sqlite:///{place / 'configured.db'}"
+    assert config.address_nearby() == f"sqlite:///{place / 'from-environment.db'}"
+
+
+def test_empty_environment_says_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_STORE", "")
+    monkeypatch.setenv("SAYSO_REVIEWER", "")
+    monkeypatch.setenv("SAYSO_KEY", "")
+    settings_file(place, 'store = "memory:"\nreviewer = "ada"')
+    assert isinstance(config.default_store(), MemoryStore)
+    assert config.default_reviewer() == Reviewer("ada")
+
+
+def test_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_STORE", "memory:first")
+    first = config.default_store()
+    monkeypatch.setenv("SAYSO_STORE", "memory:second")
+    assert config.default_store() is first
+
+
+ADDRESSES: list[tuple[str, Callable[[Path], str]]] = [
+    ("sqlite:///here.db", lambda place: str(place / "here.db")),
+    ("sqlite:///a/b.db", lambda place: str(place / "a" / "b.db")),
+    ("sqlite:///../up.db", lambda place: str(place / ".." / "up.db")),
+    ("sqlite:////tmp/abs.db", lambda _: "/tmp/abs.db"),
+    ("sqlite:///~/mine.db", lambda place: str(place / "home" / "mine.db")),
+    ("sqlite:///with space ü?#.db", lambda place: str(place / "with space ü?#.db")),
+]
+
+
+@pytest.mark.parametrize(("address", "path"), ADDRESSES)
+def test_sqlite_address_names_a_file(place: Path, address: str, path: Callable[[Path], str]) -> None:
+    store = config.open_store(address)
+    assert isinstance(store, SqliteStore)
+    assert store.url == f"sqlite:///{path(place)}"
+    assert config.open_store(store.url) is store
+
+
+def test_address_is_bound_when_the_store_is_opened(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = config.open_store("sqlite:///here.db")
+    (place / "elsewhere").mkdir()
+    monkeypatch.chdir(place / "elsewhere")
+    assert config.open_store("sqlite:///here.db") is not store
+    assert config.open_store(f"sqlite:///{place / 'here.db'}") is store
+
+
+def test_memory_stores_are_one_for_each_name() -> None:
+    assert config.open_store("memory:") is config.open_store("memory:")
+    assert config.open_store("memory:a") is not config.open_store("memory:b")
+    assert isinstance(config.open_store("memory:a"), MemoryStore)
+
+
+def test_store_of_ones_own_is_taken_as_it_is() -> None:
+    store = MemoryStore()
+    assert config.open_store(store) is store
+    sayso.configure(store=store)
+    assert config.default_store() is store
+    assert config.open_store(None) is store
+    assert config.store_address() == store.url
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        " ",
+        "sqlite:",
+        "sqlite://",
+        "sqlite:///",
+        "memory",
+        "sayso.db",
+        "/tmp/x.db",
+        "postgresql://h/d",
+        "https://h",
+        "redis://h",
+    ],
+)
+def test_address_that_names_no_store_is_refused(address: str, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    with pytest.raises(errors.ConfigError, match="names no store"):
+        sayso.configure(store=address)
+    with pytest.raises(errors.ConfigError, match="names no store"):
+        config.open_store(address)
+    if address:
+        monkeypatch.setenv("SAYSO_STORE", address)
+        with pytest.raises(errors.ConfigError, match="names no store"):
+            config.default_store()
+    assert list(place.glob("*.db")) == []
+
+
+def test_what_configure_is_not_told_stays(place: Path) -> None:
+    sayso.configure(store="memory:mine", reviewer="ada")
+    sayso.configure(reviewer="bob")
+    sayso.configure()
+    assert config.default_store().url == "memory:mine"
+    assert config.default_reviewer() == Reviewer("bob")
+    with pytest.raises(errors.ConfigError):
+        sayso.configure(store="nonsense")
+    assert config.default_store().url == "memory:mine"
+
+
+def test_review_and_gate_take_a_store_of_their_own() -> None:
+    sayso.configure(store="memory:default")
+
+    @sayso.gate(wait="raise", store="memory:own")
+    def act() -> str:
+        return "done"
+
+    with pytest.raises(sayso.ConfirmationRequired) as caught:
+        act()
+    request_id = caught.value.confirmation_id
+    with pytest.raises(errors.RequestNotFoundError):
+        sayso.Review().get(request_id)
+    sayso.Review("memory:own").approve(request_id, by="ada")
+    assert act() == "done"
+
+
+def test_confirmation_face_finds_a_request_in_any_store_of_the_process() -> None:
+    sayso.configure(store="memory:default")
+
+    @sayso.gate(wait="raise", store="memory:own")
+    def act() -> str:
+        return "done"
+
+    with pytest.raises(sayso.ConfirmationRequired) as caught:
+        act()
+    sayso.respond_to_confirmation(caught.value.confirmation_id)
+    assert sayso.get_confirmation_status(caught.value.confirmation_id) == "approved"
+    assert act() == "done"
+
+
+@pytest.mark.parametrize("key", ["short", "x" * 44, "not base64 !!", "A" * 20 + "!!" + "A" * 23 + "="])
+def test_key_that_is_none_is_refused_before_anything_is_stored(
+    place: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("SAYSO_KEY", key)
+    with pytest.raises(errors.ConfigError, match="SAYSO_KEY") as caught:
+        config.open_store("sqlite:///sealed.db")
+    assert key not in str(caught.value)
+    assert not (place / "sealed.db").exists()
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_file_is_looked_for_in_this_folder_and_above(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings_file(place, 'store = "sqlite:///above.db"')
+    deep = place / "a" / "b"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    # A path in the file is meant from where the file lies.
+    assert config.store_address() == f"sqlite:///{place / 'above.db'}"
+    settings_file(deep, 'reviewer = "ada"')
+    assert config.default_reviewer() == Reviewer("ada")
+    assert config.store_address() == f"sqlite:///{config.default_store_path()}"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("memory:", "memory:"), ("sqlite:////tmp/abs.db", "sqlite:////tmp/abs.db"),
+        ("sqlite:///~/mine.db", "sqlite:///{place}/home/mine.db"), ("sqlite:///here.db", "sqlite:///{place}/here.db"),
+    ],
+)  # fmt: skip
+def test_file_may_name_every_kind_of_store(place: Path, address: str, expected: str) -> None:
+    settings_file(place, f'store = "{address}"')
+    assert config.default_store().url == expected.format(place=place)
+
+
+BAD_FILES: list[tuple[str, str]] = [
+    ("store = ", "cannot be read"),
+    ("store", "cannot be read"),
+    ("[store", "cannot be read"),
+    ("store = 'memory:'\nstore = 'memory:'", "cannot be read"),
+    ("stroe = 'memory:'", "unknown setting 'stroe'"),
+    ("[tool.sayso]\nstore = 'memory:'", "unknown setting 'tool'"),
+    ("key = 'secret'", "unknown setting 'key'"),
+    ("store = 5", "store must be a text, not int"),
+    ("store = ['memory:']", "store must be a text, not list"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), BAD_FILES)
+def test_file_that_cannot_be_used_is_refused_by_name(place: Path, text: str, words: str) -> None:
+    path = settings_file(place, text)
+    with pytest.raises(errors.ConfigError, match=words) as caught:
+        config.default_store()
+    assert str(path) in str(caught.value)
+
+
+def test_file_that_is_no_text_is_refused(place: Path) -> None:
+    (place / "sayso.toml").write_bytes(b'store = "\xff"')
+    with pytest.raises(errors.ConfigError, match="cannot be read"):
+        config.store_address()
+
+
+def test_file_that_names_no_store_is_refused(place: Path) -> None:
+    settings_file(place, 'store = "mysql://h"')
+    with pytest.raises(errors.ConfigError, match="names no store"):
+        config.default_store()
+
+
+def test_broken_file_does_not_matter_where_everything_is_said_otherwise(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_file(place, "broken")
+    monkeypatch.setenv("SAYSO_STORE", "memory:")
+    monkeypatch.setenv("SAYSO_REVIEWER", "ada")
+    assert isinstance(config.default_store(), MemoryStore)
+    assert config.default_reviewer() == Reviewer("ada")
+
+
+# -- the reviewer ----------------------------------------------------------------------------------------------------
+
+
+def test_configured_reviewer_wins_over_environment_over_file_over_user_and_host(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "user")
+    monkeypatch.setattr(socket, "gethostname", lambda: "host")
+    assert config.default_reviewer() == Reviewer("user@host")
+    forget_settings()
+    settings_file(place, 'reviewer = "of the file"')
+    assert config.default_reviewer() == Reviewer("of the file")
+    monkeypatch.setenv("SAYSO_REVIEWER", "of the environment")
+    assert config.default_reviewer() == Reviewer("of the environment")
+    sayso.configure(reviewer="configured")
+    assert config.default_reviewer() == Reviewer("configured")
+    given = Reviewer("ada", roles={"finance"}, issuer="github")
+    sayso.configure(reviewer=given)
+    assert config.default_reviewer() is given
+
+
+@pytest.mark.parametrize("name", [" ", "a\nb", "a\u202eb", " ada"])
+def test_reviewer_that_cannot_be_one_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("SAYSO_REVIEWER", name)
+    with pytest.raises(errors.ConfigError, match="SAYSO_REVIEWER"):
+        config.default_reviewer()
+
+
+@pytest.mark.parametrize("error", [KeyError("uid"), OSError("no user"), ImportError("pwd")])
+def test_nobody_decides_where_the_system_knows_no_user(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def getuser() -> Any:
+        raise error
+
+    monkeypatch.setattr("getpass.getuser", getuser)
+    with pytest.raises(errors.ConfigError, match="SAYSO_REVIEWER"):
+        config.default_reviewer()
