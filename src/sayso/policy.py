@@ -6,7 +6,7 @@ anything else, and anything that is raised, means that the call is not run and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal

@@ -87,7 +87,7 @@ MUTANTS = [
     ),
     Mutant(
         "only an unknown outcome is resolved", "model/lifecycle.py",
-        "if request.state is not State.UNKNOWN or execution is None:", "if execution is None:",
+        "if (request.state is not State.UNKNOWN and not is_forced) or execution is None:", "if execution is None:",
         _LIFECYCLE + "test_there_is_this_way_and_no_other",
     ),
     Mutant(
@@ -213,7 +213,8 @@ MUTANTS = [
     ),
     Mutant(
         "a reviewer's word on what was looked at counts", "reviews.py",
-        "seen=looked_at if seen is None else seen", "seen=looked_at",
+        "return self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)",
+        "return self.store.decide(whole, decision, roles=who.roles, seen=None, edited=edited)",
         _GUARDS + "test_who_names_what_was_looked_at_decides_that_alone",
     ),
     Mutant(
@@ -243,8 +244,8 @@ MUTANTS = [
     ),
     Mutant(
         "an edit fits the function", "model/edit.py",
-        "values = shape.validate(canonical.decode(dump(tree), shape.classes))",
-        "values = canonical.decode(dump(tree), shape.classes)",
+        "else value for name, value in shape.validate(values).items()}",
+        "else value for name, value in values.items()}",
         _PEERS + "test_edit_is_validated_before_it_counts",
     ),
     Mutant(

@@ -107,9 +107,6 @@ def asked(request: Request) -> Transition:
     return Transition(request, "asked", request.requester, "program", detail)
 
 
-# -- time ------------------------------------------------------------------------------------------------------
-
-
 def is_due(request: Request, now: datetime) -> bool:
     """Say whether the request's, or its approval's, end is reached and not yet written."""
     if request.state is State.PENDING:
@@ -276,8 +273,8 @@ def resolve(
 ) -> Transition:  # fmt: skip
     """Say how a call ended whose outcome is unknown.
 
-    With `force` also of one that is recorded as running: its worker is on another machine, or in another container,
-    and nobody but a person can know that it is gone. Such a call is never made ready to be tried again.
+    With `force` also of one recorded as running, whose worker only a person can know to be gone (another machine,
+    another container). Such a call is never made ready to be tried again.
 
     Args:
         request: The request as it stands.
@@ -286,7 +283,7 @@ def resolve(
         happened: Whether the call had its effect.
         comment: How that was found out.
         channel: Through which channel.
-        force: Also while it is recorded as running.
+        force: Also of a running one.
         now: The store's instant.
 
     Raises:
