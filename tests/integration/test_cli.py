@@ -426,7 +426,7 @@ def test_verify_finds_a_changed_row(store: Store) -> None:
     request = ask_refund()
     package.Review().reject(request.id, by="bob")
     whole = sayso("log", "--verify")
-    assert (whole.code, "2 rows in 1 chains" in whole.out) == (0, True)
+    assert (whole.code, "2 rows in 1 chain" in whole.out) == (0, True)
     assert "cannot be known" in whole.out
     store.close()
     with sqlite3.connect(store.url.removeprefix("sqlite:///")) as connection:

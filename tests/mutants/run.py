@@ -97,7 +97,7 @@ def misplaced(mutants: list[Mutant]) -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    chosen = [m for m in MUTANTS if not words or any(word in " ".join((m.guard, m.file, m.test)) for word in words)]
+    chosen = [m for m in MUTANTS if not words or any(word in f"{m.guard} {m.file} {m.test}" for word in words)]
     gone = misplaced(chosen)
     if gone or not chosen:
         print("\n".join(gone) or "no guard is called that")

@@ -85,12 +85,17 @@ class Model:
             return False
         return wait.claimer is None or wait.claimer == by
 
-    def say(self, wait: Wait, verb: str, by: str, roles: set[str], amount: int | None, seen: int) -> str | None:
-        """Take a decision; `amount` is the changed argument of an approval, `seen` the one that was looked at."""
+    def say(self, wait: Wait, verb: str, by: str, roles: set[str], amount: int | None, seen: int | None) -> str | None:
+        """Take a decision; `amount` is the changed argument of an approval, `seen` the one that was looked at, if told."""
         self.expire(wait)
         fits = {"call": {"approve", "reject", "feedback", "cancel"}, "question": {"answer", "reject", "cancel"}}
         may = wait.state == "pending" or (wait.state == "approved" and verb == "cancel")
-        if not may or verb not in fits[wait.kind] or not self._admits(wait, by, roles) or seen != wait.amount:
+        if (
+            not may
+            or verb not in fits[wait.kind]
+            or not self._admits(wait, by, roles)
+            or seen not in {None, wait.amount}
+        ):
             return None
         if verb == "approve":
             return self._approve(wait, by.lower(), amount)
@@ -167,12 +172,13 @@ class Model:
     def _may_try_again(self, wait: Wait) -> bool:
         return wait.idempotent or wait.attempt <= wait.retries
 
-    def resolve(self, wait: Wait, by: str, roles: set[str], *, happened: bool) -> str | None:
-        """Say how an unknown outcome was."""
+    def resolve(self, wait: Wait, by: str, roles: set[str], *, happened: bool, force: bool) -> str | None:
+        """Say how an unknown outcome was; by force also how a call ended that is still taken for running."""
         self.settle(wait)
-        if wait.state != "unknown" or not self._admits(wait, by, roles):
+        is_forced = force and wait.state == "running"
+        if (wait.state != "unknown" and not is_forced) or not self._admits(wait, by, roles):
             return None
-        if not happened and self._may_try_again(wait):
+        if not happened and not is_forced and self._may_try_again(wait):
             return self._to(wait, "approved")
         return self._to(wait, "done" if happened else "failed")
 

@@ -89,6 +89,12 @@ def in_state(state: State) -> Request:
     return request
 
 
+def forced(request: Request, *, happened: bool) -> Transition:
+    return lifecycle.resolve(
+        request, BOB, roles=(), happened=happened, comment=None, channel="test", force=True, now=NOW
+    )
+
+
 # -- every way, and every way that there is not --------------------------------------------------------------------
 
 P, A, R, U = State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN
@@ -108,6 +114,8 @@ VERBS: dict[str, Callable[[Request], Transition | None]] = {
     "abandon": lifecycle.abandon,
     "happened": lambda r: lifecycle.resolve(r, BOB, roles=(), happened=True, comment=None, channel="test", now=NOW),
     "did not": lambda r: lifecycle.resolve(r, BOB, roles=(), happened=False, comment=None, channel="test", now=NOW),
+    "happened by force": lambda r: forced(r, happened=True),
+    "did not by force": lambda r: forced(r, happened=False),
     "clear": lambda r: lifecycle.clear(r, AGENT, NOW),
 }
 WAYS: dict[tuple[State, str], State] = {
@@ -133,6 +141,10 @@ WAYS: dict[tuple[State, str], State] = {
     (U, "unknown"): U,
     (U, "happened"): State.DONE,
     (U, "did not"): State.FAILED,
+    (R, "happened by force"): State.DONE,
+    (R, "did not by force"): State.FAILED,
+    (U, "happened by force"): State.DONE,
+    (U, "did not by force"): State.FAILED,
     # The program forgets a no; the state stays, and the same call asks anew.
     (State.REJECTED, "clear"): State.REJECTED,
     (State.FEEDBACK, "clear"): State.FEEDBACK,
@@ -393,6 +405,14 @@ def test_a_resolved_call_that_did_not_happen_may_use_its_retries() -> None:
     spent = VERBS["did not"](ended("unknown", again.request))
     assert spent is not None
     assert (spent.request.state, spent.request.holds) == (State.FAILED, False)
+
+
+def test_a_call_that_was_given_up_by_force_is_spent_whatever_the_gate_allows() -> None:
+    running = started(approved(call(retries=5, idempotent=True)))
+    given_up = forced(running, happened=False)
+    assert (given_up.request.state, given_up.request.holds) == (State.FAILED, False)
+    assert given_up.detail == {"happened": False, "given_up": "w"}
+    assert forced(ended("unknown", approved(call(retries=1))), happened=False).request.state is A
 
 
 def test_an_idempotent_call_is_not_started_again_after_its_approval_ended() -> None:

@@ -16,7 +16,8 @@ from tests.mutants.guards import MUTANTS, Mutant
 
 AUDITED = {
     "audit.py", "drive.py", "gates/check.py", "gates/execute.py", "gates/words.py", "model/canonical/form.py",
-    "model/edit.py", "model/entry.py", "model/show/escape.py", "model/lifecycle.py", "model/quorum.py", "model/redaction.py",
+    "model/edit.py", "model/entry.py", "model/show/escape.py", "model/lifecycle.py", "model/quorum.py",
+    "model/redaction.py",
     "model/reviewer.py", "policy.py", "reviews.py", "stores/base.py", "stores/memory.py", "stores/seal.py",
     "stores/sqlite.py", "stores/sqlite_transaction.py", "stores/worker.py", "waiting/scope.py", "waiting/signals.py",
 }  # fmt: skip

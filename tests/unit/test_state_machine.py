@@ -182,23 +182,25 @@ class Lives(RuleBasedStateMachine):
 
     def say(
         self, about: tuple[Wait, str], verb: Any, by: str, roles: frozenset[str], amount: int | None = None, *,
-        stale: bool = False,
+        view: str = "now",
     ) -> None:  # fmt: skip
         wait, request_id = about
         request = self.memory.get(request_id)
         edited = sample_edit(request, amount=amount) if amount is not None and request.kind == "call" else None
         if edited is not None and edited.digest == request.effective.digest:
             edited = amount = None
-        seen = "0" * 64 if stale else request.current_fingerprint
+        seen = {"old": "0" * 64, "now": request.current_fingerprint, "untold": None}[view]
         decided = request.current_fingerprint if edited is None else fingerprint(request.run_id, edited.digest)
         answer = '{"answer":"x"}' if verb == "answer" else None
         decision = Decision(verb, identity(by), EPOCH, "test", "said", decided, edited is not None, answer)
-        expected = self.model.say(wait, verb, by, set(roles), amount, -1 if stale else wait.amount)
+        expected = self.model.say(
+            wait, verb, by, set(roles), amount, {"old": -1, "now": wait.amount, "untold": None}[view]
+        )
         self.step(lambda store: store.decide(request_id, decision, roles=roles, seen=seen, edited=edited), expected)
 
-    @rule(which=WHICH, by=PEOPLE, roles=ROLES)
-    def approve(self, which: int, by: str, roles: frozenset[str]) -> None:
-        self.say(self.chosen(which, "pending"), "approve", by, roles)
+    @rule(which=WHICH, by=PEOPLE, roles=ROLES, view=st.sampled_from(["now", "untold"]))
+    def approve(self, which: int, by: str, roles: frozenset[str], view: str) -> None:
+        self.say(self.chosen(which, "pending"), "approve", by, roles, view=view)
 
     @rule(which=WHICH, by=PEOPLE, roles=ROLES, amount=AMOUNT)
     def edit(self, which: int, by: str, roles: frozenset[str], amount: int) -> None:
@@ -210,7 +212,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(which=WHICH, verb=st.sampled_from(["approve", "reject", "cancel", "answer"]))
     def decide_on_an_old_view(self, which: int, verb: str) -> None:
-        self.say(self.chosen(which), verb, "ada", frozenset({"finance"}), stale=True)
+        self.say(self.chosen(which), verb, "ada", frozenset({"finance"}), view="old")
 
     @rule(which=WHICH, by=PEOPLE, roles=ROLES)
     def claim(self, which: int, by: str, roles: frozenset[str]) -> None:
@@ -232,14 +234,14 @@ class Lives(RuleBasedStateMachine):
         who, delta = identity(by), timedelta(seconds=span)
         self.step(lambda store: store.extend(request_id, who, roles=roles, span=delta, channel="test"), expected)
 
-    @rule(which=WHICH, by=PEOPLE, roles=ROLES, happened=st.booleans())
-    def resolve(self, which: int, by: str, roles: frozenset[str], happened: bool) -> None:
+    @rule(which=WHICH, by=PEOPLE, roles=ROLES, happened=st.booleans(), force=st.booleans())
+    def resolve(self, which: int, by: str, roles: frozenset[str], happened: bool, force: bool) -> None:
         wait, request_id = self.chosen(which, "unknown", "running")
-        expected = self.model.resolve(wait, by, set(roles), happened=happened)
+        expected = self.model.resolve(wait, by, set(roles), happened=happened, force=force)
         who = identity(by)
         self.step(
             lambda store: store.resolve(
-                request_id, who, roles=roles, happened=happened, comment=None, channel="test"
+                request_id, who, roles=roles, happened=happened, comment=None, channel="test", force=force
             ),
             expected,
         )  # fmt: skip

@@ -67,13 +67,17 @@ def _verify(desk: Desk, run_id: str | None, *, as_json: bool) -> int:
         broken = [{"run": broken.run_id, "seq": broken.seq, "reason": broken.reason} for broken in found.broken]
         document({"rows": found.rows, "chains": found.chains, "broken": broken})
         return code
-    out(f"{found.rows:,} rows in {found.chains:,} chains")
+    out(f"{_counted(found.rows, 'row')} in {_counted(found.chains, 'chain')}")
     for broken in found.broken:
         out(f"{paint('BROKEN', 'red')}  run {token(broken.run_id)}: {escape(broken.reason)}")
     out(
         "whole: every row follows from the one before"
         if not found.broken
-        else f"{len(found.broken):,} chains are broken"
+        else f"broken: {_counted(len(found.broken), 'chain')}"
     )
     out(_LIMITS)
     return code
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

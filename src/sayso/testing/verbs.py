@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from sayso import audit, errors
-from sayso.model.decision import Verb
+from sayso.model.decision import Decision, Verb
 from sayso.model.entry import first_link
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
@@ -227,6 +227,14 @@ class VerbContract(Scene):
         assert (error.seen, error.current) == (request.fingerprint, edited.current_fingerprint)
         assert self.store.get(request.id) == edited
 
+    def test_who_does_not_say_what_was_seen_decides_the_call_as_it_stands(self) -> None:
+        request = self.ask(quorum=Quorum(2))
+        edited = self.decide("approve", request, edited=sample_edit(request, amount=7))
+        said = Decision("approve", BOB, self.clock(), "test", None, request.fingerprint)
+        decision = self.store.decide(request.id, said, roles=(), seen=None).decision
+        assert decision is not None
+        assert decision.fingerprint == edited.current_fingerprint
+
     def test_an_approval_can_be_cancelled_until_it_is_started(self) -> None:
         assert self.decide("cancel", self.approved(), BOB).state is State.CANCELLED
         refusal(errors.AlreadyDecidedError, lambda: self.decide("cancel", self.started(), BOB))
@@ -295,8 +303,18 @@ class VerbContract(Scene):
             error = refusal(errors.NotUnknownError, lambda r=request: self._resolve(r, ADA, happened=False))
             assert error.state == state
 
-    def _resolve(self, request: Request, by: Identity, *, happened: bool) -> Request:
-        return self.store.resolve(request.id, by, roles=(), happened=happened, comment=None, channel="test")
+    def test_a_running_call_is_ended_by_force_alone_and_not_tried_again(self) -> None:
+        for happened, state in ((True, State.DONE), (False, State.FAILED)):
+            request = self.started("mine", retries=3, idempotent=True)
+            refusal(errors.NotUnknownError, lambda r=request: self._resolve(r, BOB, happened=False))
+            assert self._resolve(request, BOB, happened=happened, force=True).state is state
+            refusal(errors.StartRefusedError, lambda r=request: self.store.finish(r.id, "mine", Outcome("done")))
+            refusal(errors.StartRefusedError, lambda r=request: self.store.start(r.id, "again"))
+
+    def _resolve(self, request: Request, by: Identity, *, happened: bool, force: bool = False) -> Request:
+        return self.store.resolve(
+            request.id, by, roles=(), happened=happened, comment=None, channel="test", force=force
+        )
 
     def test_only_an_idempotent_call_is_started_again_after_an_unknown_outcome(self) -> None:
         refusal(errors.OutcomeUnknownError, lambda: self.store.start(self.unknown().id, "again"))

@@ -211,17 +211,20 @@ def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> Non
     for name, kind in kinds.items():
         if name in options and not isinstance(options[name], kind):
             raise ConfigError(f"{name}= takes {getattr(kind, '__name__', kind)}, not {options[name]!r}")
+    retries = options.get("retries", 0)
+    if type(retries) is not int or retries < 0:
+        raise ConfigError(f"retries= takes a whole number from 0, not {retries!r}")
+    _check_hooks(options, may_be_async=inspect.iscoroutinefunction(function))
+
+
+def _check_hooks(options: dict[str, Any], *, may_be_async: bool) -> None:
+    when = options.get("when", True)
+    if not isinstance(when, bool) and not callable(when):
+        raise ConfigError(f"when= takes True, False or a callable, not {when!r}")
     for name in ("prompt", "redactor", "verify"):
         hook = options.get(name)
         if hook is not None and not callable(hook) and not (name == "prompt" and isinstance(hook, str)):
             raise ConfigError(f"{name}= takes a callable, not {hook!r}")
-    when = options.get("when", True)
-    if not isinstance(when, bool) and not callable(when):
-        raise ConfigError(f"when= takes True, False or a callable, not {when!r}")
-    if not inspect.iscoroutinefunction(function):
-        for name in ("when", "prompt", "verify"):
-            if inspect.iscoroutinefunction(options.get(name)):
-                raise ConfigError(f"{name}= is async, which needs an async function behind the gate")
-    retries = options.get("retries", 0)
-    if type(retries) is not int or retries < 0:
-        raise ConfigError(f"retries= takes a whole number from 0, not {retries!r}")
+    for name in ("when", "prompt", "verify"):
+        if inspect.iscoroutinefunction(options.get(name)) and not may_be_async:
+            raise ConfigError(f"{name}= is async, which needs an async function behind the gate")

@@ -1,7 +1,7 @@
 """The shape of a call's arguments, or of a question's answer: which names and types it takes.
 
-A shape is made of the program's code (`sayso.model.shape.source`), or of the text that was stored beside a request, in a
-process that does not have the code (`sayso.model.shape.standin`). How values are fitted to it is in `sayso.model.shape.fit`.
+A shape is made of the program's code (`source`), or of the text that was stored beside a request, in a process that
+does not have the code (`standin`). How values are fitted to it is in `fit`.
 The invariant: both give the same verdict on the same values, save for what only the program's code can check, which
 is refused.
 """

@@ -1,8 +1,8 @@
 """A value over as many lines as it needs, for the full view of a call.
 
-Here are blocks, indentation and where lines break; values on one line are `sayso.model.show.literal`. Invariant: every line
-that holds text of a block begins with a mark of ours, no line is wider than asked for, and what is left out is
-announced with its size.
+Here are blocks, indentation and where lines break; values on one line are `literal`. Invariant: every line that holds
+text of a block begins with a mark of ours, no line is wider than asked for, and what is left out is announced with
+its size.
 """
 
 from __future__ import annotations
