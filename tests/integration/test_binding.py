@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 import sayso
 from sayso import config, errors
@@ -414,7 +414,13 @@ def test_edit_is_not_the_approval_of_the_call_that_it_became(
     assert paid == []
 
 
-def test_validators_of_the_program_have_the_last_word_on_an_edit(file_store: Store) -> None:
+EDIT = """
+import json, sys, sayso
+sayso.Review(sys.argv[1]).approve(sys.argv[2], by="ada", changes=json.loads(sys.argv[3]))
+"""
+
+
+def test_limits_of_the_types_hold_where_the_program_is_not(file_store: Store) -> None:
     ran: list[int] = []
 
     @sayso.gate(wait="raise")
@@ -422,13 +428,36 @@ def test_validators_of_the_program_have_the_last_word_on_an_edit(file_store: Sto
         ran.append(amount)
 
     request_id = held(pay, 5, "cash").confirmation_id
-    edit = (
-        "import sys, json, sayso;"
-        "sayso.Review(sys.argv[1]).approve(sys.argv[2], by='ada', changes=json.loads(sys.argv[3]))"
-    )
     for changes in ({"amount": 7}, {"how": "CASH"}):
-        process = program(edit, file_store.url, request_id, json.dumps(changes))
+        process = program(EDIT, file_store.url, request_id, json.dumps(changes))
         assert "InvalidChangesError" in process.communicate(timeout=60)[1]
-    running(program(edit, file_store.url, request_id, '{"amount": "10"}'))
+    running(program(EDIT, file_store.url, request_id, '{"amount": "10"}'))
     pay(5, "cash")
     assert ran == [10]
+
+
+def even(amount: int) -> int:
+    if amount % 2:
+        raise ValueError(f"{amount} is odd")
+    return amount
+
+
+def test_validators_of_the_program_have_the_last_word_on_an_edit(file_store: Store) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise")
+    def pay(amount: Annotated[int, AfterValidator(even)]) -> None:
+        ran.append(amount)
+
+    request_id = held(pay, 4).confirmation_id
+    with pytest.raises(errors.InvalidChangesError, match="own check"):
+        sayso.Review().approve(request_id, by="ada", changes={"amount": 7})
+    running(program(EDIT, file_store.url, request_id, '{"amount": 7}'))
+    with pytest.raises(errors.InvalidChangesError, match="own check"):
+        pay(4)
+    assert ran == []
+    assert sayso.Review().get(request_id).state is State.FAILED
+    again = held(pay, 4).confirmation_id
+    running(program(EDIT, file_store.url, again, '{"amount": 8}'))
+    pay(4)
+    assert ran == [8]

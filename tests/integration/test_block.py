@@ -20,7 +20,7 @@ import sayso
 from sayso import config
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
-from sayso.waiting import terminal
+from sayso.waiting import block, terminal
 from tests.conftest import Clock
 from tests.integration.acting import held, program, running
 
@@ -39,6 +39,8 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Request]:
 
     monkeypatch.setattr(terminal, "is_there", lambda: False)
     monkeypatch.setattr(terminal, "announce", announce_and_tell)
+    # Only a wake-up ends a wait in these tests, not the look that is taken now and then.
+    monkeypatch.setattr(block, "_LOOK_AGAIN", 3600.0)
     return begun
 
 

@@ -243,11 +243,13 @@ def test_what_the_gates_own_redactor_hid_is_kept(store: Store, ran: list[dict[st
     assert ran == [{"user": "u9", "note": "the real note"}]
 
 
-def test_names_that_the_gate_masks_are_masked_in_an_edit(store: Store) -> None:
-    @sayso.gate(wait="raise", redact="patient")
-    def admit(patient: str, ward: int) -> None: ...
+@pytest.mark.parametrize("redact", ["patient", ["patient"], {"patient"}])
+def test_names_that_the_gate_masks_are_masked_in_an_edit(store: Store, redact: Any) -> None:
+    @sayso.gate(wait="raise", redact=redact)
+    def admit(patient: str, notes: dict[str, str]) -> None: ...
 
-    request_id = held(admit, "the first one", 1).confirmation_id
-    request = sayso.Review().approve(request_id, by="ada", changes={"patient": "the second one"})
-    assert request.call.arguments == {"patient": "***", "ward": 1}
-    assert request.effective.arguments == {"patient": "***", "ward": 1}
+    request_id = held(admit, "the first one", {"patient": "x", "i": "seen"}).confirmation_id
+    changes = {"patient": "the second one", "notes": {"patient": "y", "i": "seen", "t": "seen"}}
+    request = sayso.Review().approve(request_id, by="ada", changes=changes)
+    assert request.call.arguments == {"patient": "***", "notes": {"patient": "***", "i": "seen"}}
+    assert request.effective.arguments == {"patient": "***", "notes": {"patient": "***", "i": "seen", "t": "seen"}}

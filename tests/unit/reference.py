@@ -86,7 +86,7 @@ class Model:
         return wait.claimer is None or wait.claimer == by
 
     def say(self, wait: Wait, verb: str, by: str, roles: set[str], amount: int | None, seen: int | None) -> str | None:
-        """Take a decision; `amount` is the changed argument of an approval, `seen` the one that was looked at, if told."""
+        """Take a decision; `amount` is the changed argument of an approval, `seen` what was looked at, if told."""
         self.expire(wait)
         fits = {"call": {"approve", "reject", "feedback", "cancel"}, "question": {"answer", "reject", "cancel"}}
         may = wait.state == "pending" or (wait.state == "approved" and verb == "cancel")

@@ -40,9 +40,9 @@ T = TypeVar("T")
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
 _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
 _SHAPE = "SELECT text FROM shape WHERE digest = ?"
-_JOURNAL = (
-    "SELECT * FROM journal WHERE (?1 IS NULL OR run_id = ?1) AND (?2 IS NULL OR request_id = ?2)"
-    " AND (run_id, seq) > (?3, ?4) ORDER BY run_id, seq LIMIT ?5"
+_JOURNAL = "SELECT * FROM journal WHERE (run_id, seq) > (?, ?) ORDER BY run_id, seq LIMIT ?"
+_JOURNAL_OF = (
+    "SELECT * FROM journal WHERE run_id = ?1 AND seq > ?2 AND (?3 IS NULL OR request_id = ?3) ORDER BY seq LIMIT ?4"
 )
 _LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
@@ -319,7 +319,13 @@ class SqliteStore(Store):
                 return []
             run_id = found[0][0]
         run, seq = after or ("", 0)
-        return [Entry._make(row) for row in self._query(_JOURNAL, (run_id, request_id, run, seq, limit))]
+        if run_id is None:
+            found = self._query(_JOURNAL, (run, seq, limit))
+        elif run > run_id:
+            found = []
+        else:
+            found = self._query(_JOURNAL_OF, (run_id, seq if run == run_id else 0, request_id, limit))
+        return [Entry._make(row) for row in found]
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         remove = self._bell.add(request_id, wake)

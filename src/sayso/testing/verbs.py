@@ -350,6 +350,10 @@ class VerbContract(Scene):
         whole = self.store.journal()
         assert [(row.run_id, row.seq) for row in whole] == [(f"run_{c}", n) for c in "abc" for n in (1, 2)]
         assert [*self.store.journal(limit=4), *self.store.journal(after=("run_b", 2), limit=4)] == list(whole)
+        for run_id in ("run_a", "run_b", "run_c"):
+            for after in (("run_a", 2), ("run_b", 1), ("run_b", 9), ("run_c", 0)):
+                behind = [row for row in whole if row.run_id == run_id and (row.run_id, row.seq) > after]
+                assert list(self.store.journal(run_id=run_id, after=after)) == behind
         assert list(self.store.journal(request_id="rq_none")) == []
 
     def test_a_note_about_no_request_stands_in_the_chain(self) -> None:
