@@ -7,10 +7,13 @@ The invariant: however many callers find one approval, one of them runs the call
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import sayso
 from sayso import errors
@@ -290,3 +293,78 @@ def test_one_approval_runs_once_under_twenty_tasks(adelete: Callable[..., Any], 
     assert outcomes.count("Deleted /a") == 1
     assert sum(map(told_no, outcomes)) == 19
     assert disk.deleted == ["/a"]
+
+
+FORK = """
+import os, sys, sayso
+sayso.configure(store=sys.argv[1])
+
+@sayso.confirm_first
+def pay(amount: int) -> str:
+    return "paid"
+
+def ask() -> str:
+    try:
+        return pay(10)
+    except sayso.ConfirmationRequired as pause:
+        return pause.confirmation_id
+
+def ask_in_a_task() -> str:
+    import asyncio
+    async def main() -> str:
+        return ask()
+    return asyncio.run(main())
+
+def in_child(work) -> str:
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.write(writing, work().encode())
+        os._exit(0)
+    os.wait()
+    return os.read(reading, 100).decode()
+
+mine = ask()
+sayso.Review().approve(mine, by="ada")
+theirs = [in_child(ask), in_child(ask_in_a_task)]
+with sayso.run("order-1"):
+    named = ask()
+    theirs_named = in_child(ask)
+print(len({mine, *theirs}), theirs_named == named, ask())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_forked_process_shares_a_named_run_and_no_other(file_store: Store) -> None:
+    assert running(program(FORK, file_store.url)) == "3 True paid"
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", " ", " x", "x ", "a\nb", "a\u202eb", "a\u200bb", "\udcff", "x" * 201, "a\x00b"])
+def test_name_that_cannot_be_seen_for_what_it_is_names_no_run(name: str) -> None:
+    with pytest.raises(ValueError, match="run's name"), sayso.run(name):
+        raise AssertionError
+
+
+def test_run_without_a_name_is_a_new_one(disk: Disk, delete: Callable[..., str]) -> None:
+    with sayso.run() as first:
+        approved(delete, "/a")
+    with sayso.run() as second:
+        held(delete, "/a")
+    assert first != second
+    assert first.startswith("run_")
+
+
+def test_run_ends_with_its_block_also_by_an_error(delete: Callable[..., str]) -> None:
+    def run_id() -> str:
+        return sayso.Review().get(held(delete, "/a").confirmation_id).run_id
+
+    outside = run_id()
+    with sayso.run("größe 4721/ü") as name:
+        assert run_id() == name == "größe 4721/ü"
+        with pytest.raises(KeyError), sayso.run("inner"):
+            assert run_id() == "inner"
+            raise KeyError
+        assert run_id() == name
+    assert run_id() == outside

@@ -2,12 +2,13 @@
 
 A decision counts in its run and nowhere else. `run("order-4721")` names one that lasts across processes. Without a
 name every thread and every asyncio task has a run of its own; a child task also sees what its parents were granted,
-siblings and other threads share nothing. A worker thread that was handed its caller's context
-(`asyncio.to_thread`) stands in its caller's run.
+siblings, other threads and forked processes share nothing. A worker thread that was handed its caller's context
+(`asyncio.to_thread`) stands in its caller's run, once the caller has one.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import unicodedata
@@ -83,9 +84,10 @@ class Scope:
 
 
 class _Owner:
-    """The thread and the task that a nameless scope was made for."""
+    """The process, the thread and the task that a nameless scope was made for."""
 
     def __init__(self, task: Any) -> None:
+        self.process = os.getpid()
         self.thread = threading.get_ident()
         self.task = None if task is None else ref(task)
 
@@ -108,7 +110,7 @@ def current() -> Scope:
     task = _current_task()
     if scope is not None and _covers(scope, task):
         return scope
-    parent = scope if scope is not None and task is not None else None
+    parent = scope if task is not None and scope is not None and not _is_of_another_process(scope) else None
     fresh = Scope(new_run_id(), parent=parent, owner=_Owner(task))
     _scope.set(fresh)
     return fresh
@@ -118,12 +120,18 @@ def _covers(scope: Scope, task: Any) -> bool:
     owner = scope.owner
     if owner is None:
         return True  # a named run is for everything that happens inside it
+    if owner.process != os.getpid():
+        return False  # a forked child has its parent's context, and is somebody else
     if task is not None:
         return owner.task is not None and owner.task() is task
     if owner.thread == threading.get_ident():
         return True
     # Another thread without a task: it was handed this context on purpose, unless threads inherit by themselves.
     return not getattr(sys.flags, "thread_inherit_context", False)
+
+
+def _is_of_another_process(scope: Scope) -> bool:
+    return scope.owner is not None and scope.owner.process != os.getpid()
 
 
 @contextmanager
