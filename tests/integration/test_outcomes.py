@@ -186,6 +186,23 @@ def test_record_keeps_an_error_without_words(store: Store) -> None:
     assert execution.error.startswith("Odd")
 
 
+def test_coroutine_behind_a_plain_function_is_not_called_done(store: Store) -> None:
+    ran: list[int] = []
+
+    async def later() -> None:
+        ran.append(1)
+
+    @sayso.gate(wait="raise")
+    def act() -> Any:
+        return later()
+
+    request_id = approved(act)
+    with pytest.raises(TypeError, match="gate the async one"):
+        act()
+    assert state_of(request_id) is State.FAILED
+    assert ran == []
+
+
 # -- broken off ------------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, PrivateAttr, SecretBytes, SecretStr, TypeAdapter
 
 from sayso.errors import ArgumentError
-from sayso.model import canonical
 from sayso.model.canonical import (
     LIMIT_BYTES,
     LIMIT_DEPTH,
@@ -45,6 +44,7 @@ from sayso.model.canonical import (
     load,
     text_of,
 )
+from sayso.model.canonical import form as written
 from tests.unit import canonical_values
 from tests.unit.canonical_values import (
     CLASSES,
@@ -379,7 +379,7 @@ def test_five_thousand_generated_trees_come_back_and_do_not_collide() -> None:
 
 @given(arguments=st.dictionaries(TEXTS, SCALARS, max_size=5))
 def test_the_short_way_and_the_walk_write_the_same(arguments: dict[str, Any]) -> None:
-    assert encode(arguments) == canonical._encode_any(arguments)
+    assert encode(arguments) == written._encode_any(arguments)
 
 
 # -- refusals --------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import suppress
-from typing import Any
+from types import CoroutineType
+from typing import Any, cast
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, Try, Verb
@@ -53,8 +55,18 @@ def execute(gate: Gate, store: Store, request: Request) -> Effects[Attempt]:
     finally:
         with suppress(ValueError):  # a coroutine may be closed from a context that never had it
             current.reset(before)
+    attempt = _begun(gate, attempt)
     yield from _record(gate, store, started, token, attempt)
     return attempt
+
+
+def _begun(gate: Gate, attempt: Attempt) -> Attempt:
+    """Make a failure of a coroutine that a plain function handed back: it has not begun, and would be called done."""
+    value = attempt.value
+    if type(value) is not CoroutineType or inspect.iscoroutinefunction(gate.function):
+        return attempt
+    cast("CoroutineType[Any, Any, Any]", value).close()
+    return Attempt(None, TypeError(f"{gate.name} is no async function and returned a coroutine; gate the async one"))
 
 
 def _arguments(gate: Gate, request: Request) -> dict[str, Any]:
