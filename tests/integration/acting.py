@@ -1,11 +1,12 @@
 """What a program and a person do in these tests, in one word each.
 
-`held` and `aheld` make a call that must wait, `approved` lets a person agree to one, `program` runs another process.
-The invariant: none of them passes when the call was not held.
+`held` and `aheld` make a call that must wait, `approved` lets a person agree to one, `flaky` makes one that ends as
+told, `program` runs another process. The invariant: none of them passes when the call was not held.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -16,8 +17,13 @@ from typing import Any
 import pytest
 
 import sayso
+from sayso import errors
+from sayso.model.request import State
 
-__all__ = ["Disk", "aheld", "approved", "concurrently", "held", "program", "running"]
+__all__ = [
+    "Disk", "Pay", "aflaky", "aheld", "approved", "assert_spent", "concurrently", "flaky", "held", "payer", "program",
+    "running", "state_of", "unknown",
+]  # fmt: skip
 
 
 class Disk:
@@ -90,3 +96,71 @@ def concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
         thread.join(60)
     assert len(results) == count
     return results
+
+
+def state_of(request_id: str) -> State:
+    """Return where a request of the configured store stands."""
+    return sayso.Review().get(request_id).state
+
+
+def flaky(ran: list[int], ends: list[Any], **options: Any) -> Callable[[int], Any]:
+    """Return a gated call that ends as told, one after another, and counts its effects."""
+
+    @sayso.gate(wait="raise", **options)
+    def act(amount: int) -> Any:
+        ran.append(amount)
+        end = ends.pop(0) if ends else "done"
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    return act
+
+
+def aflaky(ran: list[int], ends: list[Any], **options: Any) -> Callable[[int], Any]:
+    """Return the same, async."""
+
+    @sayso.gate(wait="raise", **options)
+    async def act(amount: int) -> Any:
+        ran.append(amount)
+        await asyncio.sleep(0)
+        end = ends.pop(0) if ends else "done"
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    return act
+
+
+def unknown(act: Callable[[int], Any]) -> str:
+    """Make a call whose outcome nobody knows, and return the id of its request."""
+    request_id = approved(act, 1)
+    with pytest.raises(KeyboardInterrupt):
+        act(1)
+    assert state_of(request_id) is State.UNKNOWN
+    return request_id
+
+
+Pay = Callable[..., str]
+"""A gated call that takes an amount and whom to pay."""
+
+
+def payer(**options: Any) -> Pay:
+    """Return a gated call with these options that says what it paid."""
+
+    @sayso.gate(wait="raise", **options)
+    def pay(amount: int, to: str = "alice") -> str:
+        return f"paid {amount} to {to}"
+
+    return pay
+
+
+def assert_spent(act: Callable[[int], Any], request_id: str, state: State) -> None:
+    """Make the same call again: after a failure it is asked anew, after an unknown outcome nothing is done."""
+    if state is State.FAILED:
+        assert held(act, 1).confirmation_id != request_id
+        return
+    for _ in range(2):
+        with pytest.raises(errors.OutcomeUnknownError, match=request_id) as caught:
+            act(1)
+        assert caught.value.request_id == request_id

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+import sayso
 from sayso import config, confirm_first
 from sayso.stores.base import Store
 from sayso.waiting import scope
-from tests.integration.acting import Disk
+from tests.conftest import Clock
+from tests.integration.acting import Disk, Pay, payer
+from tests.integration.canaries import Program
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +71,21 @@ def adelete(disk: Disk) -> Callable[..., Any]:
         return disk.delete(path)
 
     return async_delete
+
+
+@pytest.fixture
+def pay(store: Store) -> Pay:
+    """A gated call that says what it paid."""
+    return payer()
+
+
+@pytest.fixture
+def review(store: Store, clock: Clock) -> sayso.Review:
+    """Ada's review of the configured store, while time stands still."""
+    return sayso.Review(reviewer="ada", channel="test")
+
+
+@pytest.fixture
+def program() -> Program:
+    """A program full of secrets."""
+    return Program()

@@ -1,28 +1,31 @@
 """A reviewer changes the call before agreeing to it: merged or whole, typed or seen, secrets or not.
 
-Validation by the function's own types is generated at length in `test_binding`. The invariant: what the reviewer did
-not change stays what it really is, to the byte and the type.
+What an approval is bound to is in `test_binding`. The invariant: what the reviewer did not change stays what it really
+is, to the byte and the type, and what was changed fits the function's own types.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
 
 import sayso
 from sayso import errors
 from sayso.model.request import State
 from sayso.stores.base import Store
-from tests.integration.acting import held
+from tests.integration.acting import held, program, running
 
 
 class Size(Enum):
@@ -253,3 +256,137 @@ def test_names_that_the_gate_masks_are_masked_in_an_edit(store: Store, redact: A
     request = sayso.Review().approve(request_id, by="ada", changes=changes)
     assert request.call.arguments == {"patient": "***", "notes": {"patient": "***", "i": "seen"}}
     assert request.effective.arguments == {"patient": "***", "notes": {"patient": "***", "i": "seen", "t": "seen"}}
+
+
+# -- types ---------------------------------------------------------------------------------------------------------
+
+
+class Limits(BaseModel):
+    most: int = Field(default=5, le=10)
+
+
+LIMITS = Limits()
+
+
+@pytest.fixture
+def paid() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def pay(paid: list[Any]) -> Callable[..., Any]:
+    @sayso.gate(wait="raise")
+    def pay(amount: int, to: str) -> None:
+        paid.append((amount, to))
+
+    return pay
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+MADE_UP_EDITS = st.dictionaries(st.sampled_from(["amount", "to", "tags", "limits", "other"]), JSON_VALUES, max_size=4)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edit=MADE_UP_EDITS, whole=st.booleans())
+def test_edit_runs_only_as_values_of_the_functions_types(edit: dict[str, Any], whole: bool) -> None:
+    ran: list[tuple[Any, ...]] = []
+
+    @sayso.gate(wait="raise", store="memory:")
+    def pay(
+        amount: Annotated[int, Field(ge=0, le=500)],
+        to: str,
+        tags: list[str] | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        ran.append((amount, to, tags, limits))
+
+    review = sayso.Review("memory:")
+    with sayso.run():
+        request_id = held(pay, 5, "alice").confirmation_id
+        try:
+            request = review.approve(request_id, by="ada", **{"arguments" if whole else "changes": edit})
+        except errors.InvalidChangesError:
+            assert review.get(request_id).state is State.PENDING
+            held(pay, 5, "alice")
+            assert ran == []
+            return
+        pay(5, "alice")
+    ((amount, to, tags, limits),) = ran
+    assert type(amount) is int
+    assert 0 <= amount <= 500
+    assert type(to) is str
+    assert tags is None or (type(tags) is list and all(type(tag) is str for tag in tags))
+    assert type(limits) is Limits
+    assert limits.most <= 10
+    assert set(request.effective.arguments) == {"amount", "to", "tags", "limits"}
+
+
+def test_edit_is_decided_by_its_own_fingerprint(store: Store, pay: Callable[..., Any], paid: list[Any]) -> None:
+    request_id = held(pay, 5, "alice").confirmation_id
+    request = sayso.Review().approve(request_id, by="ada", changes={"amount": 4})
+    assert request.decision is not None
+    assert request.decision.fingerprint == request.current_fingerprint != request.fingerprint
+    pay(5, "alice")
+    assert paid == [(4, "alice")]
+
+
+def test_edit_is_not_the_approval_of_the_call_that_it_became(
+    store: Store, pay: Callable[..., Any], paid: list[Any]
+) -> None:
+    request_id = held(pay, 5, "alice").confirmation_id
+    sayso.Review().approve(request_id, by="ada", changes={"amount": 4})
+    assert held(pay, 4, "alice").confirmation_id != request_id
+    assert paid == []
+
+
+EDIT = """
+import json, sys, sayso
+sayso.Review(sys.argv[1]).approve(sys.argv[2], by="ada", changes=json.loads(sys.argv[3]))
+"""
+
+
+def test_limits_of_the_types_hold_where_the_program_is_not(file_store: Store) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise")
+    def pay(amount: Annotated[int, Field(multiple_of=5)], how: Annotated[str, Field(pattern="^[a-z]+$")]) -> None:
+        ran.append(amount)
+
+    request_id = held(pay, 5, "cash").confirmation_id
+    for changes in ({"amount": 7}, {"how": "CASH"}):
+        process = program(EDIT, file_store.url, request_id, json.dumps(changes))
+        assert "InvalidChangesError" in process.communicate(timeout=60)[1]
+    running(program(EDIT, file_store.url, request_id, '{"amount": "10"}'))
+    pay(5, "cash")
+    assert ran == [10]
+
+
+def even(amount: int) -> int:
+    if amount % 2:
+        raise ValueError(f"{amount} is odd")
+    return amount
+
+
+def test_validators_of_the_program_have_the_last_word_on_an_edit(file_store: Store) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise")
+    def pay(amount: Annotated[int, AfterValidator(even)]) -> None:
+        ran.append(amount)
+
+    request_id = held(pay, 4).confirmation_id
+    with pytest.raises(errors.InvalidChangesError, match="own check"):
+        sayso.Review().approve(request_id, by="ada", changes={"amount": 7})
+    running(program(EDIT, file_store.url, request_id, '{"amount": 7}'))
+    with pytest.raises(errors.InvalidChangesError, match="own check"):
+        pay(4)
+    assert ran == []
+    assert sayso.Review().get(request_id).state is State.FAILED
+    again = held(pay, 4).confirmation_id
+    running(program(EDIT, file_store.url, again, '{"amount": 8}'))
+    pay(4)
+    assert ran == [8]

@@ -1,170 +1,34 @@
 """Secrets of a call: the call runs with them, and no text that we make of it holds them.
 
-Every secret here has the same word in it, so that a surface is clean when the word is not in it. A reviewer's own
-comments and the program's own exceptions are theirs and are passed on as they are. The invariant: what is masked where
-it is shown is masked in what is said about it, too.
+Every secret here has the same word in it (see `canaries`), so that a surface is clean when the word is not in it. Files
+and streams are in `test_secret_files`. A reviewer's own comments and the program's own exceptions are theirs and are
+passed on as they are. The invariant: what is masked where it is shown is masked in what is said about it, too.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import logging
-import os
 import pickle
-import stat
-import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import SecretStr
 
 import sayso
-from sayso import config, errors
-from sayso.model.request import State
+from sayso import errors
 from sayso.stores.base import Store
 from tests.integration.acting import held
-
-WORD = "CANARY"
-NUMBER = 7_215_893_461
-FORMS = (WORD, base64.b64encode(WORD.encode()).decode(), str(NUMBER), WORD.encode().hex())
-DEPTHS = 5
-
-
-def canary(name: str) -> str:
-    return f'{WORD}-{name}-it\'s "quoted" \\ and größer\n{WORD} second line of it'
-
-
-@dataclass
-class Box:
-    token: str
-    note: str = "plain"
-    inner: Box | None = None
-
-
-class Crate(BaseModel):
-    password: str
-    pin: SecretStr
-    raw: SecretBytes = SecretBytes(b"")
-    inner: Crate | None = None
-
-
-def box(depth: int) -> Box:
-    return Box(canary(f"box{depth}"), inner=box(depth + 1) if depth < DEPTHS else None)
-
-
-def crate(depth: int) -> Crate:
-    return Crate(
-        password=canary(f"crate{depth}"),
-        pin=SecretStr(canary(f"pin{depth}")),
-        raw=SecretBytes(canary(f"raw{depth}").encode()),
-        inner=crate(depth + 1) if depth < DEPTHS else None,
-    )
-
-
-def tree(depth: int) -> dict[str, Any]:
-    here: dict[str, Any] = {"dbPassword": canary(f"tree{depth}"), "user": "plain"}
-    return here | ({"next": tree(depth + 1)} if depth < DEPTHS else {})
-
-
-def rows(depth: int) -> list[Any]:
-    here: list[Any] = [{"API-Key": canary(f"rows{depth}")}, "plain"]
-    return [*here, rows(depth + 1)] if depth < DEPTHS else here
-
-
-def pair(depth: int) -> tuple[Any, ...]:
-    here = ({"client_secret": {"of": [canary(f"pair{depth}")]}}, "plain")
-    return (*here, pair(depth + 1)) if depth < DEPTHS else here
-
-
-@dataclass
-class Program:
-    """A program with one gated call full of secrets."""
-
-    ran: list[dict[str, Any]] = field(default_factory=list)
-    ends: list[Any] = field(default_factory=list)
-    arguments: dict[str, Any] = field(
-        default_factory=lambda: {
-            "password": canary("zero"), "api_key": canary("key"), "token": canary("bytes").encode(), "secret": NUMBER,
-            "pin": SecretStr(canary("pin")), "box": box(1), "crate": crate(1), "tree": tree(1), "rows": rows(1),
-            "pair": pair(1), "to": "alice",
-        }
-    )  # fmt: skip
-
-    def gated(self, **options: Any) -> Callable[..., Any]:
-        @sayso.gate(wait=options.pop("wait", "raise"), **options)
-        def act(
-            password: str, api_key: str, token: bytes, secret: int, pin: SecretStr, box: Box, crate: Crate,
-            tree: dict[str, Any], rows: list[Any], pair: tuple[Any, ...], to: str,
-        ) -> Any:  # fmt: skip
-            """Do what needs many secrets."""
-            self.ran.append({
-                "password": password, "api_key": api_key, "token": token, "secret": secret, "pin": pin, "box": box,
-                "crate": crate, "tree": tree, "rows": rows, "pair": pair, "to": to,
-            })  # fmt: skip
-            end = self.ends.pop(0) if self.ends else None
-            if isinstance(end, BaseException):
-                raise end
-            return end
-
-        return act
-
-    def everything(self) -> str:
-        """All the secrets in one text, quoted in every way that programs quote."""
-        texts = list(secrets_in(self.arguments))
-        return "\n".join([*texts, *map(repr, texts), *map(json.dumps, texts), str(NUMBER)])
-
-
-def secrets_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str) and WORD in value:
-        yield value
-    elif isinstance(value, bytes):
-        yield value.decode()
-    elif isinstance(value, SecretStr | SecretBytes):
-        yield from secrets_in(value.get_secret_value())
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from secrets_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from secrets_in(item)
-    elif isinstance(value, Box | Crate):
-        yield from secrets_in(vars(value))
-
-
-@pytest.fixture
-def program() -> Program:
-    return Program()
-
-
-def assert_clean(*texts: object) -> None:
-    for text in texts:
-        for said in (str(text), repr(text)):
-            for form in FORMS:
-                assert form not in said, (
-                    f"{form} at {said.index(form)}: …{said[max(0, said.index(form) - 80) :][:160]}…"
-                )
-
-
-def assert_clean_error(error: BaseException) -> None:
-    """An error, its traceback, its facts and its pickle."""
-    printed = "".join(traceback.format_exception(error))
-    assert_clean(error, printed, vars(error), pickle.dumps(error))
-
-
-def told_of(request_id: str) -> list[object]:
-    """Everything that the doors tell of a request."""
-    review = sayso.Review()
-    request = review.get(request_id)
-    said: list[object] = [request, request.prompt, request.rule, request.description, request.effective]
-    said += [request.effective.arguments, request.effective.shown, request.call.arguments, request.execution]
-    said += [None if request.execution is None else request.execution.result, request.decision]
-    said += [review.list(state="all"), *review.store.journal()]
-    return said
+from tests.integration.canaries import (
+    DEPTHS,
+    WORD,
+    Program,
+    assert_clean,
+    assert_clean_error,
+    canary,
+    secrets_in,
+    told_of,
+)
 
 
 def test_there_are_enough_canaries_at_every_depth(program: Program) -> None:
@@ -441,116 +305,3 @@ def test_redactor_cannot_change_what_runs(store: Store) -> None:
     sayso.Review().approve(held(send, ["a"], "alice").confirmation_id, by="ada")
     send(["a"], "alice")
     assert ran == [(["a"], "alice")]
-
-
-# -- streams, logs, files --------------------------------------------------------------------------------------------
-
-
-def test_waiting_is_announced_without_secrets(
-    store: Store, program: Program, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("sayso.waiting.terminal.is_there", lambda: False)
-    caplog.set_level(logging.DEBUG)
-    act = program.gated(wait="block", timeout="1ms", prompt=program.everything)
-    request_id = held(act, **program.arguments).confirmation_id
-    sayso.Review().approve(request_id, by="ada")
-    act(**program.arguments)
-    out, err = capfd.readouterr()
-    assert "act(" in err
-    assert_clean(out, err, caplog.text, caplog.records)
-
-
-def files_of(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(f"{path.name}*"))
-
-
-def used_store(path: Path, program: Program) -> str:
-    """Take a call with secrets through everything that writes, in a store of its own; return the request's id."""
-    config.configure(store=f"sqlite:///{path}")
-    review = sayso.Review()
-    act = program.gated(prompt=program.everything, retries=1)
-    with pytest.raises(sayso.ConfirmationDenied):
-        program.gated(when=lambda: sayso.deny(program.everything()))(**program.arguments)
-    request_id = held(act, **program.arguments).confirmation_id
-    review.approve(request_id, by="ada", changes={"password": canary("edit")})
-    program.ends += [ValueError(program.everything()), {"password": canary("result")}]
-    with pytest.raises(ValueError, match=WORD):
-        act(**program.arguments)
-    act(**program.arguments)
-    question = held(sayso.ask, "Password?", type=SecretStr, wait="raise").confirmation_id
-    review.answer(question, canary("answer"), by="ada")
-    assert review.get(request_id).state is State.DONE
-    return request_id
-
-
-def test_sealed_store_holds_no_secret_on_the_disk(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAYSO_KEY", base64.urlsafe_b64encode(os.urandom(32)).decode())
-    path = tmp_path / "sealed" / "sayso.db"
-    request_id = used_store(path, program)
-    files = files_of(path)
-    assert len(files) == 3
-    for file in files:
-        content = file.read_bytes()
-        assert not any(form.encode() in content for form in FORMS), file
-        assert b"alice" not in content
-    config.default_store().close()
-    assert all(not any(form.encode() in file.read_bytes() for form in FORMS) for file in files_of(path))
-    assert_clean(*told_of(request_id))
-
-
-def test_store_without_a_key_holds_arguments_in_a_file_of_its_owners_alone(program: Program, tmp_path: Path) -> None:
-    path = tmp_path / "open" / "sayso.db"
-    request_id = used_store(path, program)
-    files = files_of(path)
-    assert any(WORD.encode() in file.read_bytes() for file in files)
-    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 3
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert_clean(*told_of(request_id))
-
-
-DEFAULTS: tuple[Any, ...] = (canary("default"), canary("badge"), SecretStr(WORD))
-
-
-def test_default_of_a_secret_parameter_is_not_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAYSO_KEY", base64.urlsafe_b64encode(os.urandom(32)).decode())
-    config.configure(store=f"sqlite:///{tmp_path / 'sayso.db'}")
-    seen: list[str] = []
-
-    @sayso.gate(wait="raise", redact=["badge"])
-    def login(password: str = DEFAULTS[0], badge: str = DEFAULTS[1], pin: SecretStr = DEFAULTS[2]) -> None:
-        seen.append(password + badge + pin.get_secret_value())
-
-    pause = held(login)
-    assert_clean(*told_of(pause.confirmation_id))
-    sayso.Review().approve(pause.confirmation_id, by="ada", arguments={})
-    login()
-    assert seen == [canary("default") + canary("badge") + WORD]
-    assert all(WORD.encode() not in file.read_bytes() for file in files_of(tmp_path / "sayso.db"))
-
-
-def test_async_call_keeps_its_secrets_the_same_way(store: Store, program: Program) -> None:
-    @sayso.gate(wait="raise", prompt=lambda password: f"Use {password}?")
-    async def act(password: str) -> str:
-        raise ValueError(password)
-
-    async def main() -> str:
-        with pytest.raises(sayso.ConfirmationRequired) as caught:
-            await act(canary("async"))
-        assert_clean_error(caught.value)
-        sayso.Review().approve(caught.value.confirmation_id, by="ada")
-        with pytest.raises(ValueError, match=WORD):
-            await act(canary("async"))
-        return caught.value.confirmation_id
-
-    assert_clean(*told_of(asyncio.run(main())))
-
-
-def test_reviewers_own_words_are_passed_on_as_they_are(store: Store, program: Program) -> None:
-    act = program.gated()
-    request_id = held(act, **program.arguments).confirmation_id
-    sayso.Review().reject(request_id, f"never type {canary('zero')}", by="ada")
-    with pytest.raises(sayso.ConfirmationRejected, match=WORD):
-        act(**program.arguments)

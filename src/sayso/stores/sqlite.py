@@ -42,7 +42,7 @@ _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
 _SHAPE = "SELECT text FROM shape WHERE digest = ?"
 _JOURNAL = "SELECT * FROM journal WHERE (run_id, seq) > (?, ?) ORDER BY run_id, seq LIMIT ?"
 _JOURNAL_OF = (
-    "SELECT * FROM journal WHERE run_id = ?1 AND seq > ?2 AND (?3 IS NULL OR request_id = ?3) ORDER BY seq LIMIT ?4"
+    "SELECT * FROM journal WHERE run_id = ? AND seq > ? AND (? IS NULL OR request_id = ?) ORDER BY seq LIMIT ?"
 )
 _LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
@@ -324,7 +324,7 @@ class SqliteStore(Store):
         elif run > run_id:
             found = []
         else:
-            found = self._query(_JOURNAL_OF, (run_id, seq if run == run_id else 0, request_id, limit))
+            found = self._query(_JOURNAL_OF, (run_id, seq if run == run_id else 0, request_id, request_id, limit))
         return [Entry._make(row) for row in found]
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
