@@ -16,12 +16,13 @@ from sayso import errors
 from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.model.call import Call
+from sayso.model.edit import edited_call, shape_of
 from sayso.model.request import Request, State
 from sayso.model.shape import ShapeError
 from sayso.model.show import card
 from sayso.model.show.label import short
 from sayso.model.show.standing import changed
-from sayso.reviews import Review, shape_of
+from sayso.reviews import Review
 
 __all__ = ["NotSeenError", "approve"]
 
@@ -81,7 +82,14 @@ def _approve(
         return decide(arguments=edited(request))
     if seen is None and not card.is_whole(request):
         raise NotSeenError(request.id)
-    return decide(changes=_values(request, settings) if settings else None)
+    if not settings:
+        return decide()
+    values = _values(request, settings)
+    if edited_call(request, values).digest == request.effective.digest:
+        raise errors.InvalidChangesError(
+            request.id, ["--set changes nothing; leave it away to approve the call as it stands"]
+        )
+    return decide(changes=values)
 
 
 def _fingerprint(request: Request, seen: str | None) -> str:
@@ -96,6 +104,8 @@ def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
         name, equals, text = setting.partition("=")
         if not equals:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
+        if name in values:
+            raise click.UsageError(f"--set gives {name!r} twice")
         try:
             values[name] = shape.parse(name, text)
         except ShapeError as error:

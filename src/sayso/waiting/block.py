@@ -63,6 +63,8 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
     """
     span = None if timeout is None else duration.parse(timeout)
     match wait, on_expiry:
+        case "raise", ("reject" | "ask") if span is not None:
+            raise ConfigError("timeout= is how long to stand at the gate, and wait='raise' does not stand there")
         case "raise", ("reject" | "ask"):
             return None
         case "block", ("reject" | "ask"):

@@ -110,6 +110,9 @@ class ConfirmationRequired(Exception):
 
     def __getattr__(self, name: str) -> Any:
         request: Request | None = self.__dict__.get("_request")
+        if request is not None and name == "__notes__":  # what a traceback prints below the question
+            short = request.id[:11]
+            return [f"nothing was run; {short} waits. `sayso approve {short}`, then make the same call in the same run"]
         if request is None or name not in {"question", "tool_call"}:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.question = _question_of(request)
@@ -215,3 +218,8 @@ def refused(request: Request) -> ConfirmationRejected:
         if decision.comment:
             message += f": {decision.comment}"
     return kind(message, confirmation_id=request.id, tool_call=tool_call_of(request))
+
+
+# In a traceback they are called what a program calls them.
+for _signal in (ConfirmationRequired, ConfirmationRejected, *ConfirmationRejected.__subclasses__()):
+    _signal.__module__ = "sayso"
