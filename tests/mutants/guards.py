@@ -40,13 +40,13 @@ MUTANTS = [
     # -- who starts, and who ends -----------------------------------------------------------------------------------
     Mutant(
         "only an approved call is started", "model/lifecycle.py",
-        "if request.state is not State.APPROVED and not again:",
+        "if (request.state is not State.APPROVED and not again) or is_spent:",
         "if request.state is State.PENDING:",
         _CONTRACT + "TestMemory::test_of_eight_who_start_at_once_one_runs",
     ),
     Mutant(
         "only an approved call is started, on disk", "model/lifecycle.py",
-        "if request.state is not State.APPROVED and not again:",
+        "if (request.state is not State.APPROVED and not again) or is_spent:",
         "if request.state is State.PENDING:",
         _PROMISES + "test_2_one_approval_starts_its_call_at_most_once",
     ),

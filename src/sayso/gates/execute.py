@@ -74,7 +74,9 @@ def _arguments(gate: Gate, request: Request) -> dict[str, Any]:
     call = request.effective
     arguments, digest_input = canonical.read(call.form, lambda: gate.shape.classes)
     digest = call_digest(gate.tool, gate.shape.digest, digest_input)
-    approved = request.decision.fingerprint if request.decision is not None else None
+    decision = request.decision
+    # Every decision carries a fingerprint, a no as well: only a yes is one to run by.
+    approved = decision.fingerprint if decision is not None and decision.verb == "approve" else None
     if digest != call.digest or fingerprint(request.run_id, digest) != approved:
         raise errors.AlteredRequestError(request.id)
     if request.edited is not None:

@@ -18,10 +18,12 @@ __all__ = ["call_of", "prompt_of", "refuse", "rule_text", "secrets_among", "secr
 
 def call_of(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest: str) -> Call:
     """Return the call as it is recorded: its real form, and the one that people see."""
-    # One brace: scalars only, which are their own form.
-    tree: dict[str, Any] = arguments if form.text.count("{") == 1 else canonical.load(form.text)
+    # What people see comes from what was bound: the caller's own lists may have changed since.
+    # One brace and no bracket: scalars only, which are their own form and cannot change.
+    is_flat = form.text.count("{") == 1 and "[" not in form.text
+    tree: dict[str, Any] = arguments if is_flat else canonical.load(form.text)
     if gate.redactor is not None:
-        tree = _shown_by_redactor(gate.redactor, arguments)
+        tree = _shown_by_redactor(gate.redactor, canonical.decode(form.text, gate.shape.classes))
     masked = gate.redaction.mask(tree)
     is_masked = masked is not tree or gate.redactor is not None
     text = dump(masked) if is_masked else None

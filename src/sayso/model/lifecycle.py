@@ -348,7 +348,8 @@ def start(request: Request, *, worker: str, token: str, now: datetime) -> Transi
     again = request.state is State.UNKNOWN and request.idempotent
     if again and request.approval_expires_at is not None and now >= request.approval_expires_at:
         raise errors.OutcomeUnknownError(request.id)
-    if request.state is not State.APPROVED and not again:
+    is_spent = before is not None and not _may_try_again(request, before)  # whatever else its row says by now
+    if (request.state is not State.APPROVED and not again) or is_spent:
         raise _not_startable(request, now)
     attempt = 1 if before is None else before.attempt + 1
     execution = Execution(token=token, worker=worker, attempt=attempt, started_at=now)

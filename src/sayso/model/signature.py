@@ -82,7 +82,10 @@ class Signature:
         if self._star is not None:
             args += tuple(rest.pop(self._star, ()))
         if self._stars is not None:
-            rest |= rest.pop(self._stars, {})
+            more = rest.pop(self._stars, {})
+            if not rest.keys().isdisjoint(more):
+                raise TypeError(f"{self._stars} holds a name that is a parameter of its own")
+            rest |= more
         return args, rest
 
 

@@ -209,6 +209,9 @@ class _Writer:
 
     def _model(self, value: object, kind: type[Any]) -> list[Json]:
         fields, extra, private, unset = model_parts(value)
+        if not (fields.keys().isdisjoint(extra) and private.keys().isdisjoint(extra)):
+            # An alias makes room for both, and whoever looks at it would see one in the place of the other.
+            raise Unfit(f"is a {kind.__name__} with an extra field that has the name of one of its own")
         payload: list[Json] = [self._text(class_name(kind)), self._members(fields)]
         rest: dict[str, Json] = {}
         if extra:

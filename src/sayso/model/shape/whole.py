@@ -169,6 +169,7 @@ class Shape:
             else:
                 fitted[name] = self._default(fitter, name)
         fitter.problems += [self._unknown(name) for name in values if name not in self._fields]
+        fitter.problems += self._taken_twice(fitted)
         if not fitter.problems:
             fitter.problems += _without_form(fitted, self.classes)
         if fitter.problems:
@@ -218,6 +219,15 @@ class Shape:
             fitter.problems.append(f"{name}: has a default that only the program knows; give a value")
             return None
         return value_of(field["default"], self._stand_ins)
+
+    def _taken_twice(self, fitted: Mapping[str, object]) -> list[str]:
+        """Return what is wrong with `**kwargs` that name another parameter: that one's value would not be used."""
+        stars = next((name for name, field in self._fields.items() if field.get("mode") == "kwargs"), None)
+        more = fitted.get(stars) if stars is not None else None
+        if not isinstance(more, Mapping):
+            return []
+        own = {name for name, field in self._fields.items() if field["mode"] in {"either", "keyword"}}
+        return [f"{stars}: {name} is a parameter of its own" for name in sorted(own & more.keys())]
 
     def _unknown(self, name: str) -> str:
         problem = f"{ascii(name)[1:-1]}: there is no such argument ({_listed(self.names)})"

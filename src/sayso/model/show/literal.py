@@ -94,7 +94,8 @@ def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int |
     # A malformed tag is shown as the dict that it is, so that nothing is hidden behind it.
     named = _picked(list((tree if fields is None else fields).items()), ends)
     if fields is not None and name is not None:
-        members = [(f"{escape(field)}=", item) for field, item in named]
+        # An extra field may have any name; one that could go on as another field stands in quotes.
+        members = [(f"{escape(field) if field.isidentifier() else quoted(field)}=", item) for field, item in named]
         return Parts(f"{_short(name)}(", members, ")", "fields", len(fields))
     keyed = [((quoted(key) if key_room is None else brief(key, key_room)) + ": ", item) for key, item in named]
     return Parts("{", keyed, "}", "entries", len(tree if fields is None else fields))
