@@ -369,7 +369,7 @@ def test_a_wrong_answer_is_explained_and_it_asks_again() -> None:
 def test_two_threads_ask_one_after_the_other() -> None:
     text = PROGRAM.partition("with sayso.run")[0].format(options="") + (
         "import threading\n"
-        'threads = [threading.Thread(target=lambda n=n: print(refund(f"A-{n}"))) for n in range(2)]\n'
+        'threads = [threading.Thread(target=lambda n=n: print(refund(f"A-{n}") + chr(10), end="")) for n in range(2)]\n'
         "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\n"
     )
     with at_terminal(text) as person:
