@@ -147,7 +147,7 @@ class Deciding(Ours):
 COPIED = {
     "id": "'rq_' || lower(hex(randomblob(13)))",
     "run_id": "run_id || '-' || :copy",
-    "holder": "holder || '-' || :copy",  # NULL stays NULL
+    "fingerprint": "fingerprint || '-' || :copy",
 }
 
 

@@ -33,6 +33,23 @@ if TYPE_CHECKING:
     from sayso.policy import deny as deny
     from sayso.policy import hold as hold
     from sayso.reviews import Review as Review
+    from sayso.runs.agent import Agent as Agent
+    from sayso.runs.events import ApprovalEvent as ApprovalEvent
+    from sayso.runs.events import DeltaEvent as DeltaEvent
+    from sayso.runs.events import InteractionEvent as InteractionEvent
+    from sayso.runs.events import OutputEvent as OutputEvent
+    from sayso.runs.events import StartEvent as StartEvent
+    from sayso.runs.interaction import suspend as suspend
+    from sayso.runs.load import load_run as load_run
+    from sayso.runs.module import Module as Module
+    from sayso.runs.prediction import Prediction as Prediction
+    from sayso.runs.react import ReAct as ReAct
+    from sayso.runs.resolution import ApprovalPolicyDecision as ApprovalPolicyDecision
+    from sayso.runs.resolution import ApprovalResolution as ApprovalResolution
+    from sayso.runs.resolution import Cancel as Cancel
+    from sayso.runs.tool import Tool as Tool
+    from sayso.runs.tool import tool as tool
+    from sayso.runs.workflow import Workflow as Workflow
     from sayso.waiting.ask import ask as ask
     from sayso.waiting.passage import gate as gate
     from sayso.waiting.scope import run as run
@@ -44,6 +61,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Agent": "runs.agent",
+    "ApprovalEvent": "runs.events",
+    "ApprovalPolicyDecision": "runs.resolution",
+    "ApprovalResolution": "runs.resolution",
+    "Cancel": "runs.resolution",
     "ConfirmationCancelled": "waiting.signals",
     "ConfirmationDenied": "waiting.signals",
     "ConfirmationExpired": "waiting.signals",
@@ -51,15 +73,24 @@ _HOMES = {
     "ConfirmationRejected": "confirmation",
     "ConfirmationRequired": "confirmation",
     "Decision": "model.decision",
+    "DeltaEvent": "runs.events",
     "Happened": "policy",
     "Identity": "model.reviewer",
+    "InteractionEvent": "runs.events",
+    "Module": "runs.module",
+    "OutputEvent": "runs.events",
+    "Prediction": "runs.prediction",
+    "ReAct": "runs.react",
     "Request": "model.request",
     "ResumeState": "confirmation",
     "Review": "reviews",
     "Reviewer": "model.reviewer",
     "SaysoError": "errors",
+    "StartEvent": "runs.events",
+    "Tool": "runs.tool",
     "ToolCall": "confirmation",
     "Verdict": "policy",
+    "Workflow": "runs.workflow",
     "aio": "",
     "allow": "policy",
     "ask": "waiting.ask",
@@ -73,11 +104,19 @@ _HOMES = {
     "get_confirmation_context": "confirmation",
     "get_confirmation_status": "confirmation",
     "hold": "policy",
+    "load_run": "runs.load",
     "respond_to_confirmation": "confirmation",
     "run": "waiting.scope",
+    "suspend": "runs.interaction",
+    "tool": "runs.tool",
 }
 
 __all__ = [
+    "Agent",
+    "ApprovalEvent",
+    "ApprovalPolicyDecision",
+    "ApprovalResolution",
+    "Cancel",
     "ConfirmationCancelled",
     "ConfirmationDenied",
     "ConfirmationExpired",
@@ -85,15 +124,24 @@ __all__ = [
     "ConfirmationRejected",
     "ConfirmationRequired",
     "Decision",
+    "DeltaEvent",
     "Happened",
     "Identity",
+    "InteractionEvent",
+    "Module",
+    "OutputEvent",
+    "Prediction",
+    "ReAct",
     "Request",
     "ResumeState",
     "Review",
     "Reviewer",
     "SaysoError",
+    "StartEvent",
+    "Tool",
     "ToolCall",
     "Verdict",
+    "Workflow",
     "aio",
     "allow",
     "ask",
@@ -107,8 +155,11 @@ __all__ = [
     "get_confirmation_context",
     "get_confirmation_status",
     "hold",
+    "load_run",
     "respond_to_confirmation",
     "run",
+    "suspend",
+    "tool",
 ]
 
 

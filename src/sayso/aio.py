@@ -44,6 +44,7 @@ class Review:
     list = _awaited(reviews.Review.list)
     get = _awaited(reviews.Review.get)
     find = _awaited(reviews.Review.find)
+    program_is_gone = _awaited(reviews.Review.program_is_gone)
     approve = _awaited(reviews.Review.approve)
     reject = _awaited(reviews.Review.reject)
     feedback = _awaited(reviews.Review.feedback)

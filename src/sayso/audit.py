@@ -1,9 +1,11 @@
-"""Reading the journal, and finding out whether it is whole.
+"""Reading the journal, and finding out whether it is whole and whether the requests agree with it.
 
 Every transition stands in the journal, written in the transaction that made it, and chained by hash to the one
-before it in its run. `verify` finds rows that were changed, removed, swapped or inserted inside a chain. That the end
-of a chain, or a whole chain, was cut off cannot be known from the journal alone, nor that somebody who can write the
-file computed a chain anew up to its end; a copy of the newest link, kept elsewhere, shows both.
+before it in its run. `verify` finds rows that were changed, removed, swapped or inserted inside a chain; requests
+that do not stand where their last row left them, or are not as they were asked; and the end of a chain, or a whole
+chain, that was cut off while one of its requests is still there. It cannot know of an end that was cut off together
+with its requests, nor that somebody who can write the file computed a chain anew up to its end; a copy of the newest
+link, kept elsewhere, shows both.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sayso.model.entry import Entry, chained, first_link
-from sayso.stores.base import Store
+from sayso.model.trail import asked_digest_in, states_after
+from sayso.stores.base import Anchor, Store
 
 __all__ = ["Break", "Verified", "entries", "verify"]
 
@@ -25,7 +28,7 @@ class Break(NamedTuple):
 
     Attributes:
         run_id: Which chain.
-        seq: The row that should stand there.
+        seq: The row that should stand there, or the last row of the request that does not agree with it.
         reason: What is wrong with it.
     """
 
@@ -35,21 +38,66 @@ class Break(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a walk over the journal found.
+    """What a walk over the journal and the requests found.
 
     Attributes:
-        rows: How many rows were read.
+        rows: How many rows of the journal were read.
         chains: In how many chains.
         broken: The first break of every chain that has one.
+        requests: How many requests were compared with it.
+        unopened: Of how many of them only state and place could be compared, because they are sealed and there is
+            no key here.
     """
 
     rows: int
     chains: int
     broken: tuple[Break, ...]
+    requests: int = 0
+    unopened: int = 0
+
+
+class _Trail(NamedTuple):
+    """What the journal says of a request."""
+
+    run_id: str
+    seq: int
+    link: str
+    states: frozenset[str]
+    asked: str | None
+
+
+class _Walk:
+    """Everything that was found on the way."""
+
+    def __init__(self) -> None:
+        self.rows = self.chains = 0
+        self.broken: dict[str, Break] = {}
+        self.trails: dict[str, _Trail] = {}
+        self._last = Entry("", 0, 0, "", "", "", "", "", "")
+
+    def step(self, entry: Entry) -> None:
+        """Look at the next row of the journal."""
+        self.rows += 1
+        last = self._last
+        if entry.run_id != last.run_id:
+            self.chains += 1
+            last = last._replace(seq=0, link=first_link(str(entry.run_id)))
+        if entry.run_id not in self.broken:
+            wrong = _wrong(entry, last.link, last.seq + 1)
+            if wrong is not None:
+                self.broken[entry.run_id] = wrong
+            elif entry.request_id:
+                self.trails[entry.request_id] = _after(self.trails.get(entry.request_id), entry)
+        self._last = entry
 
 
 def entries(store: Store, *, run_id: str | None = None, request_id: str | None = None) -> Iterator[Entry]:
-    """Yield the journal by run and place, read page by page."""
+    """Yield the journal to read by run and place, page by page; what a store seals is opened where there is a key."""
+    for entry in _rows(store, run_id=run_id, request_id=request_id):
+        yield store.legible(entry)
+
+
+def _rows(store: Store, *, run_id: str | None = None, request_id: str | None = None) -> Iterator[Entry]:
     after: tuple[str, int] | None = None
     while True:
         page = store.journal(run_id=run_id, request_id=request_id, after=after, limit=_PAGE)
@@ -59,23 +107,35 @@ def entries(store: Store, *, run_id: str | None = None, request_id: str | None =
         after = page[-1].run_id, page[-1].seq
 
 
+def _anchors(store: Store, run_id: str | None) -> Iterator[Anchor]:
+    after = ""
+    while True:
+        page = store.anchors(run_id=run_id, after=after, limit=_PAGE)
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = page[-1].request_id
+
+
 def verify(store: Store, *, run_id: str | None = None) -> Verified:
-    """Walk the chains of one run or of all, and compute every link anew."""
-    rows, chains, broken = 0, 0, list[Break]()
-    before, last = "", Entry("", 0, 0, "", "", "", "", "", "")
-    is_broken = False
-    for entry in entries(store, run_id=run_id):
-        rows += 1
-        if entry.run_id != last.run_id:
-            chains, before, is_broken = chains + 1, first_link(str(entry.run_id)), False
-            last = last._replace(seq=0)
-        if not is_broken:
-            wrong = _wrong(entry, before, last.seq + 1)
-            if wrong is not None:
-                broken.append(wrong)
-                is_broken = True
-        before, last = entry.link, entry
-    return Verified(rows, chains, tuple(broken))
+    """Walk the chains of one run or of all, compute every link anew, and compare every request with its rows."""
+    walk, requests, unopened = _Walk(), 0, 0
+    for entry in _rows(store, run_id=run_id):
+        walk.step(entry)
+    missing = dict(walk.trails)
+    for anchor in _anchors(store, run_id):
+        requests += 1
+        unopened += anchor.asked is None
+        trail = missing.pop(anchor.request_id, None)
+        if anchor.run_id in walk.broken or _differs(anchor, trail) is None:
+            continue
+        wrong = _surely(store, anchor)
+        if wrong is not None:
+            walk.broken[anchor.run_id] = wrong
+    for request_id, trail in missing.items():
+        reason = f"{request_id} is not there any more, though row {trail.seq} is about it"
+        walk.broken.setdefault(trail.run_id, Break(trail.run_id, trail.seq, reason))
+    return Verified(walk.rows, walk.chains, tuple(walk.broken.values()), requests, unopened)
 
 
 def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
@@ -86,3 +146,39 @@ def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
     if chained(before, *entry[:-1]).link != entry.link:
         return Break(entry.run_id, seq, f"row {seq} does not follow from row {seq - 1}: one of them was changed")
     return None
+
+
+def _after(before: _Trail | None, entry: Entry) -> _Trail:
+    known = frozenset[str]() if before is None else before.states
+    asked = asked_digest_in(entry.detail) if before is None else before.asked
+    return _Trail(entry.run_id, entry.seq, entry.link, states_after(entry.event, entry.detail, known), asked)
+
+
+def _differs(anchor: Anchor, trail: _Trail | None) -> Break | None:
+    """Say how a request does not agree with its rows."""
+    if trail is None or trail.run_id != anchor.run_id:
+        reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was put in by hand"
+        return Break(anchor.run_id, 1, reason)
+    if anchor.link != trail.link:
+        reason = f"{anchor.request_id} does not stand as its last row {trail.seq} left it: rows after that were cut off"
+        return Break(anchor.run_id, trail.seq, f"{reason}, or its own row was put back or changed")
+    if anchor.state not in trail.states:
+        left = " or ".join(sorted(trail.states))
+        reason = f"{anchor.request_id} says {anchor.state}, and row {trail.seq} left it {left}"
+        return Break(anchor.run_id, trail.seq, reason)
+    if anchor.asked is not None and anchor.asked != trail.asked:
+        reason = f"{anchor.request_id} is not as it was asked: its row was rewritten, or was sealed with another key"
+        return Break(anchor.run_id, trail.seq, reason)
+    return None
+
+
+def _surely(store: Store, anchor: Anchor) -> Break | None:
+    """Compare one request again, until nobody changes it meanwhile: the walk is no single moment."""
+    while True:
+        trail = None
+        for entry in _rows(store, run_id=anchor.run_id, request_id=anchor.request_id):
+            trail = _after(trail, entry)
+        again = next((a for a in _anchors(store, anchor.run_id) if a.request_id == anchor.request_id), None)
+        if again is None or again.link == anchor.link:
+            return _differs(anchor, trail)
+        anchor = again

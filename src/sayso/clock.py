@@ -14,7 +14,6 @@ from functools import partial
 __all__ = ["instant", "microseconds", "now", "use"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 _source: Callable[[], datetime] = partial(datetime.now, UTC)
@@ -27,7 +26,8 @@ def now() -> datetime:
 
 def microseconds(moment: datetime) -> int:
     """Return an instant as whole microseconds since 1970, UTC: how stores and the journal write it."""
-    return (moment - _EPOCH) // _MICROSECOND
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def instant(count: int) -> datetime:

@@ -41,11 +41,21 @@ _default: Store | None = None  # what environment and file say, read once
 _chosen_reviewer: Reviewer | str | None = None
 
 
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # the thread that held it is not there any more in a forked child
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def configure(*, store: Store | str | None = None, reviewer: Reviewer | str | None = None) -> None:
     """Choose for this process; what is not given stays as it was.
 
     Args:
-        store: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, or a store of your own.
+        store: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `jsonl:relative.jsonl`,
+            `jsonl:///absolute.jsonl`, or a store of your own.
         reviewer: Who decides when a decision names nobody.
 
     Raises:
@@ -74,6 +84,37 @@ def _settings_file() -> Path | None:
     return next((folder / _FILE for folder in (here, *here.parents) if (folder / _FILE).is_file()), None)
 
 
+def _trusted(path: Path) -> str:
+    """Return the text of a settings file that nobody else can have written: it says where requests are decided."""
+    with path.open(encoding="utf-8") as file:
+        found = os.fstat(file.fileno())  # of the file that is read, not of what may stand there by then
+        if hasattr(os, "geteuid"):
+            strangers = {found.st_uid, path.lstat().st_uid} - {os.geteuid(), 0}
+            if strangers:
+                raise errors.ConfigError(
+                    f"{path} belongs to another user (uid {min(strangers)}) and is not used, as it could send requests"
+                    " elsewhere; make it your own (chown), remove it, or set SAYSO_STORE and SAYSO_REVIEWER"
+                )
+            if found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_ours_alone(found.st_gid)):
+                raise errors.ConfigError(
+                    f"{path} can be written by others and is not used, as they could send requests elsewhere;"
+                    f" `chmod go-w {path}` makes it yours alone"
+                )
+        return file.read()
+
+
+def _is_ours_alone(group: int) -> bool:
+    """Say whether a group is the user's private one, to which many systems give all of a user's files."""
+    import grp
+    import pwd
+
+    try:
+        ours, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return group == ours.pw_gid and found.gr_name == ours.pw_name and set(found.gr_mem) <= {ours.pw_name}
+
+
 def _from_file(name: str) -> tuple[str | None, Path | None]:
     path = _settings_file()
     if path is None:
@@ -81,7 +122,7 @@ def _from_file(name: str) -> tuple[str | None, Path | None]:
     import tomllib
 
     try:
-        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings: dict[str, Any] = tomllib.loads(_trusted(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise errors.ConfigError(f"{path} cannot be read: {error}") from error
     unknown = sorted(set(settings) - set(_KNOWN))
@@ -111,14 +152,21 @@ def address_nearby() -> str:
     if address is None or path is None:
         return f"sqlite:///{default_store_path()}"
     # A path in the file is meant from where the file lies, not from where the program was started.
-    name = address.removeprefix("sqlite:///")
-    return f"sqlite:///{path.parent / Path(name).expanduser()}" if name != address else address
+    scheme, name = _file_of(address)
+    return f"{scheme}{path.parent / Path(name).expanduser()}" if scheme else address
+
+
+def _file_of(address: str) -> tuple[str, str]:
+    """Return the scheme of an address that names a file, and the file; twice nothing for any other address."""
+    for scheme, begins in (("sqlite:///", "sqlite:///"), ("jsonl:", "jsonl://"), ("jsonl:", "jsonl:")):
+        if address.startswith(begins) and address != begins:
+            return scheme, address.removeprefix(begins)
+    return "", ""
 
 
 def _absolute(address: str) -> str:
-    if address.startswith("sqlite:///") and address != "sqlite:///":
-        return f"sqlite:///{Path(address.removeprefix('sqlite:///')).expanduser().absolute()}"
-    return address
+    scheme, name = _file_of(address)
+    return f"{scheme}{Path(name).expanduser().absolute()}" if scheme else address
 
 
 def default_store() -> Store:
@@ -168,7 +216,13 @@ def _make(address: str) -> Store:
         from sayso.stores.sqlite import SqliteStore
 
         return SqliteStore(address.removeprefix("sqlite:///"), key=os.environ.get("SAYSO_KEY") or None)
-    raise errors.ConfigError(f"{address!r} names no store; use 'memory:' or 'sqlite:///path/to/file.db'")
+    if address.startswith("jsonl:") and address != "jsonl:":
+        from sayso.stores.jsonl import JsonlStore
+
+        return JsonlStore(_file_of(address)[1], key=os.environ.get("SAYSO_KEY") or None)
+    raise errors.ConfigError(
+        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db' or 'jsonl:path/to/file.jsonl'"
+    )
 
 
 def default_reviewer() -> Reviewer:

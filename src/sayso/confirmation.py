@@ -14,6 +14,8 @@ from sayso import config, errors
 from sayso.gates import requester
 from sayso.model.call import Call
 from sayso.model.request import Request, State
+from sayso.model.show.escape import escape
+from sayso.model.show.literal import brief
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.waiting import scope
@@ -35,6 +37,7 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_ID_ROOM = 60
 _STATUSES = ("approved", "rejected", "edited", "feedback")
 
 
@@ -102,7 +105,9 @@ def respond_to_confirmation(
 ) -> None:
     """Record what the person said. Durable on return, in the store of the request.
 
-    An id that was never asked is noted in this context and authorises nothing.
+    An id that no store at hand knows is noted in this context and authorises nothing: neither this nor any later call
+    runs because of it. It raises nothing, as the face promises; the logger `sayso` gets a warning, because mostly it
+    is a slip, or the request lies in another store.
 
     Args:
         confirmation_id: Id of the request.
@@ -126,8 +131,20 @@ def respond_to_confirmation(
         request = _decide(Review(store), confirmation_id, said, data)
         if isinstance(request.subject, Call):
             here.adopted[request.subject.digest] = request.id
+    else:
+        _warn_of(confirmation_id)
     response = {"approved": said in {"approved", "edited"}, "data": data, "status": said}
     here.responses[confirmation_id] = response
+
+
+def _warn_of(confirmation_id: str) -> None:
+    import logging
+
+    # Escaped and cut: the id may be anything that a web form sent.
+    logging.getLogger("sayso").warning(
+        "respond_to_confirmation(%s): no request with this id in %s; the response authorises nothing",
+        brief(confirmation_id, _ID_ROOM), " or ".join(escape(store.url) for store in config.stores_at_hand()),
+    )  # fmt: skip
 
 
 def _status(*, approved: bool, data: Any, status: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Attempt", "Effect", "Effects", "Try", "UserCode", "Verb", "adrive", "drive", "offload"]
+__all__ = ["Attempt", "Effect", "Effects", "Suspended", "Try", "UserCode", "Verb", "adrive", "drive", "offload"]
 
 T = TypeVar("T")
 _THREADS = 8
@@ -39,13 +39,26 @@ Effects = Generator[Effect, Any, T]
 
 
 class UserCode(Effect):
-    """A call of a user's function, which may be async where the caller is."""
+    """A call of a user's function, which may be async where the caller is.
+
+    Attributes:
+        kwargs: What the function sees.
+        has_moved: Whether what `look` sees changed while the function was awaited.
+    """
+
+    has_moved = False
+    _look: Callable[[], object] | None = None
 
     def __init__(self, function: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-        self._function, self._kwargs = function, kwargs
+        self._function, self.kwargs = function, kwargs
+
+    def watching(self, look: Callable[[], object]) -> UserCode:
+        """Compare what `look` returns before and after an await, when other tasks run; return this effect."""
+        self._look = look
+        return self
 
     def run(self) -> Any:
-        value = self._function(**self._kwargs)
+        value = self._function(**self.kwargs)
         if value is not True and value is not False and inspect.isawaitable(value):  # rules mostly say True or False
             close = getattr(value, "close", None)
             if close is not None:
@@ -54,8 +67,15 @@ class UserCode(Effect):
         return value
 
     async def arun(self) -> Any:
-        value = self._function(**self._kwargs)
-        return await value if inspect.isawaitable(value) else value
+        value = self._function(**self.kwargs)
+        if not inspect.isawaitable(value):
+            return value
+        if self._look is None:
+            return await value
+        before = self._look()
+        value = await value
+        self.has_moved = self._look() != before
+        return value
 
 
 class Attempt(NamedTuple):
@@ -71,8 +91,15 @@ class Attempt(NamedTuple):
         return self.value
 
 
+class Suspended(BaseException):
+    """A call stopped itself to wait for a person: it has not ended, and may be started again under its approval."""
+
+
 class Try(Effect):
-    """A call of the user's own gated function: its error is a result, too."""
+    """A call of the user's own gated function: its error is a result, too.
+
+    Where the caller is async and the function is not, it runs in a thread.
+    """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
@@ -85,7 +112,11 @@ class Try(Effect):
 
     async def arun(self) -> Attempt:
         try:
-            return Attempt(await self._function(*self._args, **self._kwargs), None)
+            if inspect.iscoroutinefunction(self._function):
+                return Attempt(await self._function(*self._args, **self._kwargs), None)
+            import asyncio
+
+            return Attempt(await asyncio.to_thread(self._function, *self._args, **self._kwargs), None)
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
             return Attempt(None, error)
 

@@ -14,6 +14,10 @@
     │   └── StoreSealedError        arguments are sealed with another key, or with one that is missing
     ├── RequestNotFoundError        no request has this id
     ├── AmbiguousIdError            several requests begin with this prefix
+    ├── RunNotFoundError            no run has this id
+    ├── RunBusyError                somebody else has the run in hand
+    ├── RunChangedError             the program's code is not the one that the run began with
+    ├── ValueNotKeptError           a value cannot be kept while the run waits
     ├── DecisionRefusedError        a person's decision was not taken; nothing changed
     │   ├── AlreadyDecidedError     somebody was first
     │   ├── RequestExpiredError     it was too late
@@ -68,6 +72,9 @@ __all__ = [
     "PolicyError",
     "RequestExpiredError",
     "RequestNotFoundError",
+    "RunBusyError",
+    "RunChangedError",
+    "RunNotFoundError",
     "SaysoError",
     "StaleViewError",
     "StartRefusedError",
@@ -79,6 +86,7 @@ __all__ = [
     "StoreSealedError",
     "StoreUnavailableError",
     "StoreVersionError",
+    "ValueNotKeptError",
     "WrongKindError",
 ]
 
@@ -186,6 +194,61 @@ class AmbiguousIdError(SaysoError):
         super().__init__(f"{prefix!r} fits several requests ({', '.join(matches)}); give more of the id")
         self.prefix = prefix
         self.matches = tuple(matches)
+
+
+class RunNotFoundError(SaysoError):
+    """No run has this id: it never waited for anybody, or it is kept in another store.
+
+    Attributes:
+        run_id: The id that was looked for.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"no run {run_id!r} is kept in this store; a run is kept from its first pause on")
+        self.run_id = run_id
+
+
+class RunBusyError(SaysoError):
+    """Somebody else has the run in hand; nothing was written of it here.
+
+    Attributes:
+        run_id: Which run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} is in other hands; nothing was done here, wait until it pauses or ends")
+        self.run_id = run_id
+
+
+class RunChangedError(SaysoError):
+    """The program's code is not the one that the run began with, in a way that matters; it does not go on.
+
+    Attributes:
+        run_id: Which run.
+        reason: What has changed.
+    """
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(
+            f"run {run_id!r} cannot go on with this program: {reason}; resume it with the code that it began with,"
+            " or begin a new run"
+        )
+        self.run_id = run_id
+        self.reason = reason
+
+
+class ValueNotKeptError(SaysoError):
+    """A value cannot be kept while the run waits, so who needs it after the pause cannot have it.
+
+    Attributes:
+        whose: What it is the value of.
+        reason: Why it cannot be kept.
+    """
+
+    def __init__(self, whose: str, reason: str) -> None:
+        super().__init__(f"the value of {whose} {reason}; return plain values, dataclasses or pydantic models")
+        self.whose = whose
+        self.reason = reason
 
 
 class DecisionRefusedError(SaysoError):
@@ -435,12 +498,14 @@ class OutcomeUnknownError(StartRefusedError):
 
 
 class AlteredRequestError(StartRefusedError):
-    """The stored call is not the one that was approved: its fingerprint differs."""
+    """The record is not the one that was shown and approved: its fingerprint or another part of it differs."""
 
-    def __init__(self, request_id: str) -> None:
-        super().__init__(
-            request_id, f"the stored arguments of {request_id} do not fit the fingerprint that was approved; not run"
-        )
+    def __init__(self, request_id: str, what: str | None = None) -> None:
+        if what is None:
+            what = f"the stored arguments of {request_id} do not fit the fingerprint that was approved"
+        else:
+            what = f"the record of {request_id} was altered: {what}"
+        super().__init__(request_id, f"{what}; not run")
 
 
 class OutcomeNotRecordedError(SaysoError):

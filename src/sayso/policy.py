@@ -29,6 +29,7 @@ class Verdict:
         expires: For a hold, how long the request waits, instead of the gate's.
         quorum: For a hold, who must agree, instead of the gate's.
         risk: For a hold, the risk word, instead of the gate's.
+        context: For a hold, facts for the reviewer's front end: JSON values, and nothing that may not be shown.
     """
 
     kind: Literal["allow", "hold", "deny"]
@@ -37,10 +38,11 @@ class Verdict:
     expires: timedelta | None = None
     quorum: Quorum | None = None
     risk: str | None = None
+    context: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         # Rules are written by users, and a verdict that cannot be kept must be told as the rule's fault.
-        kinds = {"reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str}
+        kinds = {"reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str, "context": dict}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):

@@ -21,6 +21,7 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import ShapeError
 from sayso.model.show.escape import storable
+from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
 
 __all__ = ["Review"]
@@ -112,6 +113,15 @@ class Review:
             raise errors.RequestNotFoundError(request_id)
         raise errors.AmbiguousIdError(request_id, matches)
 
+    def program_is_gone(self, request: Request) -> bool:
+        """Say whether the program that asked has surely ended, and its run had no name.
+
+        Then nobody comes back for the decision by itself: an approval runs nothing, unless another program takes the
+        request up by its id (`respond_to_confirmation`). False where the request is final, and where it cannot be
+        known from here (another machine, another container).
+        """
+        return request.process is not None and not request.is_final and worker.is_gone(request.process)
+
     # -- decide ------------------------------------------------------------------------------------------------
 
     def approve(
@@ -182,7 +192,7 @@ class Review:
         if request.kind != "question" or request.state is not State.PENDING:
             return self._decide(request.id, "answer", by, comment, None, channel)
         try:
-            answer = canonical.encode(shape_of(request).validate({"answer": value})).text
+            answer = canonical.encode(shape_of(request).validate({"answer": value}, written=["answer"])).text
         except ShapeError as error:
             raise errors.InvalidAnswerError(request.id, error.problems) from None
         except errors.ArgumentError as error:

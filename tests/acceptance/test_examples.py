@@ -222,3 +222,59 @@ def test_payment_that_nobody_saw_end_is_found_and_not_made_again(place: Path) ->
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout.splitlines() == ["paid 2026-118 (the service knew)", "payments taken: 1"]
     assert (place / "service.json").read_text() == taken
+
+
+# -- agents that reason and act --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "last"),
+    [
+        ("yes", "refunded 320.00 for A-4721"),
+        ('{"amount": 80}', "refunded 80.00 for A-4721"),
+        ("only half, please\nyes", "refunded 160.00 for A-4721"),
+        ("no", "not done: the call refund was rejected by ada"),
+    ],
+)
+def test_agent_at_a_terminal_does_what_the_person_types(typed: str, last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_REVIEWER", "ada")
+    words = [sys.executable, str(EXAMPLES / "react_cli.py")]
+    done = subprocess.run(words, input=typed, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].endswith(last)
+    assert "Confirm execution of refund(order_id='A-4721', amount=320.0)?" in done.stdout
+
+
+def test_agent_behind_a_web_api_goes_on_from_saved_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_REVIEWER", "ada")
+    done = run("-W", "error", str(EXAMPLES / "react_web.py"))
+    assert (done.returncode, done.stderr) == (0, "")
+    ends = [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert ends[0] == "yes -> completed: deleted /srv/old-0"
+    assert ends[1].startswith('{"pth": 1} -> error: pth: there is no such argument')
+    assert ends[2] == '{"path": "/srv/older"} -> completed: deleted /srv/older'
+    assert ends[3] == "no -> rejected: the call delete_file was rejected by ada"
+
+
+def test_batch_leaves_to_a_person_what_is_not_small() -> None:
+    done = run("-W", "error", str(EXAMPLES / "react_batch.py"))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["paid 12.00 for paper", "paid 60.00 for coffee"]
+    assert lines[3] == "  Pay for server: paid 4000.00 for server"
+    assert "rejected by ada: ask for an invoice first" in lines[5]
+    decided = [one["decision"] for one in json.loads(sayso("ls", "--all", "--json"))["requests"]]
+    assert sorted(one["channel"] for one in decided) == ["python", "python", "rule", "rule"]
+
+
+def test_ten_agents_at_once_are_decided_one_by_one() -> None:
+    done = run("-W", "error", str(EXAMPLES / "react_ten.py"))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.endswith("refused")] == [
+        "0: refused",
+        "3: refused",
+        "6: refused",
+        "9: refused",
+    ]
+    assert lines[-1] == "published 6 times"

@@ -224,7 +224,7 @@ def test_4_the_requester_cannot_decide_its_own_request(world: World) -> None:
 def test_5_a_quorum_counts_distinct_people(world: World) -> None:
     """A quorum counts distinct people."""
     ran: list[int] = []
-    pay = sayso.gate(wait="raise", quorum=3)(ran.append)
+    pay = sayso.gate(wait="raise", name="pay", quorum=3)(ran.append)
     request_id = held(pay, 10).confirmation_id
     one_person = ("ada", "Ada", "ADA", "\uff41da", "\u24d0da")
     sayso.Review(channel="web").approve(request_id, by=one_person[0])
@@ -247,7 +247,7 @@ def test_5_a_quorum_counts_distinct_people(world: World) -> None:
 def test_6_everything_expires_and_nothing_into_an_approval(world: World, clock: Clock) -> None:
     """Everything expires, nothing expires into an approval."""
     ran: list[int] = []
-    pay = sayso.gate(wait="raise")(ran.append)
+    pay = sayso.gate(wait="raise", name="pay")(ran.append)
     pending, approved = (held(pay, n).confirmation_id for n in (1, 2))
     sayso.Review().approve(approved, by="ada")
     clock.tick(hours=24, microseconds=-1)
@@ -463,7 +463,7 @@ def test_11_secrets_are_masked_wherever_something_is_shown(world: World, capfd: 
 def test_12_ids_are_random_and_knowing_one_gives_no_right(world: World) -> None:
     """Ids are random and knowing one gives no right."""
     ran: list[str] = []
-    pay = sayso.gate(wait="raise")(ran.append)
+    pay = sayso.gate(wait="raise", name="pay")(ran.append)
     ids: list[str] = []
     for _ in range(64):
         ids.append(held(pay, "alice").confirmation_id)

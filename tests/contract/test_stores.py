@@ -1,4 +1,4 @@
-"""Every store keeps the contract: in memory, in a file, and in a file whose arguments are sealed."""
+"""Every store keeps the contract: in memory, in SQLite, in JSON lines, and in files whose arguments are sealed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sayso.stores.base import Store
+from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
@@ -37,3 +38,22 @@ class TestSqlite(StoreContract):
 class TestSealedSqlite(TestSqlite):
     key = KEY
     searches_words = False  # what people wrote is sealed, and only ids, runs and names are looked through
+
+
+class TestJsonl(StoreContract):
+    key: str | None = None
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "requests.jsonl"
+
+    def make_store(self) -> Store:
+        return JsonlStore(self.path, key=self.key)
+
+    def elsewhere(self, store: Store) -> Store:
+        return JsonlStore(store.url.removeprefix("jsonl:"), key=self.key)
+
+
+class TestSealedJsonl(TestJsonl):
+    key = KEY
+    searches_words = False

@@ -12,7 +12,7 @@ import sayso
 from sayso import errors
 
 STORE, EFFECTS, MODE, NAME = sys.argv[1:]
-sayso.configure(store=f"sqlite:///{STORE}")
+sayso.configure(store=STORE)
 review = sayso.Review(reviewer=NAME, channel="race")
 
 

@@ -77,7 +77,7 @@ def number() -> Request:
 
 
 class Row(NamedTuple):
-    """A command on a request, the exit code, and what the complaint says; `{id}` is the request's."""
+    """A command on a request, the exit code, and what the complaint says of `{id}`, `{short}` as it is shown."""
 
     asked: Callable[[], Request]
     words: tuple[str, ...]
@@ -93,7 +93,7 @@ ROWS = {
     "no id at all": Row(ask_refund, ("approve", "rq_"), 1, ("no request", "nothing was decided")),
     "decided": Row(
         decided, ("reject", "{id}"), 3,
-        ("already approved by 'bob' (chat,", "nothing changed", "sayso show {id}"),
+        ("request {short} was already approved by 'bob' (chat,", "nothing changed", "sayso show {short}`"),
     ),
     "expired": Row(expired, ("approve", "{id}"), 4, ("expired 1 day ago", "nothing was decided", "ask anew")),
     "expired, answered": Row(expired, ("reject", "{id}", "-m", "no"), 4, ("expired", "nothing was decided")),
@@ -116,9 +116,9 @@ ROWS = {
     "not name=value": Row(ask_refund, ("approve", "{id}", "--set", "amount"), 2, ("not NAME=VALUE", "--help")),
     "an answer that is no choice": Row(
         question, ("answer", "{id}", "paris"), 1,
-        ("berlin", "lyon", "{id} still waits"),
+        ("berlin", "lyon", "{short} still waits"),
     ),
-    "an answer of another type": Row(number, ("answer", "{id}", "soon"), 1, ("integer", "{id} still waits")),
+    "an answer of another type": Row(number, ("answer", "{id}", "soon"), 1, ("integer", "{short} still waits")),
     "an answer to a call": Row(
         ask_refund, ("answer", "{id}", "yes"), 1,
         ("is a call", "approve", "Nothing was decided"),
@@ -130,22 +130,24 @@ ROWS = {
     ),
     "missing role": Row(
         with_role, ("approve", "{id}"), 1,
-        ("'ada' needs the role 'finance'", "nothing was decided", "--role"),
+        ("'ada' needs the role 'finance'", "nothing was decided", "--role finance", "keeps no list of who"),
     ),
     "another role": Row(with_role, ("approve", "{id}", "--role", "sales"), 1, ("needs the role 'finance'",)),
     "own request": Row(
         own, ("approve", "{id}"), 1,
-        ("'ada' asked for {id} and cannot decide it", "somebody else", "nothing was decided"),
+        ("'ada' asked for {short} and cannot decide it", "somebody else", "nothing was decided"),
     ),
     "own request, other letters": Row(
         own, ("approve", "{id}", "--as", "ADA"), 1,
-        ("asked for {id} and cannot decide",),
+        ("asked for {short} and cannot decide",),
     ),
     "claimed": Row(claimed, ("approve", "{id}"), 1, ("was claimed by 'bob'", "nothing was decided", "release --force")),
-    "no name": Row(ask_refund, ("approve", "{id}", "--as", " "), 2, ("empty", "--help")),
+    "no name": Row(ask_refund, ("approve", "{id}", "--as", " "), 2, ("--as", "empty", "--help")),
+    "no role": Row(ask_refund, ("approve", "{id}", "--role", "a\u200bb"), 2, ("--role", "invisible", "--help")),
+    "no role of a named one": Row(ask_refund, ("claim", "{id}", "--as", "bob", "--role", ""), 2, ("--role", "empty")),
     "not unknown": Row(
         ask_refund, ("resolve", "{id}", "--happened"), 3,
-        ("is pending, its outcome is not unknown", "sayso show {id}"),
+        ("is pending, its outcome is not unknown", "sayso show {short}`"),
     ),
     "happened or not": Row(ask_refund, ("resolve", "{id}"), 2, ("--happened", "--help")),
     "not claimed": Row(ask_refund, ("release", "{id}"), 1, ("is not claimed", "nothing changed")),
@@ -154,7 +156,16 @@ ROWS = {
     "set and edit": Row(ask_refund, ("approve", "{id}", "--set", "amount=1", "--edit"), 2, ("not both",)),
     "one edit for two": Row(ask_refund, ("approve", "{id}", "{id}", "--set", "amount=1"), 2, ("give one ID",)),
     "next without a terminal": Row(ask_refund, ("next",), 2, ("needs a terminal", "approve")),
-    "no such command": Row(ask_refund, ("aprove", "{id}"), 2, ("No such command 'aprove'", "--help")),
+    "no such command": Row(
+        ask_refund, ("aprove", "{id}"), 2,
+        ("No such command 'aprove'", "did you mean approve?", "--help"),
+    ),
+    "a command's other name": Row(ask_refund, ("pending",), 2, ("No such command 'pending'", "did you mean ls?")),
+    "no command at all like it": Row(ask_refund, ("xyzzy",), 2, ("No such command 'xyzzy'", "--help")),
+    "a bool for a number": Row(
+        ask_refund, ("approve", "{id}", "--set", "amount=true"), 1,
+        ("amount: Input should be a valid float, not true or false", "nothing was decided"),
+    ),
     "no such state": Row(ask_refund, ("ls", "--state", "waiting"), 2, ("'waiting'", "pending")),
     "no such cursor": Row(ask_refund, ("ls", "--cursor", "12"), 2, ("'12' is not a cursor of this list",)),
     "a cursor of letters": Row(ask_refund, ("ls", "--cursor", "0.x"), 2, ("is not a cursor of this list",)),
@@ -170,9 +181,39 @@ def test_bad_input_is_explained_and_decides_nothing(name: str) -> None:
     before = get(before.id)
     done = sayso(*(word.format(id=before.id) for word in row.words))
     assert (done.code, done.out) == (row.code, ""), done.err
-    assert all(said.format(id=before.id) in done.err for said in row.said), done.err
+    assert all(said.format(id=before.id, short=before.id[:11]) in done.err for said in row.said), done.err
+    assert before.id not in done.err
     assert len(done.err.splitlines()) <= 2
     assert get(before.id) == before
+
+
+@pytest.mark.parametrize("words", [("show", "rq_nowhere"), ("show", "rq_")], ids=" ".join)
+def test_a_command_that_only_looks_does_not_say_that_nothing_was_decided(words: tuple[str, ...]) -> None:
+    ask_refund()
+    done = sayso(*words)
+    assert (done.code, "no request" in done.err, "decided" in done.err) == (1, True, False), done.err
+
+
+def test_settings_that_cannot_be_used_end_what_decides_with_that_word_and_what_looks_without() -> None:
+    said = {words: sayso("--store", "mysql://x", *words).err for words in (("approve", "rq_1"), ("ls",))}
+    assert all("names no store" in err for err in said.values())
+    assert ["nothing was decided" in err for err in said.values()] == [True, False]
+
+
+@pytest.mark.parametrize("command", ["approve", "show"])
+def test_a_slip_in_an_id_is_told_which_was_meant(command: str) -> None:
+    request = ask_refund()
+    slip = request.id[:9] + ("zz" if command == "show" else "z" + request.id[10])
+    assert f"did you mean {request.id[:11]}?" in sayso(command, slip).err
+    assert "did you mean" not in sayso(command, "rq_zzzzzzzz").err
+    assert get(request.id).state is State.PENDING
+
+
+def test_a_hint_goes_to_the_store_that_was_named(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = decided()
+    monkeypatch.delenv("SAYSO_STORE")
+    done = sayso("--store", file_store.url, "reject", request.id)
+    assert f"`sayso --store {file_store.url} show {request.id[:11]}`" in done.err
 
 
 def test_an_expired_request_is_refused_by_whoever_meets_it_first() -> None:

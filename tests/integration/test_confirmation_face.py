@@ -253,6 +253,27 @@ def test_executed_call_leaves_the_context(delete: Callable[..., str]) -> None:
     assert get_confirmation_context() == {}
 
 
+@pytest.mark.parametrize("name", ["nope", "rq_\x1b[31m\u202e" + "x" * 500])
+def test_response_to_an_id_that_no_store_knows_is_warned_of(
+    store: Store, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    respond_to_confirmation(name)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("sayso", "WARNING")
+    said = record.getMessage()
+    assert "no request with this id" in said
+    assert "authorises nothing" in said
+    assert name[:3] in said
+    assert store.url in said
+    assert said.isprintable()
+    assert len(said) < 300 + len(store.url)
+
+
+def test_response_to_a_request_is_not_warned_of(delete: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
+    respond_to_confirmation(held(delete, "/a").confirmation_id)
+    assert caplog.records == []
+
+
 def test_id_that_was_never_asked_is_noted_and_authorises_nothing(delete: Callable[..., str], disk: Disk) -> None:
     respond_to_confirmation("rq_guessed", approved=True)
     assert get_confirmation_context()["rq_guessed"] == {"approved": True, "data": None, "status": "approved"}

@@ -142,6 +142,7 @@ def test_arguments_replace_the_whole_call(ship: Callable[..., None], ran: list[d
     "edit",
     [
         {"changes": {"nosuch": 1}}, {"changes": {"count": None}}, {"changes": {"count": 1.5}}, {"changes": {"size": 3}},
+        {"changes": {"count": True}}, {"arguments": {"to": "x", "count": False}},
         {"changes": {"lines": [{"sku": "x", "price": 1}]}}, {"changes": {"extra": {1, 2}}},
         {"changes": {"to": "\udcff"}},
         {"changes": {"at": "yesterday"}}, {"changes": {"raw": "not base64!"}}, {"changes": {"extra": float("nan")}},
@@ -160,6 +161,26 @@ def test_edit_that_does_not_fit_decides_nothing_and_says_where(
     assert caught.value.problems
     assert store.get(request_id) == before
     assert len(store.journal(request_id=request_id)) == 1
+
+
+def test_what_the_program_gave_in_another_type_stays_when_something_else_is_edited(
+    ship: Callable[..., None], ran: list[dict[str, Any]]
+) -> None:
+    request_id = held(ship, "alice", count=True).confirmation_id
+    sayso.Review().approve(request_id, by="ada", changes={"to": "bob"})
+    ship("alice", count=True)
+    assert (ran[0]["to"], ran[0]["count"]) == ("bob", True)
+    assert type(ran[0]["count"]) is bool
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(int, True), (float, False), (bool, 1), (bool, "0"), (bool, 0.0)], ids=repr
+)
+def test_a_bool_is_no_answer_to_a_number_nor_a_number_to_yes_or_no(store: Store, kind: type, value: object) -> None:
+    request_id = held(sayso.ask, "Well?", type=kind, wait="raise").confirmation_id
+    with pytest.raises(errors.InvalidAnswerError):
+        sayso.Review().answer(request_id, value, by="ada")
+    assert store.get(request_id).state is State.PENDING
 
 
 def test_question_takes_no_changed_arguments(store: Store) -> None:
@@ -246,7 +267,7 @@ def test_what_the_gates_own_redactor_hid_is_kept(store: Store, ran: list[dict[st
     assert ran == [{"user": "u9", "note": "the real note"}]
 
 
-@pytest.mark.parametrize("redact", ["patient", ["patient"], {"patient"}])
+@pytest.mark.parametrize("redact", [["patient"], {"patient"}])
 def test_names_that_the_gate_masks_are_masked_in_an_edit(store: Store, redact: Any) -> None:
     @sayso.gate(wait="raise", redact=redact)
     def admit(patient: str, notes: dict[str, str]) -> None: ...

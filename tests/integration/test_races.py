@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -20,6 +20,7 @@ import sayso
 from sayso import audit, errors
 from sayso.model.request import State
 from sayso.stores.base import Store
+from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 
@@ -27,11 +28,11 @@ RACER = Path(__file__).with_name("racer.py")
 
 
 class Racers:
-    def __init__(self, folder: Path, mode: str, count: int) -> None:
+    def __init__(self, store: Store, folder: Path, mode: str, count: int) -> None:
         self.effects = folder / "effects"
         self._processes = [
             subprocess.Popen(
-                [sys.executable, RACER, folder / "sayso.db", self.effects, mode, f"racer-{n}"],
+                [sys.executable, RACER, store.url, self.effects, mode, f"racer-{n}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -60,30 +61,38 @@ class Racers:
 
 
 @contextmanager
-def racers(folder: Path, mode: str, count: int) -> Iterator[Racers]:
-    running = Racers(folder, mode, count)
+def racers(store: Store, folder: Path, mode: str, count: int) -> Iterator[Racers]:
+    running = Racers(store, folder, mode, count)
     try:
         yield running
     finally:
         running.stop()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "sayso.db")
+@pytest.fixture(params=["sqlite", "jsonl"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    kinds: dict[str, Callable[[], Store]] = {
+        "sqlite": lambda: SqliteStore(tmp_path / "sayso.db"),
+        "jsonl": lambda: JsonlStore(tmp_path / "sayso.jsonl"),
+    }
+    store = kinds[request.param]()
     yield store
     store.close()
 
 
-def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_rounds(
-    store: SqliteStore, tmp_path: Path
-) -> None:
+@pytest.fixture(params=["memory", "here"])
+def where(request: pytest.FixtureRequest, store: Store) -> Store:
+    """A store that threads and tasks of this process race for."""
+    return store if request.param == "here" else MemoryStore()
+
+
+def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_rounds(store: Store, tmp_path: Path) -> None:
     review = sayso.Review(store, reviewer="ada")
-    with racers(tmp_path, "ask", 1) as one:
+    with racers(store, tmp_path, "ask", 1) as one:
         asked = [one.round(number)[0].removeprefix("asked ") for number in range(20)]
     for request_id in asked:
         review.approve(request_id)
-    with racers(tmp_path, "start", 50) as fifty:
+    with racers(store, tmp_path, "start", 50) as fifty:
         said = [Counter(fifty.round(number)) for number in range(20)]
         effects = Counter(int(line.split()[0]) for line in fifty.effects.read_text().splitlines())
     assert effects == dict.fromkeys(range(20), 1)
@@ -91,11 +100,11 @@ def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_round
     assert {review.get(request_id).state for request_id in asked} == {State.DONE}
 
 
-def test_of_eight_deciders_one_wins_and_seven_are_told_who(store: SqliteStore, tmp_path: Path) -> None:
+def test_of_eight_deciders_one_wins_and_seven_are_told_who(store: Store, tmp_path: Path) -> None:
     review = sayso.Review(store, reviewer="ada")
-    with racers(tmp_path, "ask", 1) as one:
+    with racers(store, tmp_path, "ask", 1) as one:
         asked = [one.round(number)[0].removeprefix("asked ") for number in range(15)]
-    with racers(tmp_path, "decide", 8) as eight:
+    with racers(store, tmp_path, "decide", 8) as eight:
         for number, request_id in enumerate(asked):
             said = eight.round(number, request_id)
             won = [line for line in said if line.startswith("won")]
@@ -111,17 +120,15 @@ def test_of_eight_deciders_one_wins_and_seven_are_told_who(store: SqliteStore, t
             )
 
 
-def test_two_processes_that_ask_the_same_at_once_get_one_request(store: SqliteStore, tmp_path: Path) -> None:
-    with racers(tmp_path, "ask", 8) as eight:
+def test_two_processes_that_ask_the_same_at_once_get_one_request(store: Store, tmp_path: Path) -> None:
+    with racers(store, tmp_path, "ask", 8) as eight:
         said = [set(eight.round(number)) for number in range(20)]
     assert all(len(ids) == 1 for ids in said)
     assert len({next(iter(ids)) for ids in said}) == 20
     assert not audit.verify(store).broken
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_twenty_threads_run_one_approved_call_once(kind: str, store: SqliteStore) -> None:
-    where: Store = store if kind == "sqlite" else MemoryStore()
+def test_twenty_threads_run_one_approved_call_once(where: Store) -> None:
     ran: list[int] = []
 
     @sayso.gate(wait="raise", store=where)
@@ -150,9 +157,7 @@ def test_twenty_threads_run_one_approved_call_once(kind: str, store: SqliteStore
     assert said.count("paid") == 1
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_twenty_tasks_run_one_approved_call_once(kind: str, store: SqliteStore) -> None:
-    where: Store = store if kind == "sqlite" else MemoryStore()
+def test_twenty_tasks_run_one_approved_call_once(where: Store) -> None:
     ran: list[int] = []
 
     @sayso.gate(wait="raise", store=where)
@@ -175,13 +180,13 @@ def test_twenty_tasks_run_one_approved_call_once(kind: str, store: SqliteStore) 
     assert all(isinstance(one, errors.AlreadyStartedError | sayso.ConfirmationRequired) for one in others)
 
 
-def test_cancelled_approval_is_never_also_run(store: SqliteStore, tmp_path: Path) -> None:
+def test_cancelled_approval_is_never_also_run(store: Store, tmp_path: Path) -> None:
     review = sayso.Review(store, reviewer="ada")
-    with racers(tmp_path, "ask", 1) as one:
+    with racers(store, tmp_path, "ask", 1) as one:
         asked = [one.round(number)[0].removeprefix("asked ") for number in range(20)]
     for request_id in asked:
         review.approve(request_id)
-    with racers(tmp_path, "start", 6) as six:
+    with racers(store, tmp_path, "start", 6) as six:
         for number, request_id in enumerate(asked):
             cancelled: list[bool] = []
 
@@ -201,13 +206,13 @@ def test_cancelled_approval_is_never_also_run(store: SqliteStore, tmp_path: Path
             assert review.get(request_id).state is (State.CANCELLED if cancelled[0] else State.DONE)
 
 
-def test_waiter_is_woken_by_a_decision_of_another_process(store: SqliteStore, tmp_path: Path) -> None:
-    with racers(tmp_path, "ask", 1) as one:
+def test_waiter_is_woken_by_a_decision_of_another_process(store: Store, tmp_path: Path) -> None:
+    with racers(store, tmp_path, "ask", 1) as one:
         request_id = one.round(1)[0].removeprefix("asked ")
     woken = threading.Event()
     unwatch = store.watch(request_id, woken.set)
     try:
-        with racers(tmp_path, "decide", 1) as decider:
+        with racers(store, tmp_path, "decide", 1) as decider:
             assert decider.round(1, request_id) == ["won racer-0"]
             assert woken.wait(5)
     finally:

@@ -98,7 +98,12 @@ def test_run_inside_of_another_acts_for_the_same_person(review: sayso.Review) ->
     with pytest.raises(errors.OwnRequestError):
         review.approve(request_id, by="ada")
     with sayso.run("order-1", on_behalf_of="ada"), sayso.run("payment-2", on_behalf_of="bob"):
-        assert review.approve(held(payer(), 5).confirmation_id, by="ada").state is State.APPROVED
+        request = review.get(held(payer(), 5).confirmation_id)
+    assert request.acts_for == (Identity("local", "bob"), Identity("local", "ada"))
+    for name in ("ada", "bob"):
+        with pytest.raises(errors.OwnRequestError):
+            review.approve(request.id, by=name)
+    assert review.approve(request.id, by="carol").state is State.APPROVED
 
 
 def test_program_cannot_decide_what_it_asks(review: sayso.Review, pay: Pay) -> None:

@@ -79,6 +79,31 @@ def test_sibling_tasks_share_nothing(adelete: Callable[..., Any], disk: Disk) ->
     assert disk.deleted == []
 
 
+def test_siblings_of_a_parent_with_a_run_share_nothing(adelete: Callable[..., Any], disk: Disk) -> None:
+    async def tries() -> str:
+        return (await aheld(adelete, "/a")).confirmation_id
+
+    async def main() -> None:
+        await aheld(adelete, "/b")
+        assert len(set(await asyncio.gather(*(tries() for _ in range(5))))) == 5
+
+    asyncio.run(main())
+    assert disk.deleted == []
+
+
+def test_what_a_task_was_granted_is_not_granted_to_the_thread_that_began_it(
+    delete: Callable[..., str], disk: Disk
+) -> None:
+    async def agent() -> str:
+        return delete("/a")
+
+    held(delete, "/b")  # the thread has a run of its own
+    pause = held(lambda: asyncio.run(agent()))
+    sayso.Review().approve(pause.confirmation_id, by="ada")
+    assert held(delete, "/a").confirmation_id != pause.confirmation_id
+    assert disk.deleted == []
+
+
 def test_child_task_sees_what_its_parent_was_granted(adelete: Callable[..., Any], disk: Disk) -> None:
     async def main() -> None:
         pause = await aheld(adelete, "/a")

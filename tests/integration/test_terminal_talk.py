@@ -261,7 +261,7 @@ def test_a_refusal_is_shown_and_it_asks_again() -> None:
     with program(run=', on_behalf_of="Ada"') as person:
         assert "on behalf of   Ada" in person.sees(MENU)
         person.types("a")
-        assert "error: 'ada' asked for" in person.sees(MENU)
+        assert f"error: 'ada' asked for {the_request().id[:11]} and cannot" in person.sees(MENU)
         assert the_request().state is State.PENDING
         person.types("d")
         person.ends()
@@ -361,6 +361,23 @@ def test_a_wrong_answer_is_explained_and_it_asks_again() -> None:
         assert the_request().state is State.PENDING
         person.types("5")
         assert person.ends() == (0, "5\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("type=int", "please type your answer (integer); or one of r, d"),
+        ('choices=["berlin", "lyon"]', "please type your answer, or its number; or one of r, d"),
+    ],
+)
+def test_an_empty_line_is_no_answer_and_it_says_what_is_wanted(options: str, wanted: str) -> None:
+    with at_terminal(f'import sayso\nprint(repr(sayso.ask("Which?", {options})))') as person:
+        person.sees("d detach\n> ")
+        person.types("")
+        assert wanted in person.sees("d detach\n> ")
+        assert the_request().state is State.PENDING
+        person.types("d")
+        person.ends()
 
 
 # -- where nobody, or somebody else, is asked ------------------------------------------------------------------

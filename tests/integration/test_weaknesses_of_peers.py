@@ -319,3 +319,15 @@ def test_record_says_who_when_where_and_until_when(store: Store, clock: Clock) -
     clock.tick(minutes=10)
     assert held(pay, 5).confirmation_id != request_id
     assert store.get(request_id).state == "expired"
+
+
+def test_approval_that_was_given_here_and_ended_is_asked_for_anew(store: Store, clock: Clock) -> None:
+    @sayso.gate(wait="raise", approval_expires="10m")
+    def pay(amount: int) -> str:
+        return "paid"
+
+    request_id = held(pay, 5).confirmation_id
+    sayso.respond_to_confirmation(request_id)
+    clock.tick(minutes=10)
+    assert held(pay, 5).confirmation_id != request_id
+    assert store.get(request_id).state == "expired"

@@ -34,6 +34,20 @@ _LIFECYCLE, _CONTRACT = "unit/test_lifecycle.py::", "contract/test_stores.py::"
 _GUARDS, _PROMISES, _SQLITE = "unit/test_guards.py::", "acceptance/test_promises.py::", "unit/test_sqlite.py::"
 _WORKER, _SCOPE, _SHOW = "unit/test_worker.py::", "integration/test_scope.py::", "unit/test_show.py::"
 _REDACTION, _CANONICAL = "unit/test_redaction.py::", "unit/test_canonical.py::"
+_SEAL, _AUDIT = "unit/test_seal.py::", "unit/test_audit.py::"
+_SAME_NAME = "integration/test_same_name.py::"
+_REVIEWER, _NAN, _CONFIG = "unit/test_reviewer.py::", "unit/test_nan.py::", "unit/test_config.py::"
+_CARD = "unit/test_card.py::"
+_SHOWN, _NEEDS, _MOVING = (
+    "integration/test_shown.py::",
+    "integration/test_needs.py::",
+    "integration/test_moving_arguments.py::",
+)
+_FOR, _PROPOSED, _BEHIND = (
+    "integration/test_acting_for.py::",
+    "integration/test_proposed.py::",
+    "integration/test_left_behind.py::",
+)
 _PEERS, _FACE = "integration/test_weaknesses_of_peers.py::", "integration/test_confirmation_face.py::"
 
 MUTANTS = [
@@ -132,20 +146,16 @@ MUTANTS = [
         "expired = lifecycle.expire(held, tx.now())", "expired = None",
         _CONTRACT + "TestMemory::test_asking_again_after_the_end_asks_anew",
     ),
-    Mutant(
-        "an end is settled before the gate answers", "gates/check.py",
-        "if request.state is State.RUNNING or is_due(request, clock.now()):", "if request.state is State.RUNNING:",
-        _PEERS + "test_record_says_who_when_where_and_until_when",
-    ),
     # -- people -----------------------------------------------------------------------------------------------------
     Mutant(
         "the requester does not decide", "model/lifecycle.py",
-        "barred = (request.requester, request.on_behalf_of)", "barred = (request.on_behalf_of,)",
+        "by.is_same(request.requester) or any(", "any(",
         _LIFECYCLE + "test_who_asked_cannot_decide",
     ),
     Mutant(
         "nor whoever it acts for", "model/lifecycle.py",
-        "barred = (request.requester, request.on_behalf_of)", "barred = (request.requester,)",
+        "if by.is_same(request.requester) or any(by.may_be(person) for person in request.acts_for):",
+        "if by.is_same(request.requester):",
         _PROMISES + "test_4_the_requester_cannot_decide_its_own_request",
     ),
     Mutant(
@@ -155,8 +165,83 @@ MUTANTS = [
     ),
     Mutant(
         "a run inside another acts for the same person", "waiting/scope.py",
-        "if person is None and around is not None:", "if False:",
+        "others = () if around is None else around.acts_for", "others = ()",
         _GUARDS + "test_a_run_inside_another_acts_for_the_same_person",
+    ),
+    Mutant(
+        "a person is barred whoever vouches for the name", "model/reviewer.py",
+        "if mine == theirs:\n            return True", "if mine == theirs:\n            return self.is_same(other)",
+        _FOR + "test_person_is_barred_under_whatever_name_it_may_be",
+    ),
+    Mutant(
+        "a thread of a pool may be doing the work of an open run", "waiting/scope.py",
+        "(self._alone.has_name or not _acting)", "True",
+        _FOR + "test_person_of_the_run_is_barred_from_what_its_pool_of_threads_asks",
+    ),
+    Mutant(
+        "a run that has ended bars nobody", "waiting/scope.py",
+        "_acting.pop(scope, None)", "pass",
+        _FOR + "test_nobody_is_barred_any_more_when_the_runs_have_ended",
+    ),
+    Mutant(
+        "what was asked for less is asked anew", "gates/needs.py",
+        "if not request.quorum.covers(self.quorum):", "if False:",
+        _NEEDS + "test_request_that_was_asked_for_less_is_closed_and_asked_anew",
+    ),
+    Mutant(
+        "a later run's person is barred from what waits", "gates/needs.py",
+        "if person not in request.acts_for]", "if False]",
+        _NEEDS + "test_person_of_a_later_run_cannot_decide_what_waits_already",
+    ),
+    Mutant(
+        "what that person approved does not run", "gates/needs.py",
+        "if any(by.may_be(person) for person in self.barred)]", "if False]",
+        _NEEDS + "test_what_a_person_approved_before_a_run_acted_for_them_does_not_run",
+    ),
+    Mutant(
+        "what is asked anew asks for no less", "gates/needs.py",
+        "return Needs(self.quorum.joined(request.quorum), self.barred + also)", "return self",
+        _NEEDS + "test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
+    ),
+    Mutant(
+        "the start looks at the needs again", "gates/execute.py",
+        "lacks = None if needs is None else needs.unmet_by(request)", "lacks = None",
+        _NEEDS + "test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
+    ),
+    Mutant(
+        "two programs that differ stop asking", "waiting/passage.py",
+        "if len(withdrawn) > _MOST_WITHDRAWN:", "if False:",
+        _NEEDS + "test_program_whose_request_is_taken_back_again_and_again_stops",
+    ),
+    Mutant(
+        "what was shown is what runs", "gates/execute.py",
+        "or not is_as_shown(gate, call):", "or False:",
+        _SHOWN + "test_call_that_was_shown_as_another_one_does_not_run",
+    ),
+    Mutant(
+        "and under the name that was shown", "gates/execute.py",
+        "(call.tool, call.name) != (gate.tool, gate.name)", "False",
+        _SHOWN + "test_call_that_was_shown_under_another_name_does_not_run",
+    ),
+    Mutant(
+        "a redactor's view is made again", "gates/words.py",
+        "return dump(shown) in {dump(gate.redaction.mask(again)), dump(gate.redaction.mask(failed))}", "return True",
+        _SHOWN + "test_view_that_a_redactor_made_is_compared_with_what_it_makes_now",
+    ),
+    Mutant(
+        "nothing changes while a rule is awaited", "gates/check.py",
+        "if asked.has_moved:", "if False:",
+        _MOVING + "test_call_that_changed_while_an_async_rule_decided_does_not_run",
+    ),
+    Mutant(
+        "a call fits its own types", "gates/words.py",
+        "if problems:", "if False:",
+        _PROPOSED + "test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
+    ),
+    Mutant(
+        "a program that is gone is said to be", "reviews.py",
+        "and worker.is_gone(request.process)", "and False",
+        _BEHIND + "test_request_without_a_named_run_says_that_its_program_is_gone",
     ),
     Mutant(
         "a role is needed", "model/lifecycle.py",
@@ -191,14 +276,34 @@ MUTANTS = [
     ),
     Mutant(
         "a full-width letter is the letter", "model/reviewer.py",
-        'return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())',
-        "return text.casefold()",
+        'folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())',
+        "folded = text.casefold()",
         _PROMISES + "test_5_a_quorum_counts_distinct_people",
     ),
     Mutant(
         "a name hides nothing", "model/reviewer.py",
-        'if any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in text):', "if False:",
+        "    if hidden:\n", "    if False:\n",
         _GUARDS + "test_a_name_that_hides_something_names_nobody",
+    ),
+    Mutant(
+        "fillers and selectors are hidden, too", "model/reviewer.py",
+        " + hidden_in(text)", "",
+        _REVIEWER + "test_no_name_holds_what_is_seen_as_nothing",
+    ),
+    Mutant(
+        "no mark stands on what comes before a name", "model/reviewer.py",
+        'if unicodedata.category(text[0])[0] == "M":', "if False:",
+        _REVIEWER + "test_a_mark_cannot_stand_on_what_comes_before_the_name",
+    ),
+    Mutant(
+        "doubled spaces make no second person", "model/reviewer.py",
+        'return " ".join(folded.split())', "return folded",
+        _REVIEWER + "test_a_quorum_counts_the_spellings_of_a_name_once",
+    ),
+    Mutant(
+        "a role hides nothing", "model/reviewer.py",
+        'frozenset(_checked(role, "role") for role in self.roles)', "frozenset(self.roles)",
+        _REVIEWER + "test_no_name_holds_what_is_seen_as_nothing",
     ),
     # -- decisions --------------------------------------------------------------------------------------------------
     Mutant(
@@ -239,13 +344,12 @@ MUTANTS = [
     ),
     Mutant(
         "an answer fits the question", "reviews.py",
-        'shape_of(request).validate({"answer": value})', '{"answer": value}',
+        'shape_of(request).validate({"answer": value}, written=["answer"])', '{"answer": value}',
         _GUARDS + "test_an_answer_that_does_not_fit_decides_nothing",
     ),
     Mutant(
         "an edit fits the function", "model/edit.py",
-        "else value for name, value in shape.validate(values).items()}",
-        "else value for name, value in values.items()}",
+        "fitted = shape.validate(values, written=values.keys() - kept)", "fitted = values",
         _PEERS + "test_edit_is_validated_before_it_counts",
     ),
     Mutant(
@@ -297,16 +401,16 @@ MUTANTS = [
     Mutant(
         "siblings share nothing", "waiting/scope.py",
         "return owner.task is not None and owner.task() is task", "return True",
-        _SCOPE + "test_sibling_tasks_share_nothing",
+        _SCOPE + "test_siblings_of_a_parent_with_a_run_share_nothing",
     ),
     Mutant(
         "a child does not grant its parent", "waiting/scope.py",
         "return owner.task is not None and owner.task() is task", "return owner.task is None or owner.task() is task",
-        _SCOPE + "test_pause_of_one_loop_is_answered_outside_and_found_by_the_next",
+        _SCOPE + "test_what_a_task_was_granted_is_not_granted_to_the_thread_that_began_it",
     ),
     Mutant(
         "a run is part of the fingerprint", "model/fingerprint.py",
-        'whole = _begun("sayso/run/1", run_id).copy()', 'whole = _begun("sayso/run/1").copy()',
+        'else _begun("sayso/run/1", run_id)).copy()', 'else _begun("sayso/run/1")).copy()',
         _SCOPE + "test_other_runs_decide_nothing_here",
     ),
     Mutant(
@@ -337,12 +441,12 @@ MUTANTS = [
     # -- what runs --------------------------------------------------------------------------------------------------
     Mutant(
         "what runs has the digest that was asked", "gates/execute.py",
-        "if digest != call.digest or fingerprint(request.run_id, digest) != approved:", "if False:",
+        "if digest != call.digest or fingerprint(request.run_id, digest, request.place) != approved:", "if False:",
         _PROMISES + "test_1_what_runs_is_what_was_shown_and_approved",
     ),
     Mutant(
         "what runs has the fingerprint that was approved", "gates/execute.py",
-        " or fingerprint(request.run_id, digest) != approved:", ":",
+        " or fingerprint(request.run_id, digest, request.place) != approved:", ":",
         _GUARDS + "test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
@@ -413,6 +517,16 @@ MUTANTS = [
         _WORKER + "test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name",
     ),
     Mutant(
+        "a container elsewhere is not taken for an earlier boot", "stores/worker.py",
+        " and mine[2] == _OUTERMOST", "",
+        _WORKER + "test_container_of_the_same_name_on_another_kernel_is_not_taken_for_gone",
+    ),
+    Mutant(
+        "a lock is free in a forked child", "config.py",
+        "    global _lock\n    _lock = threading.Lock()", "    pass",
+        "unit/test_fork.py::test_a_store_can_be_opened_in_a_child",
+    ),
+    Mutant(
         "one verb at a time, in memory", "stores/memory.py",
         "        with self._lock:\n            tx = _Memory(self)", "        with threading.RLock():\n            tx = _Memory(self)",
         _GUARDS + "test_in_memory_one_verb_ends_before_the_next_begins",
@@ -479,7 +593,7 @@ MUTANTS = [
         _SQLITE + "test_every_commit_is_synced",
     ),
     Mutant(
-        "the file is its owner's", "stores/sqlite.py",
+        "the file is its owner's", "stores/sqlite_file.py",
         "os.O_RDWR, 0o600)", "os.O_RDWR, 0o644)",
         _SQLITE + "test_only_its_owner_can_read_the_file_and_those_beside_it",
     ),
@@ -493,12 +607,27 @@ MUTANTS = [
         "    return AESGCM(raw)",
         "    return type('Unbound', (AESGCM,), {name: (lambda self, nonce, text, _, do=getattr(AESGCM, name):"
         " do(self, nonce, text, None)) for name in ('encrypt', 'decrypt')})(raw)",
-        _SQLITE + "test_a_sealed_text_cannot_be_moved_to_another_request",
+        _SEAL + "test_a_sealed_text_cannot_be_moved_to_another_request",
     ),
     Mutant(
         "nothing sealed is read without the key", "stores/seal.py",
-        "        if self.is_open:\n            raise errors.StoreSealedError(", "        if False:\n            raise errors.StoreSealedError(",
+        "            if text.startswith(_ANY):", "            if False:",
         _SQLITE + "test_without_the_key_nothing_sealed_is_read_or_decided",
+    ),
+    Mutant(
+        "a sealed text belongs to its column", "stores/seal.py",
+        'return f"{owner}/{column}"', "return owner",
+        _SEAL + "test_a_sealed_text_cannot_be_moved_to_another_column",
+    ),
+    Mutant(
+        "what is not sealed is refused where there is a key", "stores/seal.py",
+        "        if not text.startswith(_MARK):\n            raise", "        if not text.startswith(_MARK):\n            return text\n            raise",
+        _SEAL + "test_what_was_written_in_by_hand_is_refused_where_there_is_a_key",
+    ),
+    Mutant(
+        "people's words are sealed in the journal", "stores/sqlite_transaction.py",
+        "if not self._seal.is_open:", "if False:",
+        _SEAL + "test_what_people_said_is_sealed_in_the_journal_and_its_chain_holds_without_the_key",
     ),
     # -- the journal ------------------------------------------------------------------------------------------------
     Mutant(
@@ -507,27 +636,125 @@ MUTANTS = [
         _PROMISES + "test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
+        "a request names its last row", "audit.py",
+        "if anchor.link != trail.link:", "if False:",
+        _AUDIT + "test_an_end_that_was_cut_off_is_found_while_its_request_is_there",
+    ),
+    Mutant(
+        "a request stands as its last row left it", "audit.py",
+        "if anchor.state not in trail.states:", "if False:",
+        _AUDIT + "test_a_request_that_was_rewritten_by_hand_is_found",
+    ),
+    Mutant(
+        "a request is as it was asked", "audit.py",
+        "if anchor.asked is not None and anchor.asked != trail.asked:", "if False:",
+        _AUDIT + "test_a_request_that_was_rewritten_by_hand_is_found",
+    ),
+    Mutant(
+        "a request that has rows is there", "audit.py",
+        "for request_id, trail in missing.items():", "for request_id, trail in ():",
+        _AUDIT + "test_a_request_that_was_removed_or_put_back_is_found",
+    ),
+    Mutant(
         "a link covers the detail", "model/entry.py",
-        "dumps((before, run_id, seq, at, request_id, event, by, channel, detail))",
-        "dumps((before, run_id, seq, at, request_id, event, by, channel))",
+        "quote(channel), quote(detail)", "quote(channel)",
         _PROMISES + "test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
         "a link covers the row before", "model/entry.py",
-        "dumps((before, run_id, seq, at, request_id, event, by, channel, detail))",
-        "dumps((run_id, seq, at, request_id, event, by, channel, detail))",
+        'f"[{quote(before)},', 'f"[',
         _PROMISES + "test_10_every_step_leaves_a_chained_record",
     ),
     # -- what is shown ----------------------------------------------------------------------------------------------
     Mutant(
         "a secret below a name is masked", "model/redaction.py",
-        "            elif isinstance(value, _NESTED):\n                shown = self.mask(value)\n", "",
+        "            elif isinstance(value, _MAY_HIDE):\n                shown = self.mask(value)\n", "",
         _REDACTION + "test_secret_is_absent_at_every_depth",
     ),
     Mutant(
         "a secret in a list is masked", "model/redaction.py",
-        "masked = [self.mask(item) if isinstance(item, _NESTED) else item for item in items]", "masked = items",
+        "masked = [self.mask(item) if isinstance(item, _MAY_HIDE) else item for item in items]", "masked = items",
         _PROMISES + "test_11_secrets_are_masked_wherever_something_is_shown",
+    ),
+    Mutant(
+        "the password of a URL is masked", "model/redaction.py",
+        "return conceal(tree)", "return tree",
+        _REDACTION + "test_password_in_a_url_is_masked_at_every_depth",
+    ),
+    Mutant(
+        "the password of a URL is scrubbed", "model/redaction.py",
+        "yield from passwords_in(tree)", "yield from ()",
+        _REDACTION + "test_password_in_a_url_is_masked_at_every_depth",
+    ),
+    Mutant(
+        "no command hides in a URL", "model/url_password.py",
+        '_LETTER = r"[\\w.~%!*+,=@:^-]|\\$(?![({])"', '_LETTER = r"[^\\s]"',
+        _REDACTION + "test_url_without_a_password_is_shown_as_it_is",
+    ),
+    Mutant(
+        "a password comes back to its own URL", "model/url_password.py",
+        "if len(gaps) > 1 or len(kept) != 1:", "if not kept:",
+        _REDACTION + "test_edit_of_a_url_keeps_its_password_where_it_is_certain_whose_it_is",
+    ),
+    Mutant(
+        "a name is judged without its number", "model/secret_name.py",
+        'else _NUMBER.sub("", last)', "else last",
+        _REDACTION + "test_name_of_a_secret_is_known_in_every_spelling",
+    ),
+    Mutant(
+        "a page's token is no secret", "model/secret_name.py",
+        "return word in _UNLESS and (not before or before[-1] not in _UNLESS[word])", "return word in _UNLESS",
+        _REDACTION + "test_ordinary_name_hides_nothing",
+    ),
+    Mutant(
+        "of many secrets the shorter ones are found, too", "model/scrub.py",
+        "candidate = shorter[candidate]", "candidate = -1",
+        _REDACTION + "test_many_secrets_leave_no_occurrence_either",
+    ),
+    Mutant(
+        "a secret is looked for in any spelling", "model/scrub.py",
+        "if kept is None or kept[0] in runs or len(secret.splitlines()) > 1:", "if secret in text:",
+        _REDACTION + "test_many_secrets_are_found_in_every_spelling",
+    ),
+    Mutant(
+        "no rule judges a NaN", "gates/check.py",
+        "lost = nan_in(asked.kwargs)", "lost = None",
+        _NAN + "test_a_rule_lets_no_nan_through",
+    ),
+    Mutant(
+        "a NaN below a scalar is found", "model/nan.py",
+        "                waiting.append(part)", "                pass",
+        _NAN + "test_a_nan_is_found_at_every_depth",
+    ),
+    Mutant(
+        "settings that others can write are not used", "config.py",
+        "if found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_ours_alone(found.st_gid)):", "if False:",
+        _CONFIG + "test_file_that_others_can_write_is_refused",
+    ),
+    Mutant(
+        "a group is somebody else", "config.py",
+        "(found.st_mode & 0o020 and not _is_ours_alone(found.st_gid))", "False",
+        _CONFIG + "test_file_that_a_group_can_write_is_refused_unless_the_group_is_the_users_own",
+    ),
+    Mutant(
+        "settings of another user are not used", "config.py",
+        "            if strangers:", "            if False:",
+        _CONFIG + "test_file_of_another_user_is_refused",
+    ),
+    Mutant(
+        "letters that run the other way are warned of", "model/show/escape.py",
+        'return first if first is not None and "L" in ways.values() else None', "return None",
+        _CARD + "test_letters_that_run_the_other_way_are_warned_of",
+    ),
+    Mutant(
+        "a warning stays inside its width", "model/show/card.py",
+        "wrapped(said, width - _CAUTION_INDENT)", "wrapped(said, 10_000)",
+        _CARD + "test_no_warning_is_wider_than_asked_for_and_none_is_cut",
+    ),
+    Mutant(
+        "an error that quotes a secret is not in the chain", "gates/words.py",
+        "        refusal.__context__ = cause", "        pass",
+        "integration/test_policy.py::test_policy_error_does_not_hold_an_error_that_quotes_a_secret",
     ),
     Mutant(
         "what is not known is masked whole", "model/redaction.py",
@@ -541,7 +768,8 @@ MUTANTS = [
     ),
     Mutant(
         "the error of a hook quotes no secret", "gates/words.py",
-        'f"raised {told.error_text(error, secrets)}") from cause', 'f"raised {error!r}") from cause',
+        "words = type(error).__name__ if secrets is None else told.error_text(error, secrets)",
+        'words = f"{type(error).__name__}: {error}"',
         _PROMISES + "test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
@@ -565,11 +793,72 @@ MUTANTS = [
     Mutant(
         "no mark is drawn onto our own text", "model/show/escape.py",
         'elif unicodedata.category(text[0])[0] == "M":', "elif False:",
-        _SHOW + "test_no_code_point_hides",
+        _SHOW + "test_what_hides_is_written_out",
     ),
     Mutant(
         "a text cannot write an escape itself", "model/show/escape.py",
         'if text.isprintable() and "<U+" not in text:', "if text.isprintable():",
         _SHOW + "test_what_hides_is_written_out",
+    ),
+    # -- whose call it is -------------------------------------------------------------------------------------------
+    Mutant(
+        "plain values around a function are part of the call", "gates/gate.py",
+        "digest = self._around.now().digest", "digest = None",
+        _SAME_NAME + "test_value_in_a_closure_is_part_of_the_call_in_another_process",
+    ),
+    Mutant(
+        "a variable is read when the call is made", "gates/around.py",
+        "if last is None or any(_content(cell) is not was for cell, was in last[1]):", "if last is None:",
+        _SAME_NAME + "test_variable_is_read_when_the_call_is_made",
+    ),
+    Mutant(
+        "what a function assigns is its own state", "gates/around.py",
+        "if name in _assigned(code):", "if False:",
+        _SAME_NAME + "test_state_that_a_function_keeps_for_itself_asks_nobody_again",
+    ),
+    Mutant(
+        "values behind other functions count", "gates/around.py",
+        'self.function(f"{place}.", function)', "pass",
+        _SAME_NAME + "test_value_behind_another_function_is_part_of_the_call",
+    ),
+    Mutant(
+        "a function that calls itself is not another one", "gates/around.py",
+        "if inspect.unwrap(function, stop=self._is_itself) is self._itself:", "if False:",
+        _SAME_NAME + "test_function_that_calls_itself_is_the_same_when_it_is_made_anew",
+    ),
+    Mutant(
+        "functions with other objects are kept apart", "gates/apart.py",
+        "if other is not None and not is_same(other.surroundings, gate.surroundings):", "if False:",
+        _SAME_NAME + "test_function_with_another_object_is_refused_in_one_process",
+    ),
+    Mutant(
+        "a given name stands for one function", "gates/gate.py",
+        "[] if self.named is None else [code]", "",
+        _SAME_NAME + "test_two_functions_with_one_given_name_are_kept_apart",
+    ),
+    Mutant(
+        "who asked is forgotten with the call", "gates/execute.py",
+        "        forget(request.id)", "        pass",
+        _SAME_NAME + "test_nothing_is_remembered_of_what_has_ended",
+    ),
+    Mutant(
+        "who asked is forgotten with the request's end", "gates/apart.py",
+        "if asked.gate() is None or asked.until <= now:", "if asked.gate() is None:",
+        _SAME_NAME + "test_nothing_is_remembered_of_what_has_ended",
+    ),
+    Mutant(
+        "what has no name is given one", "gates/declared.py",
+        "if kind is not None:", "if False:",
+        _SAME_NAME + "test_what_has_no_name_of_its_own_needs_a_given_one",
+    ),
+    Mutant(
+        "a misspelt secret is refused", "gates/declared.py",
+        'if "" not in names and not any(marks(key, name.removeprefix(".")) for name in names):', "if False:",
+        "integration/test_options.py::test_misspelt_name_of_a_secret_is_refused",
+    ),
+    Mutant(
+        "a hook asks for what there is", "gates/declared.py",
+        "if parameter.name not in names:", "if False:",
+        "integration/test_options.py::test_hook_that_asks_for_an_argument_there_is_not_is_refused",
     ),
 ]  # fmt: skip

@@ -167,6 +167,10 @@ class Model:
             return None
         if outcome == "failed" and self._may_try_again(wait):
             return self._to(wait, "approved")
+        if outcome == "suspended":
+            wait.attempt -= 1
+            wait.grants -= 1
+            return self._to(wait, "approved")
         return self._to(wait, outcome)
 
     def _may_try_again(self, wait: Wait) -> bool:

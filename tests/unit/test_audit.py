@@ -7,20 +7,26 @@ triggers that refuse it are dropped first.
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sayso import audit, errors
+from sayso.model import lifecycle
 from sayso.model.entry import Entry, chained
 from sayso.model.lifecycle import Outcome
+from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.trail import states_after
+from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
@@ -41,6 +47,19 @@ class Journal:
     store: SqliteStore
     connection: sqlite3.Connection
     rows: Rows
+
+    @contextmanager
+    def requests(self) -> Iterator[sqlite3.Connection]:
+        """Let requests be rewritten, and put them back afterwards."""
+        self.connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM request")
+        self.connection.commit()
+        try:
+            yield self.connection
+        finally:
+            with self.connection:
+                self.connection.execute("DELETE FROM request")
+                self.connection.execute("INSERT INTO request SELECT * FROM temp.kept")
+            self.connection.execute("DROP TABLE temp.kept")
 
     def written(self, rows: Rows) -> audit.Verified:
         """Put these rows in place of all, and verify."""
@@ -161,7 +180,7 @@ KINDS = [edit, edit, edit, edit, lose, close_the_gap, swap, insert, move, rewrit
 
 def test_the_journal_as_it_was_written_is_whole(journal: Journal) -> None:
     found = journal.written(journal.rows)
-    assert found == (len(journal.rows), len(RUNS), ())
+    assert found == (len(journal.rows), len(RUNS), (), 18, 0)
     assert len(journal.rows) == 6 * 5 + 12 * 7
 
 
@@ -211,19 +230,28 @@ def test_one_run_can_be_verified_alone(journal: Journal) -> None:
     journal.written(spoilt)
     assert audit.verify(journal.store, run_id="run_b").broken == ()
     assert len(audit.verify(journal.store, run_id="run_a").broken) == 1
-    assert audit.verify(journal.store, run_id="run_none") == (0, 0, ())
+    assert audit.verify(journal.store, run_id="run_none") == (0, 0, (), 0, 0)
 
 
-def test_that_an_end_was_cut_off_is_not_found_and_said_so(journal: Journal) -> None:
-    """A chain without its newest rows, and a journal without a whole chain, look like ones that had no more."""
+def test_an_end_that_was_cut_off_is_found_while_its_request_is_there(journal: Journal) -> None:
+    """Every request names the row that made it what it is, so a chain without its newest rows is found."""
     end = max(row[SEQ] for row in journal.rows if row[RUN] == "run_c")
-    cut = [row for row in journal.rows if row[RUN] != "run_c" or row[SEQ] < end - 2]
-    assert journal.written(cut).broken == ()
-    assert journal.written([row for row in journal.rows if row[RUN] != "run_c"]).broken == ()
-    assert "cut off cannot be known from the journal alone" in said()
+    for at in range(1, end + 1):
+        rows = [row for row in journal.rows if row[RUN] != "run_c" or row[SEQ] < at]
+        gone = {row[REQUEST] for row in journal.rows if row not in rows} - {""}
+        found = journal.written(rows).broken
+        assert [broken.run_id for broken in found] == (["run_c"] if gone else [])
+        assert not gone or "cut off" in found[0].reason
 
 
-def test_that_an_end_was_written_anew_is_not_found_and_said_so(journal: Journal) -> None:
+def test_an_end_that_was_cut_off_with_its_requests_is_not_found_and_said_so(journal: Journal) -> None:
+    with journal.requests() as requests:
+        requests.execute("DELETE FROM request WHERE run_id = 'run_c'")
+        assert journal.written([row for row in journal.rows if row[RUN] != "run_c"]).broken == ()
+    assert "cut off together with its requests" in said()
+
+
+def test_that_an_end_was_written_anew_is_found_unless_its_requests_were_too(journal: Journal) -> None:
     """Links have no secret in them: whoever can write the file can compute those of a whole end."""
     rows, before = list(journal.rows), ""
     for n, row in enumerate(rows):
@@ -231,8 +259,116 @@ def test_that_an_end_was_written_anew_is_not_found_and_said_so(journal: Journal)
             rows[n] = tuple(chained(before, *row[:BY], "local:mallory", *row[CHANNEL:LINK]))
         before = rows[n][LINK]
     assert rows != journal.rows
-    assert journal.written(rows).broken == ()
+    assert [broken.run_id for broken in journal.written(rows).broken] == ["run_c"]
+    with journal.requests() as requests:
+        for old, new in zip(journal.rows, rows, strict=True):
+            requests.execute("UPDATE request SET link = ? WHERE link = ?", (new[LINK], old[LINK]))
+        assert journal.written(rows).broken == ()
     assert "computed a chain anew up to its end" in said()
+
+
+REWRITES = {
+    "state": "'approved'",
+    "link": "(SELECT link FROM journal WHERE run_id = 'run_c' AND seq = 1)",
+    "masked": """'{"amount":1}'""",
+    "form": """replace(form, '"amount"', '"amounts"')""",
+    "asked": 'replace(asked, \'"window":\', \'"retries":9,"window":\')',
+    "name": "'harmless'",
+    "tool": "'harmless:harmless'",
+    "risk": "'low'",
+    "kind": "'question'",
+    "fingerprint": "'0'",
+    "created_at": "created_at - 1",
+    "digest": "'0'",
+    "shape_digest": "'0'",
+    "run_id": "'run_a'",
+}
+
+
+@pytest.mark.parametrize("column", REWRITES)
+def test_a_request_that_was_rewritten_by_hand_is_found(journal: Journal, column: str) -> None:
+    last = journal.rows[max(n for n, row in enumerate(journal.rows) if row[RUN] == "run_c" and row[REQUEST])]
+    with journal.requests() as requests:
+        changed = requests.execute(
+            f"UPDATE request SET {column} = {REWRITES[column]} WHERE id = ?",  # noqa: S608  # our own words
+            (last[REQUEST],),
+        )
+        assert changed.rowcount == 1
+        (broken,) = journal.written(journal.rows).broken
+        assert last[REQUEST] in broken.reason
+        assert broken.run_id == ("run_a" if column == "run_id" else "run_c")
+        assert column == "run_id" or broken.seq == last[SEQ]
+        assert audit.verify(journal.store, run_id="run_b").broken == ()
+    assert journal.written(journal.rows).broken == ()
+
+
+def test_a_request_that_was_removed_or_put_back_is_found(journal: Journal) -> None:
+    with journal.requests() as requests:
+        requests.execute("DELETE FROM request WHERE id = ?", (journal.rows[0][REQUEST],))
+        (broken,) = journal.written(journal.rows).broken
+        assert "not there any more" in broken.reason
+    with journal.requests() as requests:
+        requests.execute(
+            "UPDATE request SET state = 'pending', link = ? WHERE id = ?",
+            (first_row(journal)[LINK], first_row(journal)[REQUEST]),
+        )
+        (broken,) = journal.written(journal.rows).broken
+        assert "put back" in broken.reason
+
+
+def first_row(journal: Journal) -> Row:
+    return next(row for row in journal.rows if row[EVENT] == "asked")
+
+
+def test_what_changes_during_the_walk_is_no_break(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.setup_method()
+    scene._store = store = MemoryStore()
+    requests = [scene.ask(run_id) for run_id in RUNS]
+    read = store.anchors
+
+    def meanwhile(**options: Any) -> Any:
+        monkeypatch.setattr(store, "anchors", read)
+        for request in requests:
+            scene.decide("approve", request)
+        scene.ask("run_new")
+        return read(**options)
+
+    monkeypatch.setattr(store, "anchors", meanwhile)
+    assert audit.verify(store).broken == ()
+    store.requests[requests[0].id] = requests[0]
+    assert [broken.run_id for broken in audit.verify(store).broken] == [RUNS[0]]
+    scene.teardown_method()
+
+
+@pytest.mark.parametrize("make", [MemoryStore, None])
+def test_in_every_state_a_request_agrees_with_its_rows(tmp_path: Path, make: Callable[[], Store] | None) -> None:
+    scene = Scene()
+    scene.setup_method()
+    scene._store = SqliteStore(tmp_path / "requests.db") if make is None else make()
+    for state in State:
+        request = scene.in_state(state)
+        assert request.state is state
+    scene.store.clear(scene.in_state(State.REJECTED).id, Identity(PROGRAM, "tests"))
+    scene.store.clear(scene.in_state(State.APPROVED).id, Identity(PROGRAM, "tests"))
+    scene.store.extend(scene.in_state(State.APPROVED).id, BOB, roles=(), span=timedelta(hours=1), channel="test")
+    again = scene.started("t", retries=1)
+    assert scene.store.finish(again.id, "t", Outcome("failed")).state is State.APPROVED
+    for happened, retries in ((True, 0), (False, 0), (False, 1)):
+        unknown = scene.unknown(retries=retries)
+        scene.store.resolve(unknown.id, BOB, roles=(), happened=happened, comment=None, channel="test")
+    found = audit.verify(scene.store)
+    assert found.broken == ()
+    assert found.requests == scene.store.count(Filter()) == len(State) + 7
+    scene.teardown_method()
+
+
+def test_every_step_of_the_state_machine_is_known_to_the_trail() -> None:
+    source = Path(lifecycle.__file__).read_text(encoding="utf-8")
+    events = set(re.findall(r'Transition\(\s*[^"\n]*?"(\w+)"', source)) | {"done", "failed", *map(str, State)}
+    assert {"asked", "voted", "withdrawn", "cleared", "extended", "resolved", "started"} <= events
+    events -= {"pending", "program", "running"}
+    assert [event for event in events if len(states_after(event, "{}", frozenset())) > 2] == []
 
 
 def said() -> str:

@@ -70,7 +70,7 @@ def test_no_words_of_the_program_change_how_the_call_is_shown(width: int) -> Non
         assert drawn[: len(plain)] == plain
         rest = drawn[len(plain) :]
         said = rest.index("  the program says, unverified:")
-        assert all(row.startswith("  warning: ") for row in rest[:said])
+        assert all(row.startswith(("  warning: ", "         : ")) for row in rest[:said])
         assert sum(row.startswith("  asked by ") for row in drawn) == 1
         assert drawn[-1].split() == ["expires", "in", "1d;", "no", "answer", "is", "a", "no"]
 
@@ -131,6 +131,42 @@ def test_no_row_is_wider_than_asked_for(width: int) -> None:
         "words of some length " * 40, prompt="p " * 500, description="d" * 500, run="r " * 99 + "r", risk="high " * 9
     )
     assert max(map(label.columns, rows(request, width))) <= width
+
+
+@pytest.mark.parametrize("width", [46, 60, 80, 100])
+def test_no_warning_is_wider_than_asked_for_and_none_is_cut(width: int) -> None:
+    def both(names: dict[str, str], note: str) -> None: ...
+
+    names = {
+        "n" * 150 + "\u200b": "\u202e" * 3,
+        "p\u0430ypal " * 9: "x\u05d0 warning: none " * 3,
+        "\u4e2d\u200b" * 80: "v",
+    }
+    request = ask(
+        names,
+        "\u200b\u2060 p\u0430ypal\n" * 40,
+        function=both,
+        prompt="\u2800 \u05d0x",
+        run="r \u2800x",
+    )
+    drawn = rows(request, width)
+    assert max(map(label.columns, drawn)) <= width
+    warned = [row for row in drawn if row.startswith(("  warning: ", "         : "))]
+    said = "".join(row[11:].removesuffix("<U+0020>").replace(" ", "") for row in warned)
+    assert said == "".join(card.cautions(request)).replace(" ", "")
+
+
+def test_letters_that_run_the_other_way_are_warned_of() -> None:
+    for text, letter in [
+        ("pay \u05d0\u05d1 320", "U+05D0"),
+        ("\u05d0 a", "U+05D0"),
+        ("a/\u0627/b", "U+0627"),
+        ("a\u0663", "U+0663"),
+    ]:
+        (said,) = [one for one in card.cautions(ask(text)) if "right-to-left" in one]
+        assert said.startswith(f"argument note: mixes right-to-left letters ({letter})")
+    for text in ("\u05d0\u05d1 12,50", "plain", "\u00fcbung", "\u4e2d\u6587 abc", "\u0430\u0431"):
+        assert not [one for one in card.cautions(ask(text)) if "right-to-left" in one]
 
 
 def test_what_is_whole_in_the_narrowest_view_is_whole_in_every_wider_one() -> None:

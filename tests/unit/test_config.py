@@ -6,9 +6,11 @@ is refused by name, and nothing else is used in its place.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -279,6 +281,62 @@ def test_broken_file_does_not_matter_where_everything_is_said_otherwise(
     monkeypatch.setenv("SAYSO_REVIEWER", "ada")
     assert isinstance(config.default_store(), MemoryStore)
     assert config.default_reviewer() == Reviewer("ada")
+
+
+def test_file_that_others_can_write_is_refused(place: Path) -> None:
+    path = settings_file(place, 'store = "memory:elsewhere"')
+    path.chmod(0o646)
+    for ask in (config.store_address, config.default_store, config.default_reviewer):
+        with pytest.raises(errors.ConfigError, match="can be written by others") as refused:
+            ask()
+        assert f"chmod go-w {path}" in str(refused.value)
+    path.chmod(0o644)
+    assert config.store_address() == "memory:elsewhere"
+
+
+def test_file_that_a_group_can_write_is_refused_unless_the_group_is_the_users_own(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settings_file(place, 'store = "memory:ours"')
+    path.chmod(0o664)
+    user = SimpleNamespace(pw_gid=path.stat().st_gid, pw_name="ada")
+    monkeypatch.setattr("pwd.getpwuid", lambda _: user)
+    for name, members in (("staff", []), ("ada", ["bob"]), ("ada", ["ada", "bob"])):
+        monkeypatch.setattr("grp.getgrgid", lambda _, n=name, m=members: SimpleNamespace(gr_name=n, gr_mem=m))
+        with pytest.raises(errors.ConfigError, match="can be written by others"):
+            config.store_address()
+    for members in ([], ["ada"]):
+        monkeypatch.setattr("grp.getgrgid", lambda _, m=members: SimpleNamespace(gr_name="ada", gr_mem=m))
+        assert config.store_address() == "memory:ours"
+    user.pw_gid += 1
+    with pytest.raises(errors.ConfigError, match="can be written by others"):
+        config.store_address()
+
+
+def test_file_of_another_user_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = settings_file(place, 'store = "memory:elsewhere"')
+    owner = path.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner)
+    assert config.store_address() == "memory:elsewhere"
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    if owner == 0:
+        assert config.store_address() == "memory:elsewhere"  # root's files are trusted, root can do all of this anyway
+        os.chown(path, 4242, -1)
+    with pytest.raises(errors.ConfigError, match="belongs to another user"):
+        config.store_address()
+    monkeypatch.setenv("SAYSO_STORE", "memory:said")
+    assert config.store_address() == "memory:said"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+def test_link_that_another_user_put_there_is_refused(place: Path) -> None:
+    (place / "real").mkdir()
+    real = settings_file(place / "real", 'store = "memory:elsewhere"')
+    (place / "sayso.toml").symlink_to(real)
+    assert config.store_address() == "memory:elsewhere"
+    os.chown(place / "sayso.toml", 4242, -1, follow_symlinks=False)
+    with pytest.raises(errors.ConfigError, match="belongs to another user"):
+        config.store_address()
 
 
 # -- the reviewer ----------------------------------------------------------------------------------------------------

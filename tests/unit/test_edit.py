@@ -49,8 +49,8 @@ def test_edit_that_does_not_fit_says_where_and_decides_nothing() -> None:
 
 
 def test_own_key_of_a_gate_keeps_a_default_out_of_the_stored_shape() -> None:
-    def tell(pin: str = "s3cret-default") -> None:
+    def tell(badge: str = "s3cret-default") -> None:
         """Stand for a function with a secret default."""
 
     assert "s3cret-default" in Gate(tell).shape.text
-    assert "s3cret-default" not in Gate(tell, redact=("pin",), redaction=Redaction(("pin",))).shape.text
+    assert "s3cret-default" not in Gate(tell, redact=("badge",), redaction=Redaction(("badge",))).shape.text

@@ -139,7 +139,7 @@ def test_a_masked_value_that_is_left_as_shown_stays_what_it_is(memory: Store) ->
 
 def test_a_call_whose_form_and_digest_were_both_altered_is_not_run(file: Path) -> None:
     ran: list[int] = []
-    pay = sayso.gate(wait="raise")(ran.append)
+    pay = sayso.gate(wait="raise", name="pay")(ran.append)
     request_id, other_id = approved(pay, 10), held(pay, 1_000_000).confirmation_id
     store = config.default_store()
     store.close()

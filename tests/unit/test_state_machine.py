@@ -1,6 +1,6 @@
-"""A plain model, the store in memory and the store in a file go through the same life, and never differ.
+"""A plain model, the store in memory and the stores in a file go through the same life, and never differ.
 
-Hypothesis draws the steps. After each one the three are compared, and the promises are looked at: one start for each
+Hypothesis draws the steps. After each one they are compared, and the promises are looked at: one start for each
 approval, distinct people, what was approved is what runs, final is final, nothing expires into an approval, who asked
 decides nothing, and every change has its row in a whole chain.
 """
@@ -28,6 +28,7 @@ from sayso.model.request import FINAL, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
+from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import Clock, sample_call, sample_edit, sample_question
@@ -53,6 +54,7 @@ class Lives(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "requests.db"
         self.clock, self.model = Clock(EPOCH), Model()
         self.memory, self.file = MemoryStore(), SqliteStore(self.path)
+        self.lines = JsonlStore(self.path.with_name("requests.jsonl"))
         self.asked: list[Request] = []
         self.ended: dict[str, Request] = {}
         self.tokens = 0
@@ -67,11 +69,12 @@ class Lives(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.file.close()
+        self.lines.close()
         for each in reversed(self.patches):
             each.__exit__(None, None, None)
         self.folder.cleanup()
 
-    # -- all three -------------------------------------------------------------------------------------------------
+    # -- all of them -------------------------------------------------------------------------------------------------
 
     def chosen(self, which: int, *likely: str) -> tuple[Wait, str]:
         """Return one of the requests: mostly one in a likely state, by default one that can still change."""
@@ -83,16 +86,16 @@ class Lives(RuleBasedStateMachine):
         return self.model.waits[place], self.asked[place].id
 
     def step(self, verb: Callable[[Store], object], expected: str | None) -> None:
-        """Do the same to both stores: both do what the model did, or both refuse with the same words."""
+        """Do the same to all stores: all do what the model did, or all refuse with the same words."""
         told: list[tuple[object, str]] = []
-        for store in (self.memory, self.file):
+        for store in (self.memory, self.file, self.lines):
             try:
                 result = verb(store)
             except (errors.DecisionRefusedError, errors.StartRefusedError) as refusal:
                 told.append((None, f"{type(refusal).__name__}: {refusal}"))
             else:
                 told.append((str(result.state) if isinstance(result, Request) else result, ""))
-        assert told[0] == told[1]
+        assert told[0] == told[1] == told[2]
         assert told[0][0] == expected, told[0][1]
 
     # -- the program -----------------------------------------------------------------------------------------------
@@ -135,7 +138,7 @@ class Lives(RuleBasedStateMachine):
         if stands is wait:
             self.asked.append(request)
         expected = self.asked[next(n for n, known in enumerate(self.model.waits) if known is stands)].id
-        assert self.memory.open(request).id == self.file.open(request).id == expected
+        assert {store.open(request).id for store in (self.memory, self.file, self.lines)} == {expected}
 
     @rule(which=WHICH)
     def start(self, which: int) -> None:
@@ -156,7 +159,9 @@ class Lives(RuleBasedStateMachine):
         self.start_one(wait, request_id)
 
     @rule(
-        which=WHICH, outcome=st.sampled_from(["done", "failed", "unknown"]), old=st.sampled_from([-1, -1, -1, 0, None])
+        which=WHICH,
+        outcome=st.sampled_from(["done", "failed", "unknown", "suspended"]),
+        old=st.sampled_from([-1, -1, -1, 0, None]),
     )
     def finish(self, which: int, outcome: Any, old: int | None) -> None:
         wait, request_id = self.chosen(which, "running", "unknown")
@@ -266,20 +271,23 @@ class Lives(RuleBasedStateMachine):
         for wait in self.model.waits:
             self.model.settle(wait)
         changed = sum(was != wait.state for was, wait in zip(before, self.model.waits, strict=True))
-        assert self.memory.sweep() == self.file.sweep() == changed
+        assert self.memory.sweep() == self.file.sweep() == self.lines.sweep() == changed
 
     @rule()
     def restore(self) -> None:
         """The program ends, and a new one opens the file."""
         self.file.close()
         self.file = SqliteStore(self.path)
+        self.lines.close()
+        self.lines = JsonlStore(self.path.with_name("requests.jsonl"))
 
     # -- the promises ----------------------------------------------------------------------------------------------
 
     @invariant()
-    def all_three_agree(self) -> None:
+    def all_agree(self) -> None:
         requests = self.memory.list(Filter(), limit=1000).requests
-        assert list(requests) == list(self.file.list(Filter(), limit=1000).requests)
+        for store in (self.file, self.lines):
+            assert list(requests) == list(store.list(Filter(), limit=1000).requests)
         assert [request.id for request in requests] == [request.id for request in self.asked]
         for request, wait in zip(requests, self.model.waits, strict=True):
             assert (request.state, request.holds) == (wait.state, wait.holds)
@@ -311,10 +319,11 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def every_change_has_its_row(self) -> None:
         rows = self.memory.journal(limit=10_000)
-        assert list(rows) == list(self.file.journal(limit=10_000))
+        assert list(rows) == list(self.file.journal(limit=10_000)) == list(self.lines.journal(limit=10_000))
         counts = [sum(row.request_id == request.id for row in rows) for request in self.asked]
         assert counts == [wait.rows for wait in self.model.waits]
         found = audit.verify(self.file)
+        assert audit.verify(self.lines) == found
         assert (found.rows, found.broken) == (len(rows), ())
 
 

@@ -162,7 +162,7 @@ def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.Captu
     rows = said(capsys)
     assert rows[0].startswith(f"sayso  {request.id[:11]} still waits, expires in ")
     assert "decide with: sayso" in rows[1]
-    assert "the same call in the run 'nightly clean-up, approved by the boss', in any process" in rows[2]
+    assert "the same call in the run 'nightly clean-up, approved by the boss' finds the decision" in rows[2]
 
 
 def test_goodbye_says_that_a_run_without_a_name_asks_anew(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

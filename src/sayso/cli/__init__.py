@@ -11,6 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from typing import Any
 
 import click
 
@@ -38,6 +39,12 @@ _COMMANDS = {
     "demo": ("demo", "Watch a destructive call wait for a person."),
 }
 
+# What people type who come from elsewhere.
+_OTHER_WORDS = {
+    "list": "ls", "pending": "ls", "status": "ls", "get": "show", "view": "show", "yes": "approve", "accept": "approve",
+    "edit": "approve", "no": "reject", "deny": "reject", "decline": "reject", "history": "log", "verify": "log",
+}  # fmt: skip
+
 
 class _Commands(click.Group):
     """Loads a command's module when the command is called; the list of commands needs none."""
@@ -50,6 +57,27 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"sayso.cli.{_COMMANDS[cmd_name][0]}")
         return getattr(module, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from sayso.cli.fault import meant
+
+            said = meant(_OTHER_WORDS.get(args[0], args[0]), list(_COMMANDS))
+            if not said or said in error.message:
+                raise
+            raise click.UsageError(f"No such command {args[0]!r}; {said}", ctx) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SaysoError as error:
+            from sayso.cli.fault import report
+
+            return report(error)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  the same
         with formatter.section("Commands"):
@@ -85,10 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _stopped()
     except click.ClickException as error:
         code = _usage(error)
-    except SaysoError as error:
-        from sayso.cli.say import report
-
-        code = report(error)
     return _flushed(code if isinstance(code, int) else 0)
 
 

@@ -23,6 +23,7 @@ from sayso.model.show import card
 from sayso.model.show.label import short
 from sayso.model.show.standing import changed
 from sayso.reviews import Review
+from sayso.waiting.talk import LEFT
 
 __all__ = ["NotSeenError", "approve"]
 
@@ -67,7 +68,7 @@ def approve(
             before[request.id] = request.effective
         return _approve(review, request, settings, edit=edit, comment=message, seen=seen)
 
-    return each(ids, deed, as_json=as_json, rows=partial(_rows, before))
+    return each(ids, deed, as_json=as_json, rows=partial(_rows, review, before))
 
 
 def _approve(
@@ -115,9 +116,10 @@ def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
     return values
 
 
-def _rows(before: Mapping[str, Call], request: Request) -> list[str]:
+def _rows(review: Review, before: Mapping[str, Call], request: Request) -> list[str]:
+    end = [LEFT] if review.program_is_gone(request) else []
     if request.state is not State.APPROVED:
-        return [row(request)]  # one vote of several
+        return [row(request), *end]  # one vote of several
     found = [change.line() for change in changed(before[request.id], request.effective, request.redact)]
     said = f"{short(request.id)} approved"
     rows = (
@@ -125,4 +127,4 @@ def _rows(before: Mapping[str, Call], request: Request) -> list[str]:
         if len(found) > 1
         else [f"{said}   {(found or [card.headline(request)])[0]}"]
     )
-    return [*rows, "waiting for the program to run it"]
+    return [*rows, *(end or ["waiting for the program to run it"])]

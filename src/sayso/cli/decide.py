@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from sayso import errors
-from sayso.cli.deeds import each
+from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.model.request import Request
 from sayso.model.shape import ShapeError
-from sayso.reviews import shape_of
+from sayso.reviews import Review, shape_of
+from sayso.waiting.talk import LEFT
 
 __all__ = ["answer", "cancel", "feedback", "reject"]
 
@@ -36,8 +39,12 @@ def reject(
 @click.pass_obj
 def feedback(desk: Desk, request_id: str, message: str, name: str | None, roles: tuple[str, ...], as_json: bool) -> int:
     """Send a call back with words to the program; it does not run."""
-    review = desk.review(name, roles)
-    return each([request_id], lambda found: review.feedback(found, message), as_json=as_json)
+    review, left = desk.review(name, roles), set[str]()
+
+    def deed(found: str) -> Request:
+        return review.feedback(_noted(review, found, left).id, message)
+
+    return each([request_id], deed, as_json=as_json, rows=partial(_rows, left))
 
 
 @click.command()
@@ -52,13 +59,25 @@ def answer(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Answer a question. VALUE is read by the question's type: a word, a number, yes or no, a choice, JSON."""
-    review = desk.review(name, roles)
+    review, left = desk.review(name, roles), set[str]()
 
     def deed(found: str) -> Request:
-        request = review.get(found)
+        request = _noted(review, found, left)
         return review.answer(request.id, _value(request, value), comment=message)
 
-    return each([request_id], deed, as_json=as_json)
+    return each([request_id], deed, as_json=as_json, rows=partial(_rows, left))
+
+
+def _noted(review: Review, found: str, left: set[str]) -> Request:
+    """Return a request, and note if nobody comes back for what is going to be decided about it."""
+    request = review.get(found)
+    if review.program_is_gone(request):
+        left.add(request.id)
+    return request
+
+
+def _rows(left: set[str], request: Request) -> list[str]:
+    return [row(request), *([LEFT] if request.id in left else [])]
 
 
 def _value(request: Request, text: str) -> object:

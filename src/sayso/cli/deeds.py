@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sayso import clock
+from sayso.cli.fault import report
 from sayso.cli.plain import fault_document, request_document
-from sayso.cli.say import code_of, document, out, report
+from sayso.cli.say import code_of, document, out
 from sayso.errors import SaysoError
 from sayso.model.request import Request
 from sayso.model.show.label import short

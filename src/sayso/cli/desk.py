@@ -78,15 +78,18 @@ def reviewer(name: str | None, roles: Sequence[str]) -> Reviewer:
     """Return who decides.
 
     Raises:
-        BadParameter: The name cannot be one.
+        BadParameter: The name, or a role, cannot be one.
     """
-    if name is None:
-        known = config.default_reviewer()
-        return Reviewer(known.subject, roles={*known.roles, *roles}, issuer=known.issuer)
+    known = config.default_reviewer() if name is None else None
     try:
-        return Reviewer(name, roles=roles)
+        if known is not None:
+            return Reviewer(known.subject, roles={*known.roles, *roles}, issuer=known.issuer)
+        return Reviewer(name or "", roles=roles)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--as") from error
+        # A role is named as one in the message, else it is the name.
+        raise click.BadParameter(
+            str(error), param_hint="--role" if str(error).startswith("role ") else "--as"
+        ) from error
 
 
 def decides(command: F) -> F:

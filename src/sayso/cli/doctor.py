@@ -1,6 +1,6 @@
 """`doctor`: is the store there and sound, does the clock make sense, what waits for attention.
 
-Invariant: it changes nothing, and exits with 1 if something is wrong.
+Invariant: without `--seal` it changes nothing, and exits with 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ class _Finding:
 
 
 @click.command()
+@click.option("--seal", is_flag=True, help="First seal what stands readable from before SAYSO_KEY was set.")
 @as_json
 @click.pass_obj
-def doctor(desk: Desk, as_json: bool) -> int:
+def doctor(desk: Desk, seal: bool, as_json: bool) -> int:
     """Check the store, the clock and the settings; exit with 1 if something is wrong."""
-    found = [*_versions(), *_looked_at(desk)]
+    done = _sealed(desk) if seal else ()
+    found = [*done, *_versions(), *_looked_at(desk)]
     is_wrong = any(finding.wrong is not None for finding in found)
     if as_json:
         document({
@@ -59,6 +61,20 @@ def doctor(desk: Desk, as_json: bool) -> int:
             out(f"{finding.name:16}  {_text(finding.value)}{wrong}")
         out("something is wrong" if is_wrong else "all is well")
     return WRONG if is_wrong else 0
+
+
+def _sealed(desk: Desk) -> Iterator[_Finding]:
+    key, file = os.environ.get("SAYSO_KEY"), file_of(desk.store.url)
+    if not key or file is None:
+        raise click.UsageError("--seal needs SAYSO_KEY, and a store in a file")
+    from sayso.stores.reseal import reseal
+
+    done = reseal(file, key)
+    yield _Finding("sealed now", f"{done.sealed:,} of {done.requests:,} requests")
+    if done.renewed:
+        yield _Finding("sealed anew", f"{done.renewed:,} that were sealed by an earlier version")
+    if done.readable_rows:
+        yield _Finding("journal", f"{done.readable_rows:,} rows keep readable words: the journal is never rewritten")
 
 
 def _text(value: Any) -> str:

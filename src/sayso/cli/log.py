@@ -1,7 +1,7 @@
 """`log`: the journal, newest rows last; `--verify` walks its chains.
 
-Invariant: what is not printed is counted, and a journal that verifies is not said to be complete: a cut tail leaves no
-trace.
+Invariant: what is not printed is counted, and a journal that verifies is not said to be complete: an end that was cut
+off together with its requests leaves no trace.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sayso.model.show.label import SHORT, short, token
 
 __all__ = ["log"]
 
-_LIMITS = "That rows at the end of a chain, or whole chains, were cut off cannot be known from the journal alone."
+_LIMITS = "That the end of a chain was cut off together with its requests cannot be known from the store alone."
 
 
 @click.command()
 @click.option("--run", "run_id", metavar="ID", help="Only of this run.")
 @click.option("--request", "request_id", metavar="ID", help="Only of this request.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="The last so many rows.")
-@click.option("--verify", is_flag=True, help="Check that no row was changed, removed, swapped or put in.")
+@click.option("--verify", is_flag=True, help="Check the chains, and that every request agrees with them.")
 @as_json
 @click.pass_obj
 def log(desk: Desk, run_id: str | None, request_id: str | None, limit: int, verify: bool, as_json: bool) -> int:
@@ -65,16 +65,22 @@ def _verify(desk: Desk, run_id: str | None, *, as_json: bool) -> int:
     code = WRONG if found.broken else 0
     if as_json:
         broken = [{"run": broken.run_id, "seq": broken.seq, "reason": broken.reason} for broken in found.broken]
-        document({"rows": found.rows, "chains": found.chains, "broken": broken})
+        document({
+            "rows": found.rows, "chains": found.chains, "requests": found.requests, "unopened": found.unopened,
+            "broken": broken,
+        })  # fmt: skip
         return code
-    out(f"{_counted(found.rows, 'row')} in {_counted(found.chains, 'chain')}")
+    rows, chains = _counted(found.rows, "row"), _counted(found.chains, "chain")
+    out(f"{rows} in {chains}, {_counted(found.requests, 'request')}")
     for broken in found.broken:
         out(f"{paint('BROKEN', 'red')}  run {token(broken.run_id)}: {escape(broken.reason)}")
     out(
-        "whole: every row follows from the one before"
+        "whole: every row follows from the one before, and every request stands as its rows say"
         if not found.broken
         else f"broken: {_counted(len(found.broken), 'chain')}"
     )
+    if found.unopened:
+        out(f"{_counted(found.unopened, 'request')} sealed: what was asked was not compared; set SAYSO_KEY for that")
     out(_LIMITS)
     return code
 

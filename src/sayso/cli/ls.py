@@ -109,12 +109,14 @@ def ls(
 def _rows(desk: Desk, wish: _Wish, found: list[Request], after: str | None) -> list[str]:
     if not found:
         return ["nothing waits" if len(wish.lists) > 1 else "there is none"]
-    if len(wish.lists) == 1:
-        return table(found, cursor=after)
     review = desk.look
+    left = {request.id for request in found if review.program_is_gone(request)}
+    if len(wish.lists) == 1:
+        return table(found, cursor=after, left=left)
     oldest, _ = replace(wish, lists=[_PENDING], limit=1, newest=False).page(review, None)
     pending, unknown = (wish.count(review, frozenset({state})) for state in (State.PENDING, State.UNKNOWN))
-    return table(found, pending=pending, oldest=oldest[0] if oldest else None, unknown=unknown, cursor=after)
+    first = oldest[0] if oldest else None
+    return table(found, pending=pending, oldest=first, unknown=unknown, cursor=after, left=left)
 
 
 def _watch(desk: Desk, wish: _Wish, cursor: str | None) -> int:

@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from sayso import errors
-from sayso.model.show.escape import escape
 
 __all__ = [
     "DECIDED",
@@ -26,7 +25,6 @@ __all__ = [
     "is_reader_gone",
     "out",
     "paint",
-    "report",
     "silence",
 ]
 
@@ -37,21 +35,6 @@ _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.AlreadyDecidedError, DECIDED),
     (errors.NotUnknownError, DECIDED),
     (errors.StaleViewError, DECIDED),
-)
-_HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
-    (errors.AmbiguousIdError, "nothing was decided"),
-    (errors.RequestNotFoundError, "nothing was decided"),
-    (errors.AlreadyDecidedError, "`sayso show {id}` tells what became of it"),
-    (errors.RequestExpiredError, "nothing runs without a decision in time; `sayso ls` lists what waits now"),
-    (errors.OwnRequestError, "nothing was decided"),
-    (errors.MissingRoleError, "--role says which roles you have"),
-    (errors.AlreadyVotedError, "nothing changed"),
-    (errors.InvalidChangesError, "`sayso show {id}` shows what it takes; correct the values and try again"),
-    (errors.InvalidAnswerError, "`sayso show {id}` shows what it takes"),
-    (errors.StaleViewError, "`sayso show {id}` shows it as it stands"),
-    (errors.NotUnknownError, "`sayso show {id}` tells where it stands"),
-    (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),
-    (errors.ConfigError, "nothing was decided"),
 )
 _gone: list[bool] = []
 
@@ -102,11 +85,3 @@ def paint(text: str, colour: str) -> str:
 def code_of(fault: errors.SaysoError) -> int:
     """Return the exit code that a fault means."""
     return next((code for kind, code in _CODES if isinstance(fault, kind)), WRONG)
-
-
-def report(fault: errors.SaysoError) -> int:
-    """Say on stderr what happened and what to do; return the exit code."""
-    hint = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
-    request_id = getattr(fault, "request_id", "")
-    complain(f"error: {escape(str(fault))}", *([hint.format(id=escape(request_id))] if hint else []))
-    return code_of(fault)

@@ -23,6 +23,7 @@ from sayso.model.show.journal import event_row
 from sayso.model.show.label import short
 from sayso.model.show.standing import changed, outcome_rows, stands
 from sayso.reviews import shape_of
+from sayso.waiting.talk import LEFT
 from sayso.waiting.terminal import command
 
 __all__ = ["show"]
@@ -43,17 +44,19 @@ def show(desk: Desk, request_id: str, full: bool, as_json: bool) -> int:
         document(request_document(request) | {"journal": [entry_document(entry) for entry in timeline]})
         return 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    out(*_head(request, width, full=full))
+    is_left = desk.look.program_is_gone(request)
+    out(*_head(request, width, full=full, is_left=is_left))
     out("", "what happened", *(f"  {event_row(entry)}" for entry in timeline))
-    out("", *_end(request, command(desk.store), full=full))
+    out("", *_end(request, command(desk.store), full=full, is_left=is_left))
     return 0
 
 
-def _head(request: Request, width: int, *, full: bool) -> list[str]:
+def _head(request: Request, width: int, *, full: bool, is_left: bool) -> list[str]:
     now = clock.now()
     state, _, rest = stands(request, now).partition(" ")
     colour = _COLOURS.get(request.state)
     rows = [f"{escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
+    rows += [f"  {LEFT}"] if is_left else []
     rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full)
     if request.state is State.PENDING:
         takes = [f"    {name}: {kind}" for name, kind in kinds_of(shape_of(request)).items()]
@@ -64,19 +67,21 @@ def _head(request: Request, width: int, *, full: bool) -> list[str]:
     return [*rows, *outcome_rows(request)]
 
 
-def _end(request: Request, sayso: str, *, full: bool) -> list[str]:
+def _end(request: Request, sayso: str, *, full: bool, is_left: bool) -> list[str]:
     rows: list[str] = []
     if full or card.is_whole(request):
         rows.append(f"fingerprint {request.current_fingerprint}")
     else:
         rows.append(f"not all is shown: {sayso} show --full {short(request.id)}")
-    return [*rows, *(f"next: {step}" for step in _next(request, f"{sayso} %s {short(request.id)}"))]
+    return [*rows, *(f"next: {step}" for step in _next(request, f"{sayso} %s {short(request.id)}", is_left=is_left))]
 
 
-def _next(request: Request, line: str) -> list[str]:
+def _next(request: Request, line: str, *, is_left: bool) -> list[str]:
     def typed(verb: str, more: str = "") -> str:
         return (line % verb) + more
 
+    if is_left and request.state is State.PENDING:
+        return [typed("cancel", " -m WHY")]
     match request.state, request.kind:
         case State.PENDING, "call":
             return [

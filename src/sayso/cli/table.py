@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from sayso import clock
@@ -17,11 +17,13 @@ from sayso.model.duration import text as span
 from sayso.model.request import Request, State
 from sayso.model.show import card
 from sayso.model.show.label import columns, is_random, padded, short, time_left, token
+from sayso.waiting.talk import LEFT
 
 __all__ = ["table"]
 
 _PIPED_WIDTH = 140
 _NARROWEST_CALL, _WIDEST_CALL = 60, 120
+_LEFT = LEFT.partition(":")[0]
 _FROM_ROOM, _RISK_ROOM = 36, 12
 _COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
 
@@ -33,6 +35,7 @@ def table(
     pending: int = 0,
     oldest: Request | None = None,
     unknown: int = 0,
+    left: Collection[str] = (),
 ) -> list[str]:
     """Return the rows of a list.
 
@@ -42,11 +45,12 @@ def table(
         pending: How many wait in all.
         oldest: The one that has waited longest.
         unknown: How many outcomes are unknown in all.
+        left: Ids of those whose program has ended without anybody to come back for them.
     """
     now = clock.now()
     has_states = any(request.state is not State.PENDING for request in requests)
     head = ("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM")
-    cells = [head, *(_cells(request, now, has_states=has_states) for request in requests)]
+    cells = [head, *(_cells(request, now, has_states=has_states, is_left=request.id in left) for request in requests)]
     pads = [max(columns(row[column]) for row in cells) for column in range(len(head) - 2)]
     room = _call_room(sum(pads) + 2 * len(pads))
     calls = ["CALL", *(_call(request, room) for request in requests)]
@@ -58,7 +62,7 @@ def table(
             colour = _COLOURS.get(requests[number - 1].state)
             parts[2] = parts[2] if colour is None or not has_states else paint(parts[2], colour)
         rows.append("  ".join([*parts, row[5]]).rstrip())
-    return [*rows, *_foot(pending, oldest, unknown, now), *_notes(requests, cursor)]
+    return [*rows, *_foot(pending, oldest, unknown, now), *_notes(requests, cursor, left)]
 
 
 def _call_room(before: int) -> int:
@@ -66,15 +70,15 @@ def _call_room(before: int) -> int:
     return min(max(width - before - _FROM_ROOM, _NARROWEST_CALL), _WIDEST_CALL)
 
 
-def _cells(request: Request, now: datetime, *, has_states: bool) -> tuple[str, ...]:
+def _cells(request: Request, now: datetime, *, has_states: bool, is_left: bool) -> tuple[str, ...]:
     match request.state:
         case State.PENDING:
-            left = time_left(request.expires_at, now)
+            left = _LEFT if is_left else time_left(request.expires_at, now)
             stands = f"pending, {left}" if has_states else left
         case State.UNKNOWN:
             stands = "UNKNOWN"
         case state:
-            stands = str(state)
+            stands = f"{state}, {_LEFT}" if is_left else str(state)
     risk = "-" if request.risk is None else token(request.risk, _RISK_ROOM)
     return short(request.id), _age(request, now), stands, risk, "", _from(request)
 
@@ -102,8 +106,10 @@ def _foot(pending: int, oldest: Request | None, unknown: int, now: datetime) -> 
     return rows
 
 
-def _notes(requests: Sequence[Request], cursor: str | None) -> list[str]:
+def _notes(requests: Sequence[Request], cursor: str | None, left: Collection[str]) -> list[str]:
     rows: list[str] = []
+    if left:
+        rows.append(f"{LEFT}; `sayso cancel ID` clears it away")
     if any(card.cautions(request) for request in requests):
         rows.append("! holds hidden or look-alike characters; `sayso show ID` names them")
     if cursor is not None:

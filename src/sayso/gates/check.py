@@ -8,28 +8,35 @@ from functools import partial
 from typing import Any
 
 from sayso import clock, errors
-from sayso.drive import Effects, Verb
+from sayso.drive import Effects, UserCode, Verb
+from sayso.gates.apart import keep_apart
 from sayso.gates.gate import ALLOWED, Check, Gate, Place, current, requester
-from sayso.gates.words import call_of, prompt_of, refuse, rule_text, secrets_among, secrets_of
+from sayso.gates.needs import Needs
+from sayso.gates.words import call_of, must_fit, prompt_of, refuse, rule_text, secrets_among, secrets_of
 from sayso.model import canonical, told
 from sayso.model.call import Call
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
+from sayso.model.nan import nan_in
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.policy import Happened, Verdict, describe, verdict_of
+from sayso.stores import worker
 from sayso.stores.base import Store
 
-__all__ = ["check"]
+__all__ = ["again", "check"]
+
+_OPEN = {State.PENDING, State.APPROVED}
 
 
 def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> Effects[Check]:
     """Find out whether a call may run.
 
     Raises:
+        ConfigError: Another function, gated as the same tool, asked for this call.
         PolicyError: A rule, prompt or hook failed.
-        ArgumentError: An argument has no canonical form.
+        ArgumentError: An argument has no canonical form, or does not fit the function's own types.
         StartRefusedError: The call is running elsewhere, or its outcome is unknown.
         StoreError: The store failed.
     """
@@ -42,11 +49,30 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
     if '"$' in form.text:  # the shape's classes are only wanted where a class may appear
         canonical.check_round_trip(form, gate.shape.classes)
     digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
-    found = yield from _find(store, digest, place)
-    if found is None:
-        call = call_of(gate, arguments, form, digest)
-        found = yield from _ask(gate, store, call, arguments, place, verdict)
-    return (yield from _answer(gate, store, found, arguments, place))
+    needs = Needs(verdict.quorum or gate.quorum, place.acts_for)
+    while True:
+        found = yield from _find(store, digest, place)
+        if found is None:
+            call = call_of(gate, arguments, form, digest)
+            found = yield from _ask(gate, store, call, arguments, place, verdict, needs)
+        if not place.at:  # a run knows its own code, and each of its calls by its place
+            keep_apart(gate, found)
+        lacks = needs.unmet_by(found) if found.state in _OPEN else None
+        if lacks is None:
+            return (yield from _answer(gate, store, found, arguments, place, needs))
+        # Asked anew, and of everybody: two programs that differ would else take each other's requests back for ever.
+        yield Verb(store.blocks, store.clear, found.id, requester(), lacks)
+        needs = needs.joined(found)
+
+
+def again(gate: Gate, store: Store, request: Request, place: Place) -> Effects[Check]:
+    """Find out whether a call that was asked before may run; no rule or prompt is asked a second time.
+
+    Raises:
+        As `check` does.
+    """
+    arguments = canonical.decode(request.call.form, gate.shape.classes)
+    return (yield from _answer(gate, store, request, arguments, place, Needs(request.quorum, place.acts_for)))
 
 
 def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
@@ -54,10 +80,27 @@ def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     if isinstance(rule, bool):
         return verdict_of(rule, describe(rule))
     try:
-        answer = yield gate.asks(rule, arguments)
+        asked = gate.asks(rule, arguments).watching(partial(_forms, arguments))
+        lost = nan_in(asked.kwargs)
+        answer = (yield asked) if lost is None else None
     except Exception as error:  # noqa: BLE001  user code: whatever it raises means that the call is not run
         refuse(gate, describe(rule), error, arguments)
+    if lost is not None:
+        raise errors.PolicyError(f"{describe(rule)} of {gate.name}", f"cannot judge {lost}, which is NaN")
+    if asked.has_moved:
+        raise errors.PolicyError(f"{describe(rule)} of {gate.name}", "the arguments changed while the rule decided")
     return verdict_of(answer, f"{describe(rule)} of {gate.name}")
+
+
+def _forms(arguments: dict[str, Any]) -> list[str | None]:
+    return [_form(name, value) for name, value in arguments.items()]
+
+
+def _form(name: str, value: object) -> str | None:
+    try:
+        return canonical.encode({name: value}).text
+    except errors.ArgumentError:
+        return None  # nobody can say what is in it: a call that is held will be refused for it, as always
 
 
 def _deny(gate: Gate, store: Store, arguments: dict[str, Any], place: Place, verdict: Verdict) -> Effects[Check]:
@@ -77,7 +120,7 @@ def _find(store: Store, digest: str, place: Place) -> Effects[Request | None]:
             if found.holds:
                 return found
     for run_id in place.run_ids:
-        found = yield Verb(store.blocks, store.find, fingerprint(run_id, digest))
+        found = yield Verb(store.blocks, store.find, fingerprint(run_id, digest, place.at))
         if found is not None:
             found = yield from _settled(store, found)
             if found.holds:
@@ -92,8 +135,13 @@ def _settled(store: Store, request: Request) -> Effects[Request]:
 
 
 def _ask(
-    gate: Gate, store: Store, call: Call, arguments: dict[str, Any], place: Place, verdict: Verdict
+    gate: Gate, store: Store, call: Call, arguments: dict[str, Any], place: Place, verdict: Verdict, needs: Needs
 ) -> Effects[Request]:
+    must_fit(gate, arguments)
+    # Where values around the function tell its calls apart, several versions of it are nothing unusual. Without a disk
+    # nothing is left of an earlier program.
+    is_resumable = place.has_name and gate.stands_alone and store.blocks and not place.at
+    earlier = (yield from _earlier(gate, store, place)) if is_resumable else None
     prompt = verdict.prompt if verdict.prompt is not None else (yield from prompt_of(gate, arguments))
     rule, secrets = rule_text(gate, verdict), secrets_of(gate, call.form, call.masked)
     now, run_id = clock.now(), place.run_ids[0]
@@ -101,14 +149,17 @@ def _ask(
         id=new_request_id(),
         kind="call",
         run_id=run_id,
-        fingerprint=fingerprint(run_id, call.digest),
+        fingerprint=fingerprint(run_id, call.digest, place.at),
+        place=place.at,
         subject=call,
         requester=requester(),
         created_at=now,
         expires_at=now + (verdict.expires or gate.expires),
         approval_window=gate.approval_expires,
-        quorum=verdict.quorum or gate.quorum,
-        on_behalf_of=place.on_behalf_of,
+        quorum=needs.quorum,
+        on_behalf_of=needs.barred[0] if needs.barred else None,
+        also_for=needs.barred[1:],
+        process=None if place.has_name else worker.current(),
         prompt=None if prompt is None else told.fit(prompt, secrets),
         description=gate.description,
         risk=verdict.risk or gate.risk,
@@ -116,20 +167,54 @@ def _ask(
         retries=gate.retries,
         idempotent=gate.idempotent,
         redact=gate.redact,
+        context=earlier or (yield from _facts(gate, call, arguments, place, verdict)),
     )
-    return (yield Verb(store.blocks, store.open, request))
+    if place.saves is None:
+        return (yield Verb(store.blocks, store.open, request))
+    return (yield Verb(store.blocks, store.open, request, place.saves(request)))
 
 
-def _answer(gate: Gate, store: Store, request: Request, arguments: dict[str, Any], place: Place) -> Effects[Check]:
+def _facts(
+    gate: Gate, call: Call, arguments: dict[str, Any], place: Place, verdict: Verdict
+) -> Effects[dict[str, Any] | None]:
+    """Return what a front end may know about a call; what the rule says comes before what the gate says."""
+    if place.context is None and gate.context is None and verdict.context is None:
+        return None
+    facts: Any = {}
+    if gate.context is not None:
+        try:
+            facts = yield UserCode(gate.context, {"masked": call.arguments})
+        except Exception as error:  # noqa: BLE001  user code: the call waits for nobody whom it cannot be shown to
+            refuse(gate, "context=", error, arguments)
+    return {**(place.context or {}), **facts, **(verdict.context or {})}
+
+
+def _earlier(gate: Gate, store: Store, place: Place) -> Effects[dict[str, Any] | None]:
+    """Return a note on what waits in this run for the function as it was before its parameters changed."""
+    versions = yield Verb(store.blocks, store.versions, place.run_ids[0], gate.tool)
+    earlier = [request_id for request_id, digest in versions if digest != gate.shape.digest]
+    if not earlier:
+        return None
+    import logging
+
+    waits = ", ".join(earlier)
+    text = "%s asks anew in run %r: an earlier version of it, with other parameters, waits as %s and will not run"
+    logging.getLogger("sayso").warning(text, gate.name, place.run_ids[0], waits)
+    return {"note": f"an earlier version of this function waits as {waits}; to approve that one runs nothing"}
+
+
+def _answer(
+    gate: Gate, store: Store, request: Request, arguments: dict[str, Any], place: Place, needs: Needs
+) -> Effects[Check]:
     match request.state:
         case State.PENDING:
             return Check("held", request)
         case State.APPROVED:
-            return Check("ready", request)
+            return Check("ready", request, needs=needs)
         case State.REJECTED | State.FEEDBACK | State.CANCELLED | State.ANSWERED:
             return Check("refused", request)
         case State.UNKNOWN:
-            return (yield from _unknown(gate, store, request, arguments, place))
+            return (yield from _unknown(gate, store, request, arguments, place, needs))
         case State.RUNNING | State.DONE | State.FAILED | State.EXPIRED:
             # Running: somebody has the one start. The others do not hold; they are only met when they change
             # between being found and being read, and the next call asks anew.
@@ -137,14 +222,16 @@ def _answer(gate: Gate, store: Store, request: Request, arguments: dict[str, Any
             raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
 
 
-def _unknown(gate: Gate, store: Store, request: Request, arguments: dict[str, Any], place: Place) -> Effects[Check]:
+def _unknown(
+    gate: Gate, store: Store, request: Request, arguments: dict[str, Any], place: Place, needs: Needs
+) -> Effects[Check]:
     answer = None
     if gate.verify is not None:
         ran_with = canonical.decode(request.effective.form, gate.shape.classes)
         answer = yield from _verified(gate, gate.verify, request, ran_with)
     if answer is None:
-        if request.idempotent:
-            return Check("ready", request)
+        if request.idempotent and needs.unmet_by(request) is None:
+            return Check("ready", request, needs=needs)
         raise errors.OutcomeUnknownError(request.id)
     hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
     settle = partial(store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify")
@@ -152,8 +239,8 @@ def _unknown(gate: Gate, store: Store, request: Request, arguments: dict[str, An
     if answer:
         result = answer.result if isinstance(answer, Happened) else None
         return Check("happened", resolved, result=result)
-    if resolved.state is State.APPROVED:
-        return Check("ready", resolved)
+    if resolved.state is State.APPROVED and needs.unmet_by(resolved) is None:
+        return Check("ready", resolved, needs=needs)
     return (yield from check(gate, store, arguments, place))
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from contextlib import suppress
 from types import CoroutineType
 from typing import Any, cast
 
 from sayso import errors
-from sayso.drive import Attempt, Effects, Try, Verb
+from sayso.drive import Attempt, Effects, Suspended, Try, Verb
+from sayso.gates.apart import forget
 from sayso.gates.gate import Gate, current
-from sayso.gates.words import secrets_of
+from sayso.gates.needs import Needs
+from sayso.gates.words import is_as_shown, secrets_of
 from sayso.model import canonical, redaction, told
 from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request
+from sayso.model.run import Saved
 from sayso.model.shape import ShapeError
 from sayso.stores.base import Store
 
@@ -27,11 +31,21 @@ _ERROR_LIMIT = 2_000
 _NO_SECRET_INSIDE = {str, int, float, bool}
 
 
-def execute(gate: Gate, store: Store, request: Request) -> Effects[Attempt]:
+def execute(
+    gate: Gate, store: Store, request: Request, needs: Needs | None = None,
+    saves: Callable[[Attempt], Saved | None] | None = None,
+) -> Effects[Attempt]:  # fmt: skip
     """Start an approved call, run it from its stored form, and record how it ended.
 
     The start is durable before the call runs. An error of the call is a `failed` outcome; being broken off
     (cancellation, Ctrl-C, exit) is an `unknown` one, because nobody can say what it had done by then.
+
+    Args:
+        gate: The function's gate.
+        store: Where the request lives.
+        request: The request that is to be started.
+        needs: What its approval must have had (`Check.needs`); without, what its record says.
+        saves: What is to be saved of the run together with the outcome.
 
     Raises:
         StartRefusedError: Somebody else has the start, the approval ended, or the record was altered; nothing ran.
@@ -41,10 +55,10 @@ def execute(gate: Gate, store: Store, request: Request) -> Effects[Attempt]:
     token = new_token()
     try:
         started = yield Verb(store.blocks, store.start, request.id, token)
-        args, kwargs = gate.signature.spread(_arguments(gate, started))
+        args, kwargs = gate.signature.spread(_arguments(gate, started, needs))
     except (errors.StartRefusedError, GeneratorExit) as refusal:
         if isinstance(refusal, errors.AlteredRequestError):
-            yield from _finish(store, request, token, Outcome("failed", error="not run: the record was altered"))
+            yield from _finish(store, request, token, Outcome("failed", error=str(refusal)))
         raise
     except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
         yield from _finish(store, request, token, Outcome("failed", error=f"not run: {type(error).__name__}"))
@@ -56,7 +70,9 @@ def execute(gate: Gate, store: Store, request: Request) -> Effects[Attempt]:
         with suppress(ValueError):  # a coroutine may be closed from a context that never had it
             current.reset(before)
     attempt = _begun(gate, attempt)
-    yield from _record(gate, store, started, token, attempt)
+    yield from _record(gate, store, started, token, attempt, None if saves is None else saves(attempt))
+    if not gate.retries and not gate.idempotent:
+        forget(request.id)
     return attempt
 
 
@@ -69,16 +85,25 @@ def _begun(gate: Gate, attempt: Attempt) -> Attempt:
     return Attempt(None, TypeError(f"{gate.name} is no async function and returned a coroutine; gate the async one"))
 
 
-def _arguments(gate: Gate, request: Request) -> dict[str, Any]:
-    """Return the arguments to run with: from the stored form, if it is the one that was approved."""
+def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, Any]:
+    """Return the arguments to run with: from the stored form, if it is the one that was shown and approved."""
     call = request.effective
     arguments, digest_input = canonical.read(call.form, lambda: gate.shape.classes)
     digest = call_digest(gate.tool, gate.shape.digest, digest_input)
     decision = request.decision
     # Every decision carries a fingerprint, a no as well: only a yes is one to run by.
     approved = decision.fingerprint if decision is not None and decision.verb == "approve" else None
-    if digest != call.digest or fingerprint(request.run_id, digest) != approved:
+    if digest != call.digest or fingerprint(request.run_id, digest, request.place) != approved:
         raise errors.AlteredRequestError(request.id)
+    if (call.tool, call.name) != (gate.tool, gate.name) or not is_as_shown(gate, call):
+        raise errors.AlteredRequestError(request.id, "what people are shown of the call is not what would run")
+    if request.missing_votes:
+        raise errors.AlteredRequestError(
+            request.id, f"it shows fewer approvals than the {request.quorum} it was asked of"
+        )
+    lacks = None if needs is None else needs.unmet_by(request)
+    if lacks is not None:
+        raise errors.AlteredRequestError(request.id, lacks)
     if request.edited is not None:
         # The reviewer's process may not have had the function's own validators; here they are.
         try:
@@ -88,14 +113,16 @@ def _arguments(gate: Gate, request: Request) -> dict[str, Any]:
     return arguments
 
 
-def _finish(store: Store, request: Request, token: str, outcome: Outcome) -> Effects[None]:
+def _finish(store: Store, request: Request, token: str, outcome: Outcome, saved: Saved | None = None) -> Effects[None]:
     with suppress(errors.StartRefusedError):  # the start was not recorded, or somebody has resolved it by now
-        yield Verb(store.blocks, store.finish, request.id, token, outcome)
+        yield Verb(store.blocks, store.finish, request.id, token, outcome, saved)
 
 
-def _record(gate: Gate, store: Store, request: Request, token: str, attempt: Attempt) -> Effects[None]:
+def _record(
+    gate: Gate, store: Store, request: Request, token: str, attempt: Attempt, saved: Saved | None
+) -> Effects[None]:
     try:
-        yield from _finish(store, request, token, _outcome(gate, request, attempt))
+        yield from _finish(store, request, token, _outcome(gate, request, attempt), saved)
     except errors.StoreError as error:
         if attempt.raised is None:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
@@ -105,6 +132,8 @@ def _record(gate: Gate, store: Store, request: Request, token: str, attempt: Att
 def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
     if attempt.raised is None:
         return Outcome("done", result=_kept_result(gate, request, attempt.value))
+    if isinstance(attempt.raised, Suspended):
+        return Outcome("suspended")
     text = told.error_text(attempt.raised, secrets_of(gate, request.effective.form, request.effective.masked))
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -12,11 +13,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sayso.drive import UserCode
-from sayso.model import canonical
+from sayso.gates.around import Surroundings, hides_nothing
+from sayso.gates.declared import check_hook, check_redact, tool_of
+from sayso.gates.needs import Needs
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import Saved
 from sayso.model.shape import Shape
 from sayso.model.signature import Signature, chosen
 
@@ -27,7 +31,20 @@ current: ContextVar[Request | None] = ContextVar("sayso_current_request", defaul
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """A function, and what its calls need before they run; `sayso.gate` explains the options."""
+    """A function, and what its calls need before they run; `sayso.gate` explains the options.
+
+    Attributes:
+        named: The name that the gate was given, in place of the function's own.
+        context: Makes facts for the reviewer's front end of the arguments as people see them.
+        tool: What its calls are told apart by: that name, or `module:function`.
+        name: What people read.
+        signature: How the function is called.
+        stands_alone: Nothing hidden belongs to the function, so it cannot be taken for another one.
+
+    Raises:
+        TypeError: The function cannot be gated, or not without a name.
+        ConfigError: An option does not fit the function.
+    """
 
     function: Callable[..., Any]
     when: bool | Callable[..., Any] = True
@@ -43,28 +60,59 @@ class Gate:
     retries: int = 0
     idempotent: bool = False
     verify: Callable[..., Any] | None = None
+    named: str | None = None
+    context: Callable[[dict[str, Any]], Any] | None = None
     tool: str = field(init=False)
     name: str = field(init=False)
-    shape: Shape = field(init=False)
     signature: Signature = field(init=False)
+    stands_alone: bool = field(init=False)
+    _bare: Shape = field(init=False, repr=False)
+    _around: Surroundings = field(init=False, repr=False)
+    _among: dict[str, Shape] = field(init=False, repr=False)
+    _picks: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        function, tool = self.function, tool_of(self.function, self.named)
+        signature = Signature(function)
+        hooks = {"when": self.when, "prompt": self.prompt, "verify": self.verify}
+        for option, hook in hooks.items():
+            check_hook(option, hook, tool, signature.names)
+        check_redact(function, self.redact, tool)
         derived = {
-            "tool": canonical.function_name(self.function),
-            "name": getattr(self.function, "__name__", type(self.function).__name__),
-            "shape": Shape.of(self.function, redact=self.redact),
-            "signature": Signature(self.function),
+            "tool": tool,
+            "name": self.named or getattr(function, "__name__", type(function).__name__),
+            "signature": signature,
+            "stands_alone": self.named is None and hides_nothing(function),
+            "_bare": Shape.of(function, redact=self.redact),
+            "_around": Surroundings(function),
+            "_among": {},
+            "_picks": {id(hook): chosen(hook) for hook in hooks.values() if callable(hook)},
         }
         self.__dict__.update(derived)
 
     def asks(self, hook: Callable[..., Any], arguments: Mapping[str, Any]) -> UserCode:
         """Return the call of one of the gate's hooks with the arguments that it names."""
-        return UserCode(hook, _choose(hook)(arguments))
+        return UserCode(hook, self._picks[id(hook)](arguments))
 
+    @property
+    def shape(self) -> Shape:
+        """What the calls look like now; its digest covers the plain values around the function."""
+        if self.stands_alone:
+            return self._bare
+        digest = self._around.now().digest
+        if digest is None:
+            return self._bare
+        shape = self._among.get(digest)
+        if shape is None:
+            self._among.clear()  # a variable that goes on changing leaves no trail
+            shape = self._among[digest] = self._bare.among(digest)
+        return shape
 
-@cache
-def _choose(hook: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    return chosen(hook)
+    @property
+    def surroundings(self) -> list[object]:
+        """What else is around the function now, for `is_same`; its code too where it was given a name."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        return [*self._around.now().objects, *([] if self.named is None else [code])]
 
 
 class Place(NamedTuple):
@@ -73,12 +121,20 @@ class Place(NamedTuple):
     Attributes:
         run_ids: The own run first, then those of parent tasks.
         adopted: Requests that were decided from here, by digest of their call.
-        on_behalf_of: The person for whom the program acts.
+        acts_for: The persons for whom the program acts, that of the innermost run first.
+        has_name: Whether the own run has one, by which another process can go on with it.
+        at: Where in the run the call stands, if the run tells its places apart.
+        context: What the program knows about the call: JSON values.
+        saves: What is to be saved of the run together with the request, when it is asked.
     """
 
     run_ids: Sequence[str]
     adopted: Mapping[str, str]
-    on_behalf_of: Identity | None
+    acts_for: tuple[Identity, ...] = ()
+    has_name: bool = True
+    at: str = ""
+    context: Mapping[str, Any] | None = None
+    saves: Callable[[Request], Saved] | None = None
 
 
 class Check(NamedTuple):
@@ -90,12 +146,14 @@ class Check(NamedTuple):
         request: The request, but for `allow` and `deny`.
         reason: Why it was denied.
         result: What it returned, for `happened`.
+        needs: What the approval must have had, for `ready`; `execute` looks again.
     """
 
     kind: Literal["allow", "deny", "held", "ready", "refused", "happened"]
     request: Request | None = None
     reason: str | None = None
     result: Any = None
+    needs: Needs | None = None
 
 
 ALLOWED = Check("allow")

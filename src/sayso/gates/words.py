@@ -13,7 +13,7 @@ from sayso.model.call import Call
 from sayso.model.canonical.tags import dump
 from sayso.policy import Verdict, describe
 
-__all__ = ["call_of", "prompt_of", "refuse", "rule_text", "secrets_among", "secrets_of"]
+__all__ = ["call_of", "is_as_shown", "must_fit", "prompt_of", "refuse", "rule_text", "secrets_among", "secrets_of"]
 
 
 def call_of(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest: str) -> Call:
@@ -38,6 +38,37 @@ def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dic
         return dict(redaction.FAILED)
 
 
+def must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
+    """Raise `ArgumentError` for an argument that is not what the function's own types say.
+
+    An edit is checked by these types, so the reviewer could change nothing else in such a call either.
+    """
+    problems = gate.shape.misfits(arguments)
+    if problems:
+        where, _, reason = problems[0].partition(": ")
+        raise errors.ArgumentError(where, f"does not fit {gate.name}'s own types ({reason})")
+
+
+def is_as_shown(gate: Gate, call: Call) -> bool:
+    """Say whether what people see of a recorded call is what would run.
+
+    A gate's own redactor may show what it likes, but must make the same of the same arguments again.
+    """
+    if call.masked is None:
+        return True
+    try:
+        shown, real = canonical.load(call.masked), canonical.load(call.form)
+    except errors.ArgumentError:  # it is no text of ours any more
+        return False
+    if redaction.agrees(shown, real):
+        return True
+    if gate.redactor is None:
+        return False
+    again = _shown_by_redactor(gate.redactor, canonical.decode(call.form, gate.shape.classes))
+    failed: dict[str, Any] = dict(redaction.FAILED)
+    return dump(shown) in {dump(gate.redaction.mask(again)), dump(gate.redaction.mask(failed))}
+
+
 def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
     """Return the texts of a call that nobody may see: what a name marks, and what the gate's redactor took out."""
     if shown is None:
@@ -60,10 +91,14 @@ def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | Non
 def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -> NoReturn:
     """Raise the `PolicyError` for a hook that failed; what quotes a secret of the call goes no further."""
     secrets = secrets_among(gate, arguments)
-    if secrets is None:
-        raise errors.PolicyError(f"{rule} of {gate.name}", f"raised {type(error).__name__}") from None
-    cause = None if told.quotes(error, secrets) else error
-    raise errors.PolicyError(f"{rule} of {gate.name}", f"raised {told.error_text(error, secrets)}") from cause
+    words = type(error).__name__ if secrets is None else told.error_text(error, secrets)
+    refusal = errors.PolicyError(f"{rule} of {gate.name}", f"raised {words}")
+    cause = None if secrets is None or told.quotes(error, secrets) else error
+    try:
+        raise refusal from cause
+    finally:
+        # `from None` hides what was raised before and still holds it, for whoever walks the chain: a tracker of errors.
+        refusal.__context__ = cause
 
 
 def rule_text(gate: Gate, verdict: Verdict) -> str | None:

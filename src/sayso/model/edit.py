@@ -74,7 +74,8 @@ def _validated(shape: Shape, tree: dict[str, Any], real: dict[str, Any]) -> dict
     """Return the values of an edit; what was not changed stays to the byte, whatever validation would make of it."""
     values = canonical.decode(dump(tree), shape.classes)
     kept = {name for name, form in tree.items() if name in real and dump(form) == dump(real[name])}
-    return {name: values[name] if name in kept else value for name, value in shape.validate(values).items()}
+    fitted = shape.validate(values, written=values.keys() - kept)
+    return {name: values[name] if name in kept else value for name, value in fitted.items()}
 
 
 def _merged(before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from sayso.model.canonical.compact import dumps
+from sayso.model.canonical.compact import quote
 
 __all__ = ["Entry", "chained", "first_link"]
 
@@ -50,6 +50,7 @@ def chained(
     before: str, run_id: str, seq: int, at: int, request_id: str, event: str, by: str, channel: str, detail: str
 ) -> Entry:
     """Return the row that follows the link `before`."""
-    content = dumps((before, run_id, seq, at, request_id, event, by, channel, detail))
+    texts = quote(request_id), quote(event), quote(by), quote(channel), quote(detail)
+    content = f"[{quote(before)},{quote(run_id)},{seq},{at},{','.join(texts)}]"
     link = hashlib.sha256(content.encode()).hexdigest()
     return Entry(run_id, seq, at, request_id, event, by, channel, detail, link)

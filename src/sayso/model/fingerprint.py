@@ -1,15 +1,17 @@
 """What exactly was asked: SHA-256 over the scope and a digest of the call.
 
 Every part is framed by its length, so that no two lists of parts have the same bytes. The digest of a call covers
-the qualified name of the tool, the digest of its shape and the canonical arguments; the fingerprint adds the run.
+the name of the tool, the digest of its shape (and of what is around the function) and the canonical arguments; the
+fingerprint adds the run.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = ["call_digest", "fingerprint", "question_digest"]
+__all__ = ["around_digest", "call_digest", "fingerprint", "question_digest"]
 
 
 def _framed(*parts: bytes) -> bytes:
@@ -21,11 +23,20 @@ def _begun(*parts: str) -> hashlib._Hash:  # pyright: ignore[reportPrivateUsage]
     return hashlib.sha256(_framed(*(part.encode() for part in parts)))
 
 
+def around_digest(values: Iterable[bytes]) -> str:
+    """Return the digest of the plain values around a function; the digest of its shape covers it.
+
+    Args:
+        values: The canonical form of each, with its place, in any order.
+    """
+    return hashlib.sha256(_framed(b"sayso/around/1", *sorted(values))).hexdigest()
+
+
 def call_digest(tool: str, shape_digest: str, canonical: bytes) -> str:
     """Return the digest of a call, without the run it stands in.
 
     Args:
-        tool: Qualified name, `module:function`.
+        tool: Qualified name, `module:function`, or the name that the gate was given.
         shape_digest: Digest of the function's parameters and their types.
         canonical: The arguments' canonical form with sorted keys, as UTF-8.
     """
@@ -42,8 +53,8 @@ def question_digest(text: str, shape_digest: str, occasion: int) -> str:
     ).hexdigest()
 
 
-def fingerprint(run_id: str, digest: str) -> str:
-    """Return the fingerprint of a call or question in its run."""
-    whole = _begun("sayso/run/1", run_id).copy()
+def fingerprint(run_id: str, digest: str, place: str = "") -> str:
+    """Return the fingerprint of a call or question in its run; equal ones at two places of it have two."""
+    whole = (_begun("sayso/place/1", run_id, place) if place else _begun("sayso/run/1", run_id)).copy()
     whole.update(digest.encode())
     return whole.hexdigest()

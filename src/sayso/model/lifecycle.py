@@ -5,6 +5,7 @@
     pending --feedback--> feedback              unknown --start, idempotent only--> running
     pending --answer--> answered                running --failed, retries left--> approved
     pending | approved --cancel--> cancelled    pending | approved --expire--> expired
+                                                running --suspended, it asks a person--> approved
 
 Each function takes a request as it stands and the instant, and returns a `Transition`: the new request and the
 journal's row for it. It raises a fault instead when the change is not allowed; then nothing may be written. Stores
@@ -79,12 +80,13 @@ class Outcome(NamedTuple):
     """How a call ended, as the program that ran it saw it.
 
     Attributes:
-        state: `done`; `failed` (it ended with an error); `unknown` (it was broken off).
+        state: `done`; `failed` (it ended with an error); `unknown` (it was broken off); `suspended` (it stopped itself
+            to ask a person, and will begin again: the start is given back).
         result: Canonical form of what it returned, where that was kept.
         error: Type and message of the error, secrets masked.
     """
 
-    state: Literal["done", "failed", "unknown"]
+    state: Literal["done", "failed", "unknown", "suspended"]
     result: str | None = None
     error: str | None = None
 
@@ -102,8 +104,8 @@ def asked(request: Request) -> Transition:
     detail: dict[str, Any] = {"kind": request.kind, "fingerprint": request.fingerprint}
     if isinstance(request.subject, Call):
         detail["tool"] = request.subject.tool
-    if request.on_behalf_of is not None:
-        detail["on_behalf_of"] = request.on_behalf_of.qualified
+    if request.acts_for:
+        detail["on_behalf_of"] = ", ".join(person.qualified for person in request.acts_for)
     return Transition(request, "asked", request.requester, "program", detail)
 
 
@@ -143,18 +145,13 @@ def _must_be_pending(request: Request, now: datetime) -> None:
 
 def _already_decided(request: Request, decision: Decision, now: datetime) -> errors.AlreadyDecidedError:
     return errors.AlreadyDecidedError(
-        request.id,
-        state=_PAST[decision.verb],
-        by=str(decision.by),
-        at=decision.at,
-        channel=decision.channel,
+        request.id, state=_PAST[decision.verb], by=str(decision.by), at=decision.at, channel=decision.channel,
         age=ago(decision.at, now),
-    )
+    )  # fmt: skip
 
 
 def _must_be_allowed(request: Request, by: Identity, roles: Collection[str], now: datetime) -> None:
-    barred = (request.requester, request.on_behalf_of)
-    if any(other is not None and by.is_same(other) for other in barred):
+    if by.is_same(request.requester) or any(by.may_be(person) for person in request.acts_for):
         raise errors.OwnRequestError(request.id, by=str(by))
     if not request.quorum.admits(roles):
         raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.quorum.roles))
@@ -173,14 +170,9 @@ def _must_fit(request: Request, decision: Decision) -> None:
 
 
 def decide(
-    request: Request,
-    decision: Decision,
-    *,
-    roles: Collection[str],
-    seen: str | None,
-    edited: Call | None,
+    request: Request, decision: Decision, *, roles: Collection[str], seen: str | None, edited: Call | None,
     now: datetime,
-) -> Transition:
+) -> Transition:  # fmt: skip
     """Take one person's decision.
 
     Args:
@@ -201,7 +193,7 @@ def decide(
     current = request.current_fingerprint
     if seen is not None and seen != current:
         raise errors.StaleViewError(request.id, seen=seen, current=current)
-    decided = current if edited is None else fingerprint(request.run_id, edited.digest)
+    decided = current if edited is None else fingerprint(request.run_id, edited.digest, request.place)
     decision = _evolve(decision, at=now, fingerprint=decided)
     detail: dict[str, Any] = {"fingerprint": decision.fingerprint}
     if decision.comment is not None:
@@ -314,7 +306,7 @@ def resolve(
 # -- the program -----------------------------------------------------------------------------------------------
 
 
-def clear(request: Request, by: Identity, now: datetime) -> Transition | None:
+def clear(request: Request, by: Identity, now: datetime, reason: str | None = None) -> Transition | None:
     """Let the program take back what it asked, or forget a no; None where there is nothing to clear.
 
     A request that waits or was approved becomes `cancelled`. What is running or unknown stays as it is.
@@ -322,9 +314,9 @@ def clear(request: Request, by: Identity, now: datetime) -> Transition | None:
     if not request.holds or request.state in {State.RUNNING, State.UNKNOWN}:
         return None
     if request.state in {State.PENDING, State.APPROVED}:
-        decision = Decision("cancel", by, now, "program", "withdrawn", request.current_fingerprint)
+        decision = Decision("cancel", by, now, "program", reason or "withdrawn", request.current_fingerprint)
         new = _evolve(request, state=State.CANCELLED, holds=False, decision=decision, votes=())
-        return Transition(new, "withdrawn", by, "program", {})
+        return Transition(new, "withdrawn", by, "program", {} if reason is None else {"reason": reason})
     return Transition(_evolve(request, holds=False), "cleared", by, "program", {})
 
 
@@ -381,11 +373,16 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
             request.id,
             f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded",
         )
+    detail: dict[str, Any] = {"attempt": execution.attempt}
+    if outcome.state == "suspended":
+        # This start counts for nothing; those before it stay spent.
+        before = None if execution.attempt == 1 else _evolve(execution, attempt=execution.attempt - 1)
+        new = _evolve(request, state=State.APPROVED, execution=before)
+        return Transition(new, "suspended", request.requester, "program", detail)
     ended = _evolve(execution, finished_at=now, result=outcome.result, error=outcome.error)
     state, holds = State(outcome.state), outcome.state == "unknown"
     if state is State.FAILED and _may_try_again(request, execution):
         state, holds = State.APPROVED, True
-    detail: dict[str, Any] = {"attempt": execution.attempt}
     if state is State.APPROVED:
         detail["may_try_again"] = True
     new = _evolve(request, state=state, holds=holds, execution=ended)

@@ -39,6 +39,22 @@ class Quorum:
         """Say whether somebody with these roles may decide."""
         return not self.roles or any(role in self.roles for role in roles)
 
+    def covers(self, other: Quorum) -> bool:
+        """Say whether whatever satisfies this one satisfies `other`."""
+        if self is other:
+            return True
+        has_roles = not other.roles or (bool(self.roles) and frozenset(self.roles) <= frozenset(other.roles))
+        return has_roles and self.count >= other.count
+
+    def joined(self, other: Quorum) -> Quorum:
+        """Return the least quorum that covers both; where no role is in both, one with this one's roles."""
+        mine, theirs = frozenset(self.roles), frozenset(other.roles)
+        return Quorum(max(self.count, other.count), (mine & theirs) or mine or theirs)
+
+    def __str__(self) -> str:
+        people = "1 reviewer" if self.count == 1 else f"{self.count} reviewers"
+        return f"{people} with the role {' or '.join(sorted(self.roles))}" if self.roles else people
+
     def missing(self, voters: Iterable[Identity]) -> int:
         """Return how many more distinct people must agree."""
         if self.count == 1:

@@ -83,6 +83,10 @@ class Request:
         context: Facts from the program (not from the agent), JSON values.
         requester: Who asked.
         on_behalf_of: The person for whom the requester acts; barred from deciding too.
+        also_for: Further persons for whom it acts, those of the runs around; barred as well.
+        process: The one process that can run this (see `sayso.stores.worker`), where its run has no name by which
+            another one could go on with it.
+        place: Where in its run the call stands; empty in the run of a plain program, where equal calls are one.
         quorum: What an approval needs.
         created_at, expires_at: When it was asked, and when it ends if nobody decides.
         approval_window: How long an approval counts.
@@ -109,11 +113,14 @@ class Request:
     approval_window: timedelta
     quorum: Quorum = Quorum()
     on_behalf_of: Identity | None = None
+    also_for: tuple[Identity, ...] = ()
+    process: str | None = None
     prompt: str | None = None
     description: str | None = None
     risk: str | None = None
     rule: str | None = None
     context: dict[str, Any] | None = None
+    place: str = ""
     retries: int = 0
     idempotent: bool = False
     redact: tuple[str, ...] = ()
@@ -149,7 +156,12 @@ class Request:
     @property
     def current_fingerprint(self) -> str:
         """Fingerprint of what a decision would be about now; differs from `fingerprint` after an edit."""
-        return self.fingerprint if self.edited is None else fingerprint(self.run_id, self.edited.digest)
+        return self.fingerprint if self.edited is None else fingerprint(self.run_id, self.edited.digest, self.place)
+
+    @property
+    def acts_for(self) -> tuple[Identity, ...]:
+        """Everybody for whom the requester acts."""
+        return self.also_for if self.on_behalf_of is None else (self.on_behalf_of, *self.also_for)
 
     @property
     def is_final(self) -> bool:

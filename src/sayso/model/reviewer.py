@@ -1,8 +1,9 @@
 """Who asks and who decides.
 
 An identity is an issuer (who vouches for the name: `local`, `program`, later an identity provider) and a subject.
-Two identities are the same person when their folded forms are equal, so that `ada`, `Ada` and a look-alike with a
-full-width letter count once in a quorum.
+It is shown as it was given. Two identities are the same person when their folded forms are equal, so that `ada`,
+`Ada` and a look-alike with a full-width letter count once in a quorum. Invariant: no name has a character that is
+seen as nothing, which would make a second person of the first.
 """
 
 from __future__ import annotations
@@ -20,16 +21,22 @@ PROGRAM = "program"
 
 @lru_cache(maxsize=1024)
 def _checked(text: str, what: str) -> str:
+    from sayso.model.show.escape import hidden_in  # the package that draws is not wanted where nobody is named
+
     if not text or text != text.strip():
-        raise ValueError(f"{what} {text!r} is empty or begins or ends with white space")
-    if any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in text):
-        raise ValueError(f"{what} {text!r} contains control or invisible characters")
+        raise ValueError(f"{what} {text!a} is empty or begins or ends with white space")
+    hidden = [f"U+{ord(layout):04X}" for layout in "\n\t" if layout in text] + hidden_in(text)
+    if hidden:
+        raise ValueError(f"{what} {text!a} contains control or invisible characters ({', '.join(hidden[:6])})")
+    if unicodedata.category(text[0])[0] == "M":
+        raise ValueError(f"{what} {text!a} begins with a mark that needs a letter before it")
     return text
 
 
 @lru_cache(maxsize=1024)
 def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.split())
 
 
 @dataclass(frozen=True)
@@ -54,12 +61,23 @@ class Identity:
 
     @property
     def folded(self) -> str:
-        """`issuer:subject` without case and compatibility variants; equal for one person."""
+        """`issuer:subject` without case, compatibility variants and doubled spaces; equal for one person."""
         return f"{_folded(self.issuer)}:{_folded(self.subject)}"
 
     def is_same(self, other: Identity) -> bool:
         """Say whether both are one person."""
         return _folded(self.issuer) == _folded(other.issuer) and _folded(self.subject) == _folded(other.subject)
+
+    def may_be(self, other: Identity) -> bool:
+        """Say whether both could be one person, whoever vouches for them: `ada`, `Ada` and `ada@host` could.
+
+        This is for a bar, which had better hold one too many; a quorum counts by `is_same`. `ada@one` and `ada@two`
+        are two.
+        """
+        mine, theirs = _folded(self.subject), _folded(other.subject)
+        if mine == theirs:
+            return True
+        return ("@" in mine) != ("@" in theirs) and mine.partition("@")[0] == theirs.partition("@")[0]
 
     @property
     def qualified(self) -> str:
@@ -78,6 +96,9 @@ class Reviewer:
         subject: The person's name at the issuer.
         roles: What the person may be asked for, e.g. `{"finance"}`.
         issuer: Who vouches for the name; `local` is this machine's word.
+
+    Raises:
+        ValueError: A name or role is empty, has white space around it, or holds control or invisible characters.
     """
 
     subject: str
@@ -87,7 +108,7 @@ class Reviewer:
     def __post_init__(self) -> None:
         if isinstance(self.roles, str):
             raise TypeError(f"roles is a collection of names, not the text {self.roles!r}")
-        object.__setattr__(self, "roles", frozenset(self.roles))
+        object.__setattr__(self, "roles", frozenset(_checked(role, "role") for role in self.roles))
         object.__setattr__(self, "identity", Identity(self.issuer, self.subject))
 
     identity: Identity = field(init=False, repr=False, compare=False)

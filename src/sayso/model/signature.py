@@ -1,15 +1,13 @@
 """A function's parameters: from a call to arguments by name, and back.
 
-`*args` stand as a tuple, and `**kwargs` as a dict, under their own names; defaults are filled in. What is hidden in a
-partial or a bound method cannot be shown to a person, so these are refused.
+`*args` stand as a tuple, and `**kwargs` as a dict, under their own names; defaults are filled in. Which callables may
+be gated at all is in `sayso.gates.declared`. The invariant: what `bind` returned, `spread` calls the function with.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
-from types import MethodType
 from typing import Any
 
 __all__ = ["Signature", "chosen"]
@@ -24,13 +22,10 @@ class Signature:
     """How a function is called.
 
     Raises:
-        TypeError: The function hides arguments (a partial, a method), or is a generator function.
+        TypeError: The function is one of a class, without its object, or a generator function.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        if isinstance(function, partial | MethodType):
-            kind = "a partial" if isinstance(function, partial) else "a bound method"
-            raise TypeError(f"{kind} hides arguments that a reviewer must see; gate a plain function that takes them")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("a generator has no single moment to hold; gate the functions that it calls")
         self._signature = inspect.signature(function)
@@ -72,6 +67,19 @@ class Signature:
         found = self._signature.bind(*args, **kwargs)
         found.apply_defaults()
         return dict(found.arguments)
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether it takes arguments of any name."""
+        return self._stars is not None
+
+    def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a call gives by name, no defaults filled in; what is missing may come from elsewhere.
+
+        Raises:
+            TypeError: There are more arguments than places, or one is given twice, with Python's own message.
+        """
+        return dict(self._signature.bind_partial(*args, **kwargs).arguments)
 
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what to call the function with for these arguments."""

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from sayso.model.canonical.tags import MASK, Json
 from sayso.model.canonical.tree import fields_of, items_of, with_fields, with_items
+from sayso.model.url_password import conceal, has_gap, restored
 
 __all__ = ["UnmaskError", "unmask"]
 
 
 class UnmaskError(ValueError):
-    """An edit of a masked list does not say whose secret stands where.
+    """An edit of a masked list, or of a text with masked passwords, does not say whose secret stands where.
 
     Attributes:
-        where: The list, e.g. `order.users`.
+        where: The list or text, e.g. `order.users`.
     """
 
     def __init__(self, where: str) -> None:
         super().__init__(
-            f"{where}: elements with masked values were added, removed or moved, so it is not certain whose secret"
+            f"{where}: what has masked values in it was added, removed or moved, so it is not certain whose secret"
             f" {MASK} stands for; write the secrets out"
         )
         self.where = where
@@ -48,6 +49,8 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
     """
     if masked == MASK:
         return original if _is_mask(edited) else edited
+    if isinstance(edited, str) and isinstance(original, str) and masked != original and masked == conceal(original):
+        return _with_password(edited, original, str(masked), where)
     named, shown, real = fields_of(edited), fields_of(masked), fields_of(original)
     if named is not None and shown is not None and real is not None:
         back = {
@@ -69,6 +72,13 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
             ],
         )
     return edited
+
+
+def _with_password(edited: str, original: str, masked: str, where: str) -> str:
+    back = original if edited == masked else restored(edited, original)
+    if back is None:
+        raise UnmaskError(where or "arguments")
+    return back
 
 
 def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -> list[int | None]:
@@ -104,12 +114,16 @@ def _mentions(tree: Json) -> bool:
     if parts is None:
         named = fields_of(tree)
         parts = None if named is None else list(named.values())
-    return _is_mask(tree) if parts is None else any(map(_mentions, parts))
+    if parts is None:
+        return _is_mask(tree) or (isinstance(tree, str) and has_gap(tree))
+    return any(map(_mentions, parts))
 
 
 def _hides(masked: Json, original: Json) -> bool:
     if masked == MASK:
         return original != MASK
+    if isinstance(masked, str) and isinstance(original, str):
+        return masked != original and masked == conceal(original)
     shown, real = fields_of(masked), fields_of(original)
     if shown is not None and real is not None:
         return any(name in real and _hides(value, real[name]) for name, value in shown.items())

@@ -15,11 +15,11 @@ from here.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from sayso import errors
 from sayso.model import lifecycle
@@ -29,9 +29,11 @@ from sayso.model.entry import Entry
 from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
+from sayso.model.run import Saved
 from sayso.stores import worker
+from sayso.stores.run_verbs import RunTransaction, RunVerbs, save
 
-__all__ = ["Filter", "Page", "Store", "Transaction", "Unwatch"]
+__all__ = ["Anchor", "Filter", "Page", "Store", "Transaction", "Unwatch"]
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
@@ -73,12 +75,27 @@ class Page:
     cursor: str | None
 
 
-class Transaction(Protocol):
-    """What a store offers to the verbs inside one transaction."""
+class Anchor(NamedTuple):
+    """How the row of a request is tied to the journal, for `sayso.audit`.
 
-    def now(self) -> datetime:
-        """Return the store's instant."""
-        ...
+    Attributes:
+        request_id: Which request.
+        run_id: In which chain its rows stand.
+        state: The state that the row says.
+        link: Of the journal's row that made this row what it is.
+        asked: Digest of what never changes, computed from the row (see `sayso.stores.row.asked_digest`); the
+            journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
+    """
+
+    request_id: str
+    run_id: str
+    state: str
+    link: str
+    asked: str | None
+
+
+class Transaction(RunTransaction, Protocol):
+    """What a store offers to the verbs inside one transaction."""
 
     def load(self, request_id: str) -> Request:
         """Return a request; raises `RequestNotFoundError`."""
@@ -89,7 +106,7 @@ class Transaction(Protocol):
         ...
 
     def insert(self, transition: Transition) -> None:
-        """Write a new request and its row in the journal."""
+        """Write a new request and its row in the journal, whose detail gets the digest `asked` (see `Anchor`)."""
         ...
 
     def update(self, transition: Transition) -> None:
@@ -104,8 +121,8 @@ class Transaction(Protocol):
 Work = Callable[[Transaction], "T | errors.SaysoError"]
 
 
-class Store(ABC):
-    """Where requests live. Every method may be called from any thread.
+class Store(RunVerbs):
+    """Where requests and runs live. Every method may be called from any thread.
 
     Attributes:
         url: What opens this store again, e.g. `sqlite:///sayso.db`.
@@ -124,6 +141,9 @@ class Store(ABC):
         A fault that it raises undoes everything.
         """
 
+    def _transact_run(self, work: Callable[[RunTransaction], T]) -> T:
+        return self._transact(work)
+
     @abstractmethod
     def _due(self) -> Sequence[str]:
         """Return the ids of requests whose end is reached, and of all that are running."""
@@ -137,6 +157,12 @@ class Store(ABC):
     @abstractmethod
     def find(self, fingerprint: str) -> Request | None:
         """Return the request that holds this fingerprint, as last committed."""
+
+    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
+        """Return the ids of a function's requests that wait or were approved in a run, each with its shape's digest."""
+        states = frozenset({State.PENDING, State.APPROVED})
+        found = self.list(Filter(states=states, run_id=run_id, name=tool)).requests
+        return [(request.id, request.subject.shape_digest) for request in found]
 
     @abstractmethod
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
@@ -162,6 +188,14 @@ class Store(ABC):
         """Return rows of the journal, ordered by run and place; `after` is the (run, seq) of the last one seen."""
 
     @abstractmethod
+    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+        """Return how requests are tied to the journal, ordered by id; `after` is the last id seen."""
+
+    def legible(self, entry: Entry) -> Entry:
+        """Return a row of the journal with its words opened, where they are sealed; the link covers the sealed ones."""
+        return entry
+
+    @abstractmethod
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         """Call `wake`, from some thread, after any change of this request, by this or another process.
 
@@ -174,13 +208,18 @@ class Store(ABC):
 
     # -- verbs -------------------------------------------------------------------------------------------------
 
-    def open(self, request: Request) -> Request:
-        """In one transaction, find the request that holds this fingerprint, or record this one.
+    def open(self, request: Request, saved: Saved | None = None) -> Request:
+        """In one transaction, find the request that holds this fingerprint, or record this one, and save a run.
 
         Returns the request that holds it now: an equal id says that it was recorded by this call.
+
+        Raises:
+            RunBusyError: Somebody else has the run in hand; nothing was recorded.
         """
 
         def work(tx: Transaction) -> Request:
+            if saved is not None:
+                save(tx, saved)
             held = tx.holder(request.fingerprint)
             if held is not None:
                 expired = lifecycle.expire(held, tx.now())
@@ -275,12 +314,12 @@ class Store(ABC):
         self.settle(request_id)
         return self._change(request_id, change)
 
-    def clear(self, request_id: str, by: Identity) -> Request:
-        """In one transaction, let the program take back what it asked, or forget a no."""
+    def clear(self, request_id: str, by: Identity, reason: str | None = None) -> Request:
+        """In one transaction, let the program take back what it asked, or forget a no; the journal keeps the reason."""
 
         def work(tx: Transaction) -> Request:
             request = tx.load(request_id)
-            change = lifecycle.clear(request, by, tx.now())
+            change = lifecycle.clear(request, by, tx.now(), reason)
             if change is None:
                 return request
             tx.update(change)
@@ -300,15 +339,22 @@ class Store(ABC):
         me = worker.current()
         return self._change(request_id, lambda request, now: lifecycle.start(request, worker=me, token=token, now=now))
 
-    def finish(self, request_id: str, token: str, outcome: Outcome) -> Request:
-        """In one transaction, record how the started call ended; only the token's holder may."""
-        return self._change(request_id, lambda request, now: lifecycle.finish(request, token, outcome, now))
+    def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
+        """In one transaction, record how the started call ended, and save a run; only the token's holder may.
+
+        Raises:
+            StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded.
+            RunBusyError: Somebody else has the run in hand. How the call ended is recorded all the same.
+        """
+        return self._change(request_id, lambda request, now: lifecycle.finish(request, token, outcome, now), saved)
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
         self._transact(lambda tx: tx.note(run_id, event, by, "program", detail))
 
-    def _change(self, request_id: str, change: Callable[[Request, datetime], Transition]) -> Request:
+    def _change(
+        self, request_id: str, change: Callable[[Request, datetime], Transition], saved: Saved | None = None
+    ) -> Request:
         def work(tx: Transaction) -> Request | errors.SaysoError:
             request, now = tx.load(request_id), tx.now()
             expired = lifecycle.expire(request, now)
@@ -320,6 +366,11 @@ class Store(ABC):
             except errors.SaysoError as refusal:
                 return refusal  # raised after the commit, so that an expiry met here stays written
             tx.update(transition)
+            try:
+                if saved is not None:
+                    save(tx, saved)
+            except errors.RunBusyError as refusal:
+                return refusal
             return transition.request
 
         return self._transact(work)

@@ -5,7 +5,9 @@ The reference implementation of the contract: one lock, plain dictionaries, noth
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
@@ -17,7 +19,11 @@ from sayso.model.entry import Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
+from sayso.stores.base import Anchor, Filter, Page, Store, Transaction, Unwatch
+from sayso.stores.memory_runs import RunShelf, RunWrites, ShelfReads
+from sayso.stores.row import asked_digest, asked_values
+from sayso.stores.run_verbs import NOT_DECIDED
+from sayso.stores.seal import Seal
 from sayso.stores.select import matches, read_cursor
 from sayso.stores.watch import Bell
 
@@ -25,11 +31,14 @@ __all__ = ["MemoryStore"]
 
 T = TypeVar("T")
 
+_OPEN = Seal()
 
-class _Memory(Transaction):
+
+class _Memory(RunWrites, Transaction):
     """Collects what a verb writes, so that a verb that fails half-way leaves nothing behind."""
 
     def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store.shelf)
         self._requests = store.requests
         self._holders = store.holders
         self.writes: list[Transition] = []
@@ -58,26 +67,31 @@ class _Memory(Transaction):
         self.notes.append((run_id, event, by, channel, detail))
 
 
+def _asked(request: Request) -> str:
+    return asked_digest(asked_values(request, _OPEN), _OPEN)
+
+
 class _Chain:
     """The journal of one run. Its links are computed when somebody reads them: in memory they prove nothing earlier."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._entries: list[Entry] = []
-        self.rows: list[tuple[datetime, str, str, Identity, str, dict[str, Any]]] = []
+        self.rows: list[tuple[datetime, Request | str, str, Identity, str, dict[str, Any]]] = []
 
     def entries(self) -> list[Entry]:
-        for at, request_id, event, by, channel, detail in self.rows[len(self._entries) :]:
+        for at, about, event, by, channel, detail in self.rows[len(self._entries) :]:
             seq = len(self._entries) + 1
             before = self._entries[-1].link if self._entries else first_link(self._run_id)
-            moment, text = clock.microseconds(at), dumps_sorted(detail)
+            moment, request_id = clock.microseconds(at), about if isinstance(about, str) else about.id
+            text = dumps_sorted(detail if isinstance(about, str) else detail | {"asked": _asked(about)})
             self._entries.append(
                 chained(before, self._run_id, seq, moment, request_id, event, by.qualified, channel, text)
             )
         return self._entries
 
 
-class MemoryStore(Store):
+class MemoryStore(ShelfReads, Store):
     """The store behind `memory:`."""
 
     blocks = False
@@ -86,7 +100,15 @@ class MemoryStore(Store):
         self.url = url
         self.requests: dict[str, Request] = {}
         self.holders: dict[str, str] = {}
+        self.shelf = RunShelf(self._is_decided)
         self._chains: dict[str, _Chain] = {}
+        self._places: dict[str, int] = {}  # of each request's last row in its chain
+        self._lock = threading.RLock()
+        self._bell = Bell()
+        _stores.add(self)
+
+    def after_fork(self) -> None:
+        """Forget lock and waiters in a forked child: their threads are not there any more."""
         self._lock = threading.RLock()
         self._bell = Bell()
 
@@ -98,15 +120,19 @@ class MemoryStore(Store):
                 self._keep(transition)
             for run_id, event, by, channel, detail in tx.notes:
                 self._add(run_id, "", event, by, channel, detail)
-        if not self._bell.is_idle:
+            tx.keep_runs()
+        if not self._bell.is_idle and (tx.writes or tx.runs or tx.steps):
             self._bell.ring([transition.request.id for transition in tx.writes])
         if isinstance(result, errors.SaysoError):
             raise result
         return result
 
     def _keep(self, transition: Transition) -> None:
-        request = transition.request
-        self._add(request.run_id, request.id, transition.event, transition.by, transition.channel, transition.detail)
+        request, event, by, channel, detail = transition
+        is_new = request.id not in self.requests
+        self._places[request.id] = self._add(
+            request.run_id, request if is_new else request.id, event, by, channel, detail
+        )
         self.requests[request.id] = request
         if request.holds:
             self.holders[request.fingerprint] = request.id
@@ -114,11 +140,21 @@ class MemoryStore(Store):
             del self.holders[request.fingerprint]
 
     def _add(
-        self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
-    ) -> None:
-        self._chains.setdefault(run_id, _Chain(run_id)).rows.append(
-            (clock.now(), request_id, event, by, channel, detail)
-        )
+        self, run_id: str, about: Request | str, event: str, by: Identity, channel: str, detail: dict[str, Any]
+    ) -> int:
+        chain = self._chains.get(run_id)
+        if chain is None:
+            chain = self._chains[run_id] = _Chain(run_id)
+        chain.rows.append((clock.now(), about, event, by, channel, detail))
+        return len(chain.rows) - 1
+
+    def _read_runs(self, read: Callable[[RunShelf], T]) -> T:
+        with self._lock:
+            return read(self.shelf)
+
+    def _is_decided(self, request_id: str) -> bool:
+        request = self.requests.get(request_id)
+        return request is not None and request.state not in NOT_DECIDED
 
     def _due(self) -> Sequence[str]:
         now = clock.now()
@@ -166,8 +202,32 @@ class MemoryStore(Store):
         wanted = (e for e in rows if request_id is None or e.request_id == request_id)
         return list(islice((e for e in wanted if after is None or (e.run_id, e.seq) > after), limit))
 
+    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+        with self._lock:
+            found = sorted(i for i, r in self.requests.items() if i > after and run_id in {None, r.run_id})
+            return [self._anchor(self.requests[i]) for i in found[:limit]]
+
+    def _anchor(self, request: Request) -> Anchor:
+        link = self._chains[request.run_id].entries()[self._places[request.id]].link
+        return Anchor(request.id, request.run_id, request.state.value, link, _asked(request))
+
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         return self._bell.add(request_id, wake)
 
+    def watch_all(self, wake: Callable[[], None]) -> Unwatch:
+        return self._bell.add_for_any(wake)
+
     def close(self) -> None:
         self._bell.ring_all()
+
+
+_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

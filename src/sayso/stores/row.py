@@ -1,13 +1,15 @@
 """A request as the columns of a row, and back; shared by the stores that keep rows.
 
-What is looked for stands in columns of its own; the rest are two JSON texts, `asked` (never changes) and `progress`.
-Everything that may hold what a program or a person wrote passes through the seal.
+What is looked for stands in columns of its own; the rest are JSON texts: `asked`, which never changes, and `progress`
+and `execution`, which `sayso.stores.progress` writes. Everything that may hold what a program or a person wrote
+passes through the seal.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -17,12 +19,17 @@ from sayso.model.call import Call, Question
 from sayso.model.canonical.compact import dumps
 from sayso.model.decision import Decision
 from sayso.model.quorum import Quorum
-from sayso.model.request import LIVE, Execution, Request, State
+from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import Identity
+from sayso.stores.base import Anchor
+from sayso.stores.progress import progress_values
 from sayso.stores.seal import Seal
 from sayso.stores.select import search_text
 
-__all__ = ["ASKED_COLUMNS", "PROGRESS_COLUMNS", "Row", "asked_values", "progress_values", "request_of"]
+__all__ = [
+    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "anchor_of", "asked_digest", "asked_values",
+    "progress_values", "request_of", "sealed_search",
+]  # fmt: skip
 
 _MICROSECOND = timedelta(microseconds=1)
 _LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
@@ -45,7 +52,7 @@ class Row(NamedTuple):
     masked: str | None
     digest: str
     shape_digest: str
-    holder: str | None
+    holds: int | None
     state: str
     live: int | None
     ends_at: int | None
@@ -54,11 +61,14 @@ class Row(NamedTuple):
     edited_masked: str | None
     edited_digest: str | None
     progress: str
+    execution: str | None
     link: str
 
 
 ASKED_COLUMNS = Row._fields[:14]
 PROGRESS_COLUMNS = Row._fields[14:]
+SEALED_COLUMNS = ("asked", "form", "masked", "edited_form", "edited_masked", "progress", "execution")
+_SEARCH, _ASKED, _FORM, _MASKED = map(ASKED_COLUMNS.index, ("search", "asked", "form", "masked"))
 
 
 def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
@@ -70,11 +80,45 @@ def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
         tool, name, form, masked = "", "", dumps({"text": subject.text}), None
     return (
         request_id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        _writable(search_text(request)) if seal.is_open else f"{request_id}\n{request.run_id}\n{tool}".casefold(),
-        microseconds(request.created_at), seal.close(_asked_text(request), request_id),
-        seal.close(form, request_id), None if masked is None else seal.close(masked, request_id),
+        _writable(search_text(request)) if seal.is_open else sealed_search(request_id, request.run_id, tool),
+        microseconds(request.created_at), seal.close(_asked_text(request), request_id, "asked"),
+        seal.close(form, request_id, "form"), None if masked is None else seal.close(masked, request_id, "masked"),
         subject.digest, subject.shape_digest,
     )  # fmt: skip
+
+
+def asked_digest(values: Sequence[Any], seal: Seal) -> str:
+    """Return the digest of what never changes, as the `asked` row of the journal carries it.
+
+    Args:
+        values: Those of `ASKED_COLUMNS`, perhaps sealed. What they say is covered, not how it is sealed.
+        seal: Opens them.
+
+    Raises:
+        StoreSealedError: They do not open.
+    """
+    request_id, asked, form, masked = values[0], values[_ASKED], values[_FORM], values[_MASKED]
+    asked, form = seal.open(asked, request_id, "asked"), seal.open(form, request_id, "form")
+    if masked is not None:
+        masked = seal.open(masked, request_id, "masked")
+    opened = (*values[:_SEARCH], values[_SEARCH + 1], asked, form, masked, *values[_MASKED + 1 :])
+    return hashlib.sha256(dumps(opened).encode()).hexdigest()
+
+
+def anchor_of(values: Sequence[Any], state: Any, link: Any, seal: Seal) -> Anchor:
+    """Return how the row with these `ASKED_COLUMNS` is tied to the journal, whatever somebody wrote into it."""
+    request_id, run_id, state, link = (str(value) for value in (values[0], values[2], state, link))
+    try:
+        return Anchor(request_id, run_id, state, link, asked_digest(values, seal))
+    except errors.StoreSealedError:
+        return Anchor(request_id, run_id, state, link, None if seal.is_open else "")
+    except (AttributeError, TypeError, ValueError):
+        return Anchor(request_id, run_id, state, link, "")
+
+
+def sealed_search(request_id: str, run_id: str, tool: str) -> str:
+    """Return what can be searched for where people's words are sealed."""
+    return f"{request_id}\n{run_id}\n{tool}".casefold()
 
 
 def _writable(text: str) -> str:
@@ -82,16 +126,19 @@ def _writable(text: str) -> str:
 
 
 def _asked_text(request: Request) -> str:
-    quorum = request.quorum
+    quorum, behalf = request.quorum, request.on_behalf_of
     fields: dict[str, Any] = {
         "requester": _pair(request.requester),
-        "on_behalf_of": None if request.on_behalf_of is None else _pair(request.on_behalf_of),
+        "on_behalf_of": None if behalf is None else _pair(behalf),
+        "also_for": [_pair(person) for person in request.also_for] if request.also_for else None,
+        "process": request.process,
         "window": request.approval_window // _MICROSECOND,
-        "quorum": [quorum.count, *sorted(quorum.roles)] if quorum != Quorum() else None,
+        "quorum": [quorum.count, *sorted(quorum.roles)] if quorum.count != 1 or quorum.roles else None,
         "prompt": request.prompt,
         "description": request.description,
         "rule": request.rule,
         "context": request.context,
+        "place": request.place or None,
         "retries": request.retries,
         "idempotent": request.idempotent,
         "redact": request.redact,
@@ -99,58 +146,8 @@ def _asked_text(request: Request) -> str:
     return dumps({key: value for key, value in fields.items() if value not in _LEFT_OUT})
 
 
-def progress_values(request: Request, seal: Seal, link: str) -> tuple[Any, ...]:
-    """Return the values of `PROGRESS_COLUMNS`; `link` is that of the journal's row for the change."""
-    request_id, state, edited = request.id, request.state, request.edited
-    end = request.expires_at if state is State.PENDING else None
-    if state is State.APPROVED:
-        end = request.approval_expires_at
-    return (
-        request.fingerprint if request.holds else None,
-        state.value,
-        1 if state in LIVE else None,
-        None if end is None else microseconds(end),
-        None if request.claimed_by is None else request.claimed_by.folded,
-        None if edited is None else seal.close(edited.form, request_id),
-        None if edited is None or edited.masked is None else seal.close(edited.masked, request_id),
-        None if edited is None else edited.digest,
-        seal.close(_progress_text(request), request_id),
-        link,
-    )
-
-
-def _progress_text(request: Request) -> str:
-    fields: dict[str, Any] = {"ends": microseconds(request.expires_at)}
-    if request.votes and request.votes[-1] is not request.decision:
-        fields["votes"] = [_packed(vote) for vote in request.votes]
-    elif request.votes:
-        fields["earlier"] = [_packed(vote) for vote in request.votes[:-1]]
-    if request.decision is not None:
-        fields["decision"] = _packed(request.decision)
-    if request.claimed_by is not None and request.claimed_at is not None:
-        fields["claimed"] = [*_pair(request.claimed_by), microseconds(request.claimed_at)]
-    if request.approval_expires_at is not None:
-        fields["approval_ends"] = microseconds(request.approval_expires_at)
-    execution = request.execution
-    if execution is not None:
-        fields["execution"] = [
-            execution.token, execution.worker, execution.attempt, microseconds(execution.started_at),
-            None if execution.finished_at is None else microseconds(execution.finished_at),
-            execution.result, execution.error,
-            None if execution.resolved_by is None else _pair(execution.resolved_by),
-        ]  # fmt: skip
-    return dumps(fields)
-
-
 def _pair(identity: Identity) -> tuple[str, str]:
     return identity.issuer, identity.subject
-
-
-def _packed(decision: Decision) -> list[Any]:
-    return [
-        decision.verb, decision.by.issuer, decision.by.subject, microseconds(decision.at), decision.channel,
-        decision.comment, decision.fingerprint, decision.edited, decision.answer,
-    ]  # fmt: skip
 
 
 def _decision(packed: list[Any]) -> Decision:
@@ -182,8 +179,9 @@ def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
 
 
 def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
-    asked: dict[str, Any] = json.loads(seal.open(row.asked, row.id))
-    progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id))
+    asked: dict[str, Any] = json.loads(seal.open(row.asked, row.id, "asked"))
+    progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
+    execution = None if row.execution is None else json.loads(seal.open(row.execution, row.id, "execution"))
     subject = _subject(row, seal, shape)
     decision = _decision(progress["decision"]) if "decision" in progress else None
     votes = [_decision(vote) for vote in progress.get("votes") or progress.get("earlier") or ()]
@@ -203,37 +201,40 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         approval_window=timedelta(microseconds=asked["window"]),
         quorum=Quorum(needed[0], frozenset(needed[1:])),
         on_behalf_of=Identity(*asked["on_behalf_of"]) if "on_behalf_of" in asked else None,
+        also_for=tuple(Identity(*person) for person in asked.get("also_for", ())),
+        process=asked.get("process"),
         prompt=asked.get("prompt"),
         description=asked.get("description"),
         risk=row.risk,
         rule=asked.get("rule"),
         context=asked.get("context"),
+        place=asked.get("place", ""),
         retries=asked.get("retries", 0),
         idempotent=asked.get("idempotent", False),
         redact=tuple(asked.get("redact", ())),
         state=State(row.state),
-        holds=row.holder is not None,
+        holds=row.holds is not None,
         votes=tuple(votes),
         decision=decision,
         edited=_edited(row, seal, subject),
         claimed_by=None if claimed is None else Identity(*claimed[:2]),
         claimed_at=None if claimed is None else instant(claimed[2]),
         approval_expires_at=None if ends is None else instant(ends),
-        execution=_execution(progress["execution"]) if "execution" in progress else None,
+        execution=None if execution is None else _execution(execution),
     )
 
 
 def _subject(row: Row, seal: Seal, shape: Callable[[str], str]) -> Call | Question:
-    form = seal.open(row.form, row.id)
+    form = seal.open(row.form, row.id, "form")
     if row.kind == "question":
         return Question(json.loads(form)["text"], row.digest, shape(row.shape_digest), row.shape_digest)
-    masked = None if row.masked is None else seal.open(row.masked, row.id)
+    masked = None if row.masked is None else seal.open(row.masked, row.id, "masked")
     return Call(row.tool, row.name, form, masked, row.digest, shape(row.shape_digest), row.shape_digest)
 
 
 def _edited(row: Row, seal: Seal, subject: Call | Question) -> Call | None:
     if row.edited_form is None or row.edited_digest is None or not isinstance(subject, Call):
         return None
-    form = seal.open(row.edited_form, row.id)
-    masked = None if row.edited_masked is None else seal.open(row.edited_masked, row.id)
+    form = seal.open(row.edited_form, row.id, "edited_form")
+    masked = None if row.edited_masked is None else seal.open(row.edited_masked, row.id, "edited_masked")
     return Call(row.tool, row.name, form, masked, row.edited_digest, subject.shape, row.shape_digest)

@@ -9,7 +9,6 @@ Not for network file systems, whose locks cannot be trusted.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sqlite3
@@ -18,20 +17,25 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.model.entry import Entry
-from sayso.model.request import LIVE, Request, State
-from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
+from sayso.model.request import Request, State
+from sayso.stores.base import Anchor, Filter, Page, Store, Transaction
 from sayso.stores.migrate import migrate, refuse_foreign
+from sayso.stores.row import ASKED_COLUMNS, anchor_of
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
 from sayso.stores.sqlite_faults import fault, is_busy
+from sayso.stores.sqlite_file import make_file
+from sayso.stores.sqlite_filter import where_of
+from sayso.stores.sqlite_runs import SqliteRunReads
 from sayso.stores.sqlite_transaction import COLUMNS, FIND, GET, Memo, SqliteTransaction, Stale
-from sayso.stores.watch import Bell, Watcher
+from sayso.stores.watch import Bell, Watched, Watcher
+from sayso.stores.words import legible
 
 __all__ = ["SqliteStore"]
 
@@ -39,17 +43,19 @@ T = TypeVar("T")
 
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
 _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
+_VERSIONS = "SELECT id, shape_digest FROM request WHERE run_id = ? AND tool = ? AND state IN (?, ?) ORDER BY n"
 _SHAPE = "SELECT text FROM shape WHERE digest = ?"
 _JOURNAL = "SELECT * FROM journal WHERE (run_id, seq) > (?, ?) ORDER BY run_id, seq LIMIT ?"
 _JOURNAL_OF = (
     "SELECT * FROM journal WHERE run_id = ? AND seq > ? AND (? IS NULL OR request_id = ?) ORDER BY seq LIMIT ?"
 )
 _LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
+_ANCHORS = f"SELECT {', '.join(ASKED_COLUMNS)}, state, link FROM request WHERE id > ?{{}} ORDER BY id LIMIT ?"
+_ALL_ANCHORS, _ANCHORS_OF = _ANCHORS.format(""), _ANCHORS.format(" AND run_id = ?")
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 _MOST = 256  # verbs in one commit
 _BUSY_SECONDS = 30.0
-_SMALLEST = 512  # bytes of a database with one page
 
 
 class _Op:
@@ -64,13 +70,24 @@ class _Op:
         self.done = False
 
 
-class SqliteStore(Store):
+def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
+    """Run the verbs of a batch, one after the other, on one transaction."""
+    for op in batch:
+        before = len(tx.changed)
+        tx.has_guessed = False
+        op.result = op.work(tx)
+        if tx.has_guessed and len(tx.changed) == before:
+            raise Stale  # as for one alone
+    tx.has_guessed = False
+
+
+class SqliteStore(Watched, SqliteRunReads, Store):
     """The store behind `sqlite:///path`.
 
     Args:
         path: The file; it is made, mode 0600, with its folder, when it is not there.
-        key: Seals arguments, answers and what is recorded of decisions and outcomes (see `sayso.stores.seal`); the
-            journal, with its comments and reasons, stays readable.
+        key: Seals arguments, answers, what is recorded of decisions and outcomes, and people's words in the journal
+            (see `sayso.stores.seal`).
 
     Raises:
         StoreError: One of its kinds, at the first use and not before.
@@ -105,7 +122,7 @@ class SqliteStore(Store):
         try:
             path = Path(self._path)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _make(path)
+            make_file(path)
         except PermissionError as error:
             raise errors.StoreReadOnlyError(f"{self._path} cannot be written ({error.strerror})") from error
         except OSError as error:
@@ -183,66 +200,40 @@ class SqliteStore(Store):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
-        op = _Op(work)
-        self._queue.append(op)
-        try:
-            with self._write_lock:
-                # Whoever had the lock before may have run this verb in its own commit.
-                while not op.done:
-                    self._lead()
-        except BaseException:
-            op.done = True  # interrupted: nobody waits for it any more
-            raise
-        if op.error is not None:
-            raise op.error
-        if isinstance(op.result, errors.SaysoError):
-            raise op.result
-        return cast("T", op.result)
+        if not self._queue and self._write_lock.acquire(blocking=False):
+            try:
+                result, changed = self._alone(work)
+            finally:
+                self._write_lock.release()
+            if not self._bell.is_idle:
+                self._bell.ring(changed)
+        else:
+            result = self._together(work)
+        if isinstance(result, errors.SaysoError):
+            raise result
+        return result
 
-    def _lead(self) -> None:
-        """Commit what waits. Verbs leave the queue when they are done, so that an interrupted leader loses none."""
-        batch = [op for op in list(self._queue)[:_MOST] if not op.done]
-        if len(batch) == 1 or not self._commit(batch):
-            for op in batch:
-                self._commit([op])
-        while self._queue and self._queue[0].done:
-            self._queue.popleft()
-
-    def _commit(self, batch: list[_Op]) -> bool:
-        """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
+    def _alone(self, work: Callable[[SqliteTransaction], T]) -> tuple[T, list[str]]:
+        """Run one verb in a transaction of its own, while nobody else waits."""
         try:
             try:
-                changed = self._run(self._writer(), batch, is_fresh=False)
+                return self._once(work, is_fresh=False)
             except Stale:
-                if len(batch) > 1:
-                    return False
-                changed = self._run(self._writer(), batch, is_fresh=True)
-        except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
-            locked_out = isinstance(error, sqlite3.Error) and is_busy(error)
-            if len(batch) > 1 and not locked_out:  # trying each alone would make the last wait as often as they are
-                return False
-            for op in batch:
-                op.error = fault(error, self._path) if isinstance(error, sqlite3.Error) else error
-                op.done = True
-            return True
-        self._bell.ring(changed)
-        return True
+                return self._once(work, is_fresh=True)
+        except sqlite3.Error as error:
+            raise fault(error, self._path) from error
 
-    def _run(self, connection: sqlite3.Connection, batch: list[_Op], *, is_fresh: bool) -> list[str]:
+    def _once(
+        self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
+    ) -> tuple[T, list[str]]:
+        connection = self._writing or self._writer()
+        tx = SqliteTransaction(connection, self._memo, self.seal, self._shape, is_fresh=is_fresh)
         is_ready = False
-        heads: dict[str, tuple[int, str]] = {}
-        shapes: set[str] = set()
-        changed: list[str] = []
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for op in batch:
-                tx = SqliteTransaction(connection, self._memo, self.seal, self._shape, is_fresh=is_fresh)
-                tx.heads = heads
-                op.result = op.work(tx)
-                if tx.has_guessed and not tx.changed:
-                    raise Stale  # an answer from memory that no compare-and-set has confirmed
-                shapes |= tx.shapes
-                changed += tx.changed
+            result = work(tx)
+            if tx.has_guessed and not tx.changed:
+                raise Stale  # an answer from memory that no compare-and-set has confirmed
             is_ready = True
             connection.execute("COMMIT")
         except sqlite3.Error:
@@ -255,8 +246,53 @@ class SqliteStore(Store):
                 # Also when Ctrl-C came while the commit was on its way: it happened, and must not happen again.
                 for op in batch:
                     op.done = True
-        self._memo.committed(heads, shapes)
-        return changed
+        self._memo.committed(tx.heads, tx.shapes)
+        return result, tx.changed + tx.changed_runs
+
+    def _together(self, work: Callable[[Transaction], T]) -> T:
+        """Share a commit with whoever else waits."""
+        op = _Op(work)
+        self._queue.append(op)
+        try:
+            with self._write_lock:
+                # Whoever had the lock before may have run this verb in its own commit.
+                while not op.done:
+                    self._lead()
+        except BaseException:
+            op.done = True  # interrupted: nobody waits for it any more
+            raise
+        if op.error is not None:
+            raise op.error
+        return op.result
+
+    def _lead(self) -> None:
+        """Commit what waits. Verbs leave the queue when they are done, so that an interrupted leader loses none."""
+        batch = [op for op in list(self._queue)[:_MOST] if not op.done]
+        if len(batch) == 1 or not self._commit(batch):
+            for op in batch:
+                self._commit([op])
+        while self._queue and self._queue[0].done:
+            self._queue.popleft()
+
+    def _commit(self, batch: Sequence[_Op]) -> bool:
+        """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
+        try:
+            try:
+                _, changed = self._once(partial(_each, batch), is_fresh=False, batch=batch)
+            except Stale:
+                if len(batch) > 1:
+                    return False
+                _, changed = self._once(partial(_each, batch), is_fresh=True, batch=batch)
+        except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
+            locked_out = isinstance(error, sqlite3.Error) and is_busy(error)
+            if len(batch) > 1 and not locked_out:  # trying each alone would make the last wait as often as they are
+                return False
+            for op in batch:
+                op.error = fault(error, self._path) if isinstance(error, sqlite3.Error) else error
+                op.done = True
+            return True
+        self._bell.ring(changed)
+        return True
 
     def _shape(self, digest: str) -> str:
         text = self._memo.shapes.get(digest)
@@ -283,6 +319,9 @@ class SqliteStore(Store):
         found = self._query(FIND, (fingerprint,))
         return self.request_of(found[0]) if found else None
 
+    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
+        return self._query(_VERSIONS, (run_id, tool, State.PENDING.value, State.APPROVED.value))
+
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         return [found for (found,) in self._query(_MATCH, (prefix, prefix + "\U0010ffff", limit))]
 
@@ -291,7 +330,7 @@ class SqliteStore(Store):
         return [found for (found,) in self._query(_DUE, values)]
 
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
-        where, values = _where(wanted)
+        where, values = where_of(wanted)
         after = read_cursor(cursor)
         if after is not None:
             where.append("n < ?" if newest else "n > ?")
@@ -305,7 +344,7 @@ class SqliteStore(Store):
         )
 
     def count(self, wanted: Filter) -> int:
-        where, values = _where(wanted)
+        where, values = where_of(wanted)
         return int(self._query(f"SELECT count(*) FROM request WHERE {' AND '.join(where) or '1'}", values)[0][0])
 
     def journal(
@@ -327,48 +366,15 @@ class SqliteStore(Store):
             found = self._query(_JOURNAL_OF, (run_id, seq if run == run_id else 0, request_id, request_id, limit))
         return [Entry._make(row) for row in found]
 
-    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
-        remove = self._bell.add(request_id, wake)
-        self._watcher.ensure()
-        return remove
+    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+        if run_id is None:
+            found = self._query(_ALL_ANCHORS, (after, limit))
+        else:
+            found = self._query(_ANCHORS_OF, (after, run_id, limit))
+        return [anchor_of(row[:-2], row[-2], row[-1], self.seal) for row in found]
 
-
-def _make(path: Path) -> None:
-    """Make the file with our mode, because SQLite would with the process's umask; -wal and -shm take its mode."""
-    # Never opened when it is there: closing any descriptor of a file drops every lock that this process has on it, and
-    # then another process may take away the -wal file that the connections of this one still write to.
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    if not os.access(path, os.R_OK | os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if 0 < path.stat().st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
-        raise errors.StoreCorruptError(f"{path} is not a sayso store; nothing was changed, name another file")
-
-
-def _where(wanted: Filter) -> tuple[list[str], list[Any]]:
-    parts: list[str] = []
-    values: list[Any] = []
-    if wanted.states:
-        if wanted.states <= LIVE:
-            parts.append("live = 1")
-        elif not wanted.states & LIVE:
-            parts.append("live IS NULL")
-        parts.append(f"state IN ({', '.join('?' * len(wanted.states))})")
-        values += sorted(wanted.states)
-    for column, value in (("run_id", wanted.run_id), ("risk", wanted.risk), ("kind", wanted.kind)):
-        if value is not None:
-            parts.append(f"{column} = ?")
-            values.append(value)
-    if wanted.name is not None:
-        parts.append("? IN (name, tool)")
-        values.append(wanted.name)
-    if wanted.claimed_by is not None:
-        parts.append("claimed_by = ?")
-        values.append(wanted.claimed_by.folded)
-    if wanted.text is not None:
-        parts.append("instr(search, ?) > 0")
-        values.append(wanted.text.casefold())
-    return parts, values
+    def legible(self, entry: Entry) -> Entry:
+        return legible(entry, self.seal)
 
 
 _stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()

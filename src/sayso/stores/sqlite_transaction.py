@@ -21,22 +21,25 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import row as rows
 from sayso.stores.base import Transaction
+from sayso.stores.progress import changed_values, progress_values
 from sayso.stores.row import Row
 from sayso.stores.seal import Seal
+from sayso.stores.sqlite_runs import SqliteRunWrites
+from sayso.stores.words import sealed
 
 __all__ = ["COLUMNS", "FIND", "GET", "Memo", "SqliteTransaction", "Stale"]
 
 COLUMNS = ", ".join(Row._fields)
 GET = f"SELECT {COLUMNS} FROM request WHERE id = ?"
-FIND = f"SELECT {COLUMNS} FROM request WHERE holder = ?"
+FIND = f"SELECT {COLUMNS} FROM request WHERE fingerprint = ? AND holds = 1"
 _INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({', '.join('?' * len(Row._fields))})"
 _ADD_SHAPE = "INSERT OR IGNORE INTO shape (digest, text) VALUES (?, ?)"
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _REMEMBERED = 512
-_ASKED = len(rows.ASKED_COLUMNS)
-_LINK = Row._fields.index("link")
+_PLACES = {name: place for place, name in enumerate(Row._fields)}
+_LINK = _PLACES["link"]
 
 
 class Stale(Exception):
@@ -80,12 +83,11 @@ class Memo:
 
 
 @cache
-def _update(changed: tuple[int, ...]) -> str:
-    columns = ", ".join(f"{rows.PROGRESS_COLUMNS[n]} = ?" for n in changed)
-    return f"UPDATE request SET {columns} WHERE id = ? AND link = ?"
+def _update(changed: tuple[str, ...]) -> str:
+    return f"UPDATE request SET {' = ?, '.join(changed)} = ? WHERE id = ? AND link = ?"
 
 
-class SqliteTransaction(Transaction):
+class SqliteTransaction(SqliteRunWrites, Transaction):
     """The verbs' view of the writing connection between BEGIN and COMMIT.
 
     Args:
@@ -97,6 +99,7 @@ class SqliteTransaction(Transaction):
 
     Attributes:
         changed: Ids of requests that were written.
+        changed_runs: Ids of runs that were written.
         heads, shapes: For `Memo.committed`.
         has_guessed: Whether a row was taken from memory.
     """
@@ -106,83 +109,94 @@ class SqliteTransaction(Transaction):
     ) -> None:
         self._execute = connection.execute
         self._memo, self._seal, self._shape, self._is_fresh = memo, seal, shape, is_fresh
-        self._row: tuple[Any, ...] | None = None  # of the request that was loaded last
+        self._loaded: tuple[tuple[Any, ...], Request] | None = None  # the last one, with its row
+        self._now: datetime | None = None
         self.has_guessed = False
         self.changed: list[str] = []
+        self.changed_runs = list[str]()
         self.heads: dict[str, tuple[int, str]] = {}
         self.shapes: set[str] = set()
 
     def now(self) -> datetime:
-        return clock.now()
+        self._now = clock.now()
+        return self._now
 
     def load(self, request_id: str) -> Request:
         known = None if self._is_fresh else self._memo.get(request_id)
         if known is not None:
             self.has_guessed = True
-            self._row, request = known
-            return request
-        self._row = self._execute(GET, (request_id,)).fetchone()
-        if self._row is None:
+            self._loaded = known
+            return known[1]
+        row = self._execute(GET, (request_id,)).fetchone()
+        if row is None:
             raise errors.RequestNotFoundError(request_id)
-        return self._memo.request_of(self._row, self._seal, self._shape)
+        return self._read(row)
 
     def holder(self, fingerprint: str) -> Request | None:
         if not self._is_fresh:
             return None  # whoever asks has just looked; if somebody was faster, the unique index says so
-        self._row = self._execute(FIND, (fingerprint,)).fetchone()
-        return None if self._row is None else self._memo.request_of(self._row, self._seal, self._shape)
+        row = self._execute(FIND, (fingerprint,)).fetchone()
+        return None if row is None else self._read(row)
+
+    def _read(self, row: tuple[Any, ...]) -> Request:
+        request = self._memo.request_of(row, self._seal, self._shape)
+        self._loaded = row, request
+        return request
 
     def insert(self, transition: Transition) -> None:
-        request, entry = transition.request, self._entry(transition)
+        request, seal, memo = transition.request, self._seal, self._memo
         subject = request.subject
-        self._memo.shapes[subject.shape_digest] = subject.shape
-        if subject.shape_digest not in self._memo.kept_shapes:
+        if subject.shape_digest not in memo.kept_shapes:
+            memo.shapes[subject.shape_digest] = subject.shape
             self._execute(_ADD_SHAPE, (subject.shape_digest, subject.shape))
             self.shapes.add(subject.shape_digest)
-        row = rows.asked_values(request, self._seal) + rows.progress_values(request, self._seal, entry.link)
+        asked = rows.asked_values(request, seal)
+        transition.detail["asked"] = rows.asked_digest(asked, seal)
+        entry = self._entry(request.run_id, request.id, *transition[1:])
+        row = asked + progress_values(request, seal, entry.link)
         self._write(_INSERT, row)
         self._keep(row, request, entry)
 
     def update(self, transition: Transition) -> None:
-        request, entry = transition.request, self._entry(transition)
-        before = self._row
-        if before is None or before[0] != request.id:
+        request, loaded = transition.request, self._loaded
+        if loaded is None or loaded[1].id != request.id:
             raise RuntimeError("a change of a request that was not loaded")  # the verbs load first
-        values = rows.progress_values(request, self._seal, entry.link)
-        # Only what changed: writing an index's column again, even with the same value, rewrites the index.
-        changed = tuple(n for n, value in enumerate(values) if value != before[_ASKED + n])
-        new = (*(values[n] for n in changed), request.id, before[_LINK])
-        if self._execute(_update(changed), new).rowcount != 1:
+        before, was = loaded
+        entry = self._entry(request.run_id, request.id, *transition[1:])
+        changed = changed_values(was, request, self._seal)
+        changed["link"] = entry.link
+        values = (*changed.values(), request.id, before[_LINK])
+        if self._execute(_update(tuple(changed)), values).rowcount != 1:
             raise Stale
-        self._keep(before[:_ASKED] + values, request, entry)
+        row = list(before)
+        for name, value in changed.items():
+            row[_PLACES[name]] = value
+        self._keep(tuple(row), request, entry)
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        self._append(self._chained(run_id, "", event, by, channel, detail))
+        self._append(self._entry(run_id, "", event, by, channel, detail))
 
     def _keep(self, row: tuple[Any, ...], request: Request, entry: Entry) -> None:
         self._append(entry)
-        self._row = row
+        self._loaded = row, request
         self._memo.put(row, request)
         self.changed.append(request.id)
 
-    def _entry(self, transition: Transition) -> Entry:
-        request, event, by, channel, detail = transition
-        return self._chained(request.run_id, request.id, event, by, channel, detail)
-
-    def _chained(
+    def _entry(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
     ) -> Entry:
-        seq, before = self._head(run_id)
-        at = clock.microseconds(clock.now())
-        return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, dumps_sorted(detail))
-
-    def _head(self, run_id: str) -> tuple[int, str]:
         head = self.heads.get(run_id)
-        if head is None and not self._is_fresh:
-            head = self._memo.heads.get(run_id)
         if head is None:
-            head = self._execute(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
-        return head
+            head = None if self._is_fresh else self._memo.heads.get(run_id)
+            if head is None and event == "asked" and not self._is_fresh:
+                head = 0, first_link(run_id)  # most begin their run; where not, the place is taken
+            if head is None:
+                head = self._execute(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
+        if not self._seal.is_open:
+            detail = sealed(detail, request_id or run_id, self._seal)
+        at = clock.microseconds(self._now or clock.now())
+        seq, before = head
+        return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, dumps_sorted(detail))
 
     def _append(self, entry: Entry) -> None:
         self._write(_APPEND, entry)

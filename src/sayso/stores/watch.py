@@ -10,18 +10,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["BUSY", "IDLE", "Bell", "Watcher"]
+__all__ = ["BUSY", "IDLE", "Bell", "Watched", "Watcher"]
 
 BUSY, IDLE = 0.020, 0.250
 _LINGER = 100  # polls at the busy pace after the last change, before it slows down
 
 
 class Bell:
-    """Who wants to be woken for which request."""
+    """Who wants to be woken for which request, or for any change at all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wakes: dict[str, dict[object, Callable[[], None]]] = {}
+        self._wakes_for_any: dict[object, Callable[[], None]] = {}
 
     def add(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Register `wake`; the returned function takes it back, once."""
@@ -38,12 +39,25 @@ class Bell:
 
         return remove
 
+    def add_for_any(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Register `wake` for every change; the returned function takes it back."""
+        mine = object()
+        with self._lock:
+            self._wakes_for_any[mine] = wake
+
+        def remove() -> None:
+            with self._lock:
+                self._wakes_for_any.pop(mine, None)
+
+        return remove
+
     def ring(self, request_ids: Iterable[str]) -> None:
-        """Wake everybody who waits for one of these."""
-        if not self._wakes:
+        """Wake everybody who waits for one of these, and everybody who waits for any change."""
+        if self.is_idle:
             return
         with self._lock:
             wakes = [wake for request_id in request_ids for wake in self._wakes.get(request_id, {}).values()]
+            wakes += self._wakes_for_any.values()
         for wake in wakes:
             wake()
 
@@ -59,7 +73,7 @@ class Bell:
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits."""
-        return not self._wakes
+        return not self._wakes and not self._wakes_for_any
 
 
 class Watcher:
@@ -115,3 +129,22 @@ class Watcher:
         # A request that is new here may have changed since its waiter looked, so it is rung once without need.
         before, self._known = self._known, dict(self._marks(self._bell.watched()))
         self._bell.ring(request_id for request_id, mark in self._known.items() if before.get(request_id) != mark)
+
+
+class Watched:
+    """The part of a store that wakes those who wait, where other processes change it too."""
+
+    _bell: Bell
+    _watcher: Watcher
+
+    def watch(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Do as `sayso.stores.base.Store.watch` says."""
+        remove = self._bell.add(request_id, wake)
+        self._watcher.ensure()
+        return remove
+
+    def watch_all(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Do as `sayso.stores.run_verbs.RunVerbs.watch_all` says."""
+        remove = self._bell.add_for_any(wake)
+        self._watcher.ensure()
+        return remove

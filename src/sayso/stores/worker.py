@@ -1,12 +1,14 @@
 """Which process started a call, and whether it still lives.
 
-A worker is named by host, boot, process namespace, process id and the process's own start time, so that a process
-id that was given out again is not taken for the one that died. Only a process of the same host and namespace can be
-looked up; of any other nothing is concluded.
+A worker is named by host, boot, process namespace, process id, the process's own start time and the machine, so that
+a process id that was given out again is not taken for the one that died. Only a process of the same host, boot and
+namespace can be looked up. One of an earlier boot has surely ended only where both are the same machine, outside of
+any container: a container elsewhere may have the same host name. Of any other nothing is concluded.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import sys
@@ -14,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 
 __all__ = ["current", "is_gone"]
+
+_OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside of containers
 
 
 def _read(path: str) -> str:
@@ -45,10 +49,16 @@ def _is_dead(pid: int) -> bool:
     return _fields(pid)[:1] in (["Z"], ["X"])
 
 
+def _machine() -> str:
+    # Not to be shown as it is, says machine-id(5); a digest tells two machines apart as well.
+    known = _read("/etc/machine-id")
+    return hashlib.sha256(b"sayso/worker:" + known.encode()).hexdigest()[:12] if known else ""
+
+
 @lru_cache(maxsize=4)
 def _named(pid: int) -> str:
-    boot = _read("/proc/sys/kernel/random/boot_id")
-    return "/".join([socket.gethostname().replace("/", "_"), boot, _namespace(), str(pid), _started(pid)])
+    host, boot = socket.gethostname().replace("/", "_"), _read("/proc/sys/kernel/random/boot_id")
+    return "/".join([host, boot, _namespace(), str(pid), _started(pid), _machine()])
 
 
 def current() -> str:
@@ -75,7 +85,7 @@ def is_gone(worker: str) -> bool:
     if worker == current() or len(theirs) != len(mine) or theirs[0] != mine[0] or theirs[2] != mine[2]:
         return False
     if theirs[1] != mine[1]:
-        return True  # the machine has been started anew since
+        return bool(theirs[1] and mine[5]) and theirs[5] == mine[5] and mine[2] == _OUTERMOST
     pid = int(theirs[3]) if theirs[3].isdigit() else 0
     if pid <= 0:
         return False

@@ -109,7 +109,7 @@ class Scene:
     ) -> Request:  # fmt: skip
         """Decide a request as it was last seen."""
         looked_at = request.current_fingerprint
-        decided = looked_at if edited is None else fingerprint(request.run_id, edited.digest)
+        decided = looked_at if edited is None else fingerprint(request.run_id, edited.digest, request.place)
         decision = Decision(verb, by, self.clock(), "test", "said so", decided, edited is not None, answer)
         where = self.store if store is None else store
         return where.decide(request.id, decision, roles=roles, seen=seen or looked_at, edited=edited)

@@ -36,6 +36,8 @@ class VerbContract(Scene):
         full: dict[str, Any] = {
             "quorum": Quorum(2, frozenset({"finance", "ops"})),
             "on_behalf_of": Identity("idp", "carol"),
+            "also_for": (Identity("idp", "dan"), Identity(LOCAL, "eve")),
+            "process": "host/boot/1/2/3",
             "prompt": "Pay?\nNow \u202e\ud800",
             "description": "",
             "risk": "high",
@@ -334,7 +336,7 @@ class VerbContract(Scene):
         assert [(row.seq, row.event) for row in rows] == [(1, "asked"), (2, "approved"), (3, "started"), (4, "done")]
         assert {row.request_id for row in rows} == {request.id}
         assert rows[0].link != first_link("run_a")
-        assert audit.verify(self.store) == (5, 2, ())
+        assert audit.verify(self.store) == (5, 2, (), 2, 0)
 
     def test_a_refused_verb_leaves_no_trace(self) -> None:
         request = self.approved()

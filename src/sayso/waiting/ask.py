@@ -7,6 +7,7 @@ process; asked a second time in the same run of the program, it is a new questio
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, cast, overload
@@ -14,7 +15,7 @@ from typing import Any, Literal, TypeVar, cast, overload
 from sayso import clock, config
 from sayso.drive import Effects, Verb, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
-from sayso.gates import requester
+from sayso.gates import Needs, requester
 from sayso.model import canonical, duration
 from sayso.model.call import Question
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -24,6 +25,7 @@ from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.shape import Shape, ShapeError
 from sayso.model.show.escape import storable
+from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import block_of
@@ -31,6 +33,9 @@ from sayso.waiting.block import block_of
 __all__ = ["aask", "ask"]
 
 T = TypeVar("T")
+
+# Shapes live as long as somebody holds them, and who answers in this process should find the types themselves.
+_lately: deque[Shape] = deque(maxlen=128)
 
 
 @overload
@@ -61,12 +66,20 @@ def ask(question: str, **options: Any) -> Any:
         ConfigError: No answer of this type could be kept and checked.
         StoreError: The question could not be recorded.
     """
-    return drive(_asking(question, **options))
+    try:
+        return drive(_asking(question, **options))
+    except BaseException as error:
+        signals.trim(error)
+        raise
 
 
 async def aask(question: str, **options: Any) -> Any:
     """Ask a person without blocking the event loop; see `ask`."""
-    return await adrive(_asking(question, **options))
+    try:
+        return await adrive(_asking(question, **options))
+    except BaseException as error:
+        signals.trim(error)
+        raise
 
 
 def _asking(
@@ -76,6 +89,7 @@ def _asking(
     store: Store | str | None = None,
 ) -> Effects[Any]:  # fmt: skip
     question, shape = storable(question), _shape(_answer_type(type, choices))
+    _lately.append(shape)
     where, here, block = config.open_store(store), scope.current(), block_of(wait, timeout, on_expiry)
     while True:
         occasion = question_digest(question, shape.digest, 0)
@@ -130,12 +144,19 @@ def _answer(store: Store, request: Request, shape: Shape) -> Effects[Any]:
 def _find_or_ask(
     store: Store, here: scope.Scope, subject: Question, expires: timedelta, quorum: Quorum, risk: str | None
 ) -> Effects[Request]:
-    for run_id in here.place.run_ids:
+    place = here.place
+    needs = Needs(quorum, place.acts_for)
+    for run_id in place.run_ids:
         found = yield Verb(store.blocks, store.find, fingerprint(run_id, subject.digest))
         if found is not None and is_due(found, clock.now()):
             found = yield Verb(store.blocks, store.settle, found.id)
-        if found is not None and found.holds:
+        if found is None or not found.holds:
+            continue
+        lacks = needs.unmet_by(found) if found.state in {State.PENDING, State.ANSWERED} else None
+        if lacks is None:
             return found
+        yield Verb(store.blocks, store.clear, found.id, requester(), lacks)
+        needs = needs.joined(found)
     now = clock.now()
     request = Request(
         id=new_request_id(),
@@ -147,8 +168,10 @@ def _find_or_ask(
         created_at=now,
         expires_at=now + expires,
         approval_window=expires,
-        quorum=quorum,
-        on_behalf_of=here.place.on_behalf_of,
+        quorum=needs.quorum,
+        on_behalf_of=needs.barred[0] if needs.barred else None,
+        also_for=needs.barred[1:],
+        process=None if place.has_name else worker.current(),
         risk=risk,
     )
     return (yield Verb(store.blocks, store.open, request))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sayso import clock
 from sayso.drive import Effect, Effects, offload
@@ -20,7 +20,10 @@ from sayso.model import duration
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
-from sayso.waiting import signals, terminal
+from sayso.waiting import signals, stop, terminal
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Block", "block_of"]
 
@@ -69,10 +72,10 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
             return None
         case "block", ("reject" | "ask"):
             return Block(span, on_expiry)
+        case (("block" | "raise"), _):
+            raise ConfigError(f"on_expiry= takes 'reject' or 'ask', not {on_expiry!r}")
         case _:
-            raise ConfigError(
-                f"wait is 'block' or 'raise' and on_expiry 'reject' or 'ask', not {wait!r}, {on_expiry!r}"
-            )
+            raise ConfigError(f"wait= takes 'block' or 'raise', not {wait!r}")
 
 
 class _Decided(Effect):
@@ -97,15 +100,19 @@ class _Decided(Effect):
         wake = threading.Event()
         unwatch = self._store.watch(self._request.id, wake.set)
         try:
-            if terminal.is_there():
-                return terminal.converse(self._store, self._request, lambda: self._is_over(self._look()))
-            terminal.announce(self._store, self._request)
-            return self._wait(wake)
+            with stop.told(self._last_words):
+                if terminal.is_there():
+                    return terminal.converse(self._store, self._request, lambda: self._is_over(self._look()))
+                terminal.announce(self._store, self._request)
+                return self._wait(wake)
         except KeyboardInterrupt:
-            terminal.say_goodbye(self._store, self._request)
+            terminal.say_goodbye(self._store, self._request, is_interrupted=True)
             raise
         finally:
             unwatch()
+
+    def _last_words(self) -> list[str]:
+        return terminal.last_words(self._store, self._request)
 
     def _is_over(self, request: Request) -> bool:
         return request.state is not State.PENDING or self._seconds(request) <= 0
@@ -129,23 +136,29 @@ class _Decided(Effect):
 
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
         try:
-            if terminal.is_there():
-                return await self._converse()
-            terminal.announce(self._store, self._request)
-            while True:
-                wake.clear()
-                request = await self._alook()
-                if self._is_over(request):
-                    return request
-                # Not `wait_for`: in Python 3.11 it loses a cancellation that comes together with a wake-up.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._seconds(request)):
-                        await wake.wait()
+            with stop.told(self._last_words):
+                if terminal.is_there():
+                    return await self._converse()
+                terminal.announce(self._store, self._request)
+                return await self._await(wake)
         except KeyboardInterrupt:
-            terminal.say_goodbye(self._store, self._request)
+            terminal.say_goodbye(self._store, self._request, is_interrupted=True)
             raise
         finally:
             unwatch()
+
+    async def _await(self, wake: asyncio.Event) -> Request:
+        import asyncio
+
+        while True:
+            wake.clear()
+            request = await self._alook()
+            if self._is_over(request):
+                return request
+            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes together with a wake-up.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds(request)):
+                    await wake.wait()
 
     async def _alook(self) -> Request:
         return await offload(self._look) if self._store.blocks else self._look()
@@ -153,10 +166,10 @@ class _Decided(Effect):
     async def _converse(self) -> Request:
         import asyncio
 
-        stop = threading.Event()
-        over: Callable[[], bool] = lambda: stop.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `stop`)
+        is_left = threading.Event()
+        over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
         talk = asyncio.ensure_future(asyncio.to_thread(terminal.converse, self._store, self._request, over))
         try:
             return await asyncio.shield(talk)
         finally:
-            stop.set()  # a cancelled task leaves no thread at the terminal
+            is_left.set()  # a cancelled task leaves no thread at the terminal

@@ -19,11 +19,11 @@ from sayso.gates import Gate, check, execute
 from sayso.model import duration
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.policy import describe
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
-from sayso.waiting.block import block_of
+from sayso.waiting.block import Block, block_of
 
 __all__ = ["OnExpiry", "Passage", "Wait", "gate"]
 
@@ -31,6 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Wait = Literal["block", "raise"]
 OnExpiry = Literal["reject", "ask"]
+_MOST_WITHDRAWN = 5
 
 
 @overload
@@ -39,7 +40,7 @@ def gate(function: Callable[P, R], /) -> Callable[P, R]: ...
 def gate(
     *, when: bool | Callable[..., Any] = True, prompt: str | Callable[..., Any] | None = None,
     description: str | None = None, expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h",
-    quorum: int = 1, roles: Collection[str] = (), redact: Collection[str] = (),
+    name: str | None = None, quorum: int = 1, roles: Collection[str] = (), redact: Collection[str] = (),
     redactor: Callable[[dict[str, Any]], Any] | None = None, risk: str | None = None, retries: int = 0,
     idempotent: bool = False, verify: Callable[..., Any] | None = None, wait: Wait = "block",
     timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
@@ -52,7 +53,8 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `async def` both work.
 
     Args:
-        function: A plain function; its arguments must have a canonical form (see `sayso.model.canonical`).
+        function: A plain function; its arguments must have a canonical form (see `sayso.model.canonical`). Plain,
+            immutable values in its closure count as part of the call.
         when: Which calls are held: `True`, or a callable that gets the call's arguments by name and returns `True`
             (hold), `False` (let through, nothing is written) or a verdict of `sayso.policy`. Anything else, and
             anything it raises, is a `PolicyError`, and the call does not run.
@@ -60,9 +62,13 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         description: What the function does; its docstring's first line by default.
         expires: How long a request waits (`"90s"`, `"24h"`, `"7d"` or a `timedelta`). No answer is a no.
         approval_expires: How long an approval counts.
+        name: What the call is told apart by and shown as, in place of the function's own name; for a lambda, a partial,
+            a bound method or an object that is called, which have none. What these hide is not shown to the reviewer,
+            so say it here.
         quorum: How many distinct people must approve.
         roles: Each of them must have one of these.
-        redact: More names of arguments and fields to mask, at every depth, beside the usual ones.
+        redact: More names of arguments and fields to mask, at every depth, beside the usual ones. One that nothing
+            in the arguments or the result can have is refused.
         redactor: Gets a copy of the arguments and returns what people may see.
         risk: A word of yours, e.g. `high`.
         retries: How many further starts one approval gives a call that failed.
@@ -77,7 +83,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         store: Where its requests live, instead of the configured store.
 
     Raises:
-        TypeError: The function is a generator, a partial or a bound method.
+        TypeError: The function is a generator or a class, or has no name of its own and was given none.
         ConfigError: An option cannot be used.
 
     The decorated function raises, beside what the function itself does:
@@ -92,60 +98,91 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
-    passage = Passage(function, **options)
+    passage = _declared(function, **options)
     if inspect.iscoroutinefunction(function):
 
-        @functools.wraps(function)
+        @_dressed(function, passage.name)
         async def held_async(*args: Any, **kwargs: Any) -> Any:
             if passage.is_open:
                 return await function(*args, **kwargs)
-            return (await adrive(passage.effects(args, kwargs))).unwrap()
+            try:
+                attempt = await adrive(passage.effects(args, kwargs))
+            except BaseException as error:
+                signals.trim(error)
+                raise
+            return attempt.unwrap()
 
         return held_async
     if passage.is_open:
 
-        @functools.wraps(function)
+        @_dressed(function, passage.name)
         def open_to_all(*args: Any, **kwargs: Any) -> Any:
             return function(*args, **kwargs)
 
         return open_to_all
 
-    @functools.wraps(function)
+    @_dressed(function, passage.name)
     def held(*args: Any, **kwargs: Any) -> Any:
-        return drive(passage.effects(args, kwargs)).unwrap()
+        try:
+            attempt = drive(passage.effects(args, kwargs))
+        except BaseException as error:
+            signals.trim(error)
+            raise
+        return attempt.unwrap()
 
     return held
 
 
-class Passage:
-    """What `gate` made of a function and its options."""
+def _declared(
+    function: Callable[..., Any], *, name: str | None = None, expires: timedelta | str = "24h",
+    approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (),
+    redact: Collection[str] = (), description: str | None = None, wait: Wait = "block",
+    timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
+    **options: Any,
+) -> Passage:  # fmt: skip
+    _check_options(function, options | {"description": description})
+    secret_names = _names(redact)
+    made = Gate(
+        function,
+        named=name,
+        expires=duration.parse(expires),
+        approval_expires=duration.parse(approval_expires),
+        quorum=_quorum(quorum, roles),
+        redaction=Redaction(secret_names),
+        redact=secret_names,
+        description=description if description is not None else _first_line(function),
+        **options,
+    )
+    return Passage(made, block_of(wait, timeout, on_expiry), store)
 
-    def __init__(
-        self, function: Callable[..., Any], *, expires: timedelta | str = "24h",
-        approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (),
-        redact: Collection[str] = (), description: str | None = None, wait: Wait = "block",
-        timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
-        **options: Any,
-    ) -> None:  # fmt: skip
-        _check_options(function, options | {"description": description})
-        self._gate = Gate(
-            function,
-            expires=duration.parse(expires),
-            approval_expires=duration.parse(approval_expires),
-            quorum=_quorum(quorum, roles),
-            redaction=Redaction(redact),
-            redact=(redact,) if isinstance(redact, str) else tuple(redact),
-            description=description if description is not None else _first_line(function),
-            **options,
-        )
-        self._block = block_of(wait, timeout, on_expiry)
-        self._store = store
-        self.is_open = self._gate.when is False
+
+def _dressed(function: Callable[..., Any], name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    def dress(held: Callable[P, R]) -> Callable[P, R]:
+        held.__name__ = held.__qualname__ = name  # stays where the function has no name of its own
+        return functools.update_wrapper(held, function)
+
+    return dress
+
+
+class Passage:
+    """A gate, and what a hold does to the program that makes the call.
+
+    Args:
+        gate: The gate.
+        block: How to wait where the call stands; None raises.
+        store: Where its requests live, instead of the configured store.
+    """
+
+    def __init__(self, gate: Gate, block: Block | None = None, store: Store | str | None = None) -> None:
+        self._gate, self._block, self._store = gate, block, store
+        self.name = gate.name
+        self.is_open = gate.when is False
 
     def effects(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
         """Take one call through the gate."""
         gate, arguments = self._gate, self._gate.signature.bind(args, kwargs)
         store, here = config.open_store(self._store), scope.current()
+        withdrawn: list[str] = []
         while True:
             answer = yield from check(gate, store, arguments, here.place)
             match answer.kind:
@@ -154,13 +191,13 @@ class Passage:
                 case "deny":
                     raise signals.ConfirmationDenied(answer.reason or f"{describe(gate.when)} denies {gate.name}")
                 case "held":
-                    yield from self._hold(store, here, _sure(answer.request))
+                    yield from self._hold(store, here, _sure(answer.request), withdrawn)
                 case "refused":
                     raise signals.refused(_sure(answer.request))
                 case "ready":
                     request = _sure(answer.request)
                     try:
-                        attempt = yield from execute(gate, store, request)
+                        attempt = yield from execute(gate, store, request, answer.needs)
                     except (NotApprovedError, ApprovalExpiredError):
                         continue  # cancelled or expired since the check, which now says so in its own words
                     for known in here.lineage():
@@ -169,11 +206,17 @@ class Passage:
                 case "happened":
                     return Attempt(answer.result, None)
 
-    def _hold(self, store: Store, here: scope.Scope, request: Request) -> Effects[None]:
+    def _hold(self, store: Store, here: scope.Scope, request: Request, withdrawn: list[str]) -> Effects[None]:
         here.raised[request.id] = None
         if self._block is None:
             raise signals.ConfirmationRequired.of(request)
-        yield from self._block.until_decided(store, request)
+        after = yield from self._block.until_decided(store, request)
+        if after.state is State.CANCELLED and not after.holds:
+            # Taken back, mostly for one that asks for more; the call is asked anew. Two programs that want different
+            # roles would go on doing that to each other for ever.
+            withdrawn.append(after.id)
+            if len(withdrawn) > _MOST_WITHDRAWN:
+                raise signals.refused(after)
 
 
 def _run_free(gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
@@ -188,8 +231,14 @@ def _sure(request: Request | None) -> Request:
 
 
 def _first_line(function: Callable[..., Any]) -> str | None:
-    text = inspect.getdoc(function)
+    text = inspect.getdoc(function.func if isinstance(function, functools.partial) else function)
     return text.strip().splitlines()[0] if text and text.strip() else None
+
+
+def _names(redact: Collection[str]) -> tuple[str, ...]:
+    if isinstance(redact, str) or not isinstance(redact, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"redact= takes a collection of names, not {redact!r}")
+    return tuple(redact)
 
 
 def _quorum(count: int, roles: Collection[str]) -> Quorum:

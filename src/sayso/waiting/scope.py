@@ -3,7 +3,8 @@
 A decision counts in its run and nowhere else. `run("order-4721")` names one that lasts across processes. Without a
 name every thread and every asyncio task has a run of its own; a child task also sees what its parents were granted,
 siblings, other threads and forked processes share nothing. A worker thread that was handed its caller's context
-(`asyncio.to_thread`) stands in its caller's run, once the caller has one.
+(`asyncio.to_thread`) stands in its caller's run, once the caller has one. Invariant: whoever a call may be made for
+does not decide it; where that is not certain, everybody whom this process acts for is barred.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 import threading
 import unicodedata
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -33,7 +34,7 @@ class Scope:
     Attributes:
         run_id: Its id, or the name that it was given.
         parent: The scope of the task that began this one.
-        on_behalf_of: The person for whom it acts.
+        acts_for: The persons for whom it acts, innermost run first.
         adopted: Requests decided from here, by digest of their call.
         raised: Requests that this run's calls wait for, or waited for, by id.
         responses: What `respond_to_confirmation` was told here, by id.
@@ -42,14 +43,14 @@ class Scope:
 
     def __init__(
         self, run_id: str, *, parent: Scope | None = None, owner: _Owner | None = None,
-        on_behalf_of: Identity | None = None,
+        acts_for: tuple[Identity, ...] = (),
     ) -> None:  # fmt: skip
         self.run_id = run_id
         self.parent = parent
         self.owner = owner
-        self.on_behalf_of = on_behalf_of
+        self.acts_for = acts_for
         self.adopted: dict[str, str] = {}
-        self._alone = Place((run_id,), self.adopted, on_behalf_of) if parent is None else None
+        self._alone = Place((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
         self.occasions: dict[str, int] = {}
@@ -73,14 +74,13 @@ class Scope:
     @property
     def place(self) -> Place:
         """What the gate needs to know of this scope."""
-        if self._alone is not None:
+        if self._alone is not None and (self._alone.has_name or not _acting):
             return self._alone
         lineage = tuple(self.lineage())
         adopted: dict[str, str] = {}
         for scope in reversed(lineage):
             adopted |= scope.adopted
-        behalf = next((scope.on_behalf_of for scope in lineage if scope.on_behalf_of is not None), None)
-        return Place(tuple(scope.run_id for scope in lineage), adopted, behalf)
+        return Place(tuple(scope.run_id for scope in lineage), adopted, _merged(_acting.values()), has_name=False)
 
 
 class _Owner:
@@ -92,6 +92,9 @@ class _Owner:
         self.task = None if task is None else ref(task)
 
 
+# Whom the runs that are open in this process act for: a call outside of any run may come from one of them by a way
+# that loses its context (a pool of threads). One key for each open run; setting, deleting and copying are single steps.
+_acting: dict[object, tuple[Identity, ...]] = {}
 _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
 
 
@@ -143,21 +146,31 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
 
     Args:
         name: At most 200 characters, none of them invisible; a new random id when not given.
-        on_behalf_of: The person for whom the program acts; barred from deciding what it asks. A run inside of
-            another acts for the same person when it names nobody.
+        on_behalf_of: The person for whom the program acts; barred from deciding what it asks, whoever vouches for
+            the name: `ada` bars every `ada`, and every `ada@host`; `ada@host` bars itself and `ada`. A run inside of
+            another acts for the other's person as well. While the block is open, they are also barred from what this
+            process asks outside of any run, as a thread of a pool does: it may be doing this run's work.
 
     Raises:
         ValueError: The name is empty, too long, or holds invisible characters.
     """
     run_id = new_run_id() if name is None else _checked(name)
     around, person = _scope.get(), _identity(on_behalf_of)
-    if person is None and around is not None:
-        person = around.place.on_behalf_of
-    token = _scope.set(Scope(run_id, on_behalf_of=person))
+    others = () if around is None else around.acts_for
+    scope = Scope(run_id, acts_for=_merged([others if person is None else (person, *others)]))
+    if scope.acts_for:
+        _acting[scope] = scope.acts_for
+    token = _scope.set(scope)
     try:
         yield run_id
     finally:
+        _acting.pop(scope, None)
         _scope.reset(token)
+
+
+def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:
+    """Return everybody in these groups, each once."""
+    return tuple(dict.fromkeys(person for group in list(groups) for person in group))
 
 
 def _checked(name: str) -> str:

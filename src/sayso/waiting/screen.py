@@ -51,6 +51,14 @@ class Screen:
     def __init__(self, is_over: Callable[[], bool]) -> None:
         self._is_over = is_over
 
+    @staticmethod
+    def is_shown() -> bool:
+        """Say whether what is written goes to a terminal."""
+        try:
+            return sys.stderr.isatty()
+        except (AttributeError, ValueError):  # no stderr at all, or a closed one
+            return False
+
     @property
     def width(self) -> int:
         """How many columns a row may have."""

@@ -13,13 +13,15 @@ of `ToolCall` are those of that face; the others refine it, so that `except Conf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import TracebackType
 from typing import Any, cast
 
 from sayso.model.call import Call
 from sayso.model.ids import new_request_id
 from sayso.model.request import Request
 from sayso.model.show import line
+from sayso.model.show.label import is_random, short
 
 __all__ = [
     "ConfirmationCancelled",
@@ -31,6 +33,7 @@ __all__ = [
     "ToolCall",
     "refused",
     "tool_call_of",
+    "trim",
 ]
 
 
@@ -111,8 +114,7 @@ class ConfirmationRequired(Exception):
     def __getattr__(self, name: str) -> Any:
         request: Request | None = self.__dict__.get("_request")
         if request is not None and name == "__notes__":  # what a traceback prints below the question
-            short = request.id[:11]
-            return [f"nothing was run; {short} waits. `sayso approve {short}`, then make the same call in the same run"]
+            return _how_to_go_on(request)
         if request is None or name not in {"question", "tool_call"}:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.question = _question_of(request)
@@ -190,6 +192,16 @@ class ConfirmationDenied(ConfirmationRejected):
     """The gate's rule refuses this call; nobody was asked."""
 
 
+def _how_to_go_on(request: Request) -> list[str]:
+    name, verb = short(request.id), "approve" if request.kind == "call" else "answer"
+    if is_random(request.run_id):
+        return [
+            f"nothing was run; {name} waits for this program alone, because its run has no name",
+            'with sayso.run("a name"): around it, a new start would find the request and its decision',
+        ]
+    return [f"nothing was run; {name} waits. `sayso {verb} {name}`, then make the same call in the same run"]
+
+
 def _question_of(request: Request) -> str:
     subject = request.subject
     if isinstance(subject, Call):
@@ -218,6 +230,32 @@ def refused(request: Request) -> ConfirmationRejected:
         if decision.comment:
             message += f": {decision.comment}"
     return kind(message, confirmation_id=request.id, tool_call=tool_call_of(request))
+
+
+def trim(error: BaseException) -> None:
+    """Take the frames of our waiting off the traceback of what ends it, so that it ends at the call that was held.
+
+    A fault keeps them, and so does whatever came from the program's own code (a rule, a hook).
+    """
+    # By name: where nothing is async, asyncio is not loaded.
+    is_an_end = isinstance(error, _ENDS) or type(error).__name__ == "CancelledError"
+    if is_an_end and all(_module(step).partition(".")[0] in _OURS for step in _steps(error)):
+        error.__traceback__ = None
+
+
+_ENDS = (ConfirmationRequired, ConfirmationRejected, KeyboardInterrupt)
+_OURS = {"sayso", "asyncio", "threading", "selectors"}
+
+
+def _steps(error: BaseException) -> Iterator[TracebackType]:
+    step = error.__traceback__
+    while step is not None:
+        yield step
+        step = step.tb_next
+
+
+def _module(step: TracebackType) -> str:
+    return str(step.tb_frame.f_globals.get("__name__"))
 
 
 # In a traceback they are called what a program calls them.

@@ -17,13 +17,16 @@ from sayso.model.shape import Shape, ShapeError
 from sayso.model.shape.hint import choices_of, kinds_of
 from sayso.model.show import card
 from sayso.model.show.escape import escape
-from sayso.model.show.label import short, token
+from sayso.model.show.label import in_short, short, token
 from sayso.model.show.literal import brief, value
 from sayso.model.show.standing import changed, stands
 from sayso.reviews import Review, edited_call, shape_of
 from sayso.waiting.screen import Screen
 
-__all__ = ["Talk"]
+__all__ = ["LEFT", "Talk"]
+
+LEFT = "program gone: it ended, its run has no name, and nobody comes back for the decision"
+"""What is said of a request for which `Review.program_is_gone`."""
 
 _VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}
 
@@ -75,6 +78,8 @@ class Talk:
         self._is_seen = card.is_whole(request, width)
         what = "a question" if request.kind == "question" else "a call"
         self._screen.say("", f"sayso  {what} waits for a person   {short(request.id)}")
+        if self._review.program_is_gone(request):
+            self._screen.say(f"  {LEFT}")
         self._screen.say(*card.ask_rows(request, clock.now(), width=width))
         for number, choice in enumerate(self._choices(), 1):
             self._screen.say(f"    {number}) {value(choice)}")
@@ -172,8 +177,11 @@ class Talk:
 
     def _other(self, typed: str) -> Request | None:
         """Take a line that is no letter of the menu: an answer, or a slip."""
-        if self._request.kind == "call" or not typed:
+        if self._request.kind == "call":
             self._screen.say(f"  please type one of {', '.join(self._verbs)}")
+            return None
+        if not typed:
+            self._screen.say(f"  please type {self._hint()}; or one of {', '.join(self._verbs)}")
             return None
         text = typed[1:] if typed[:1] == "=" and self._letter(typed[1:].strip()) else typed
         return self._review.answer(self._request.id, self._answer(text))
@@ -189,7 +197,7 @@ class Talk:
 
     def _refused(self, refusal: Exception) -> Request | None:
         """Say why a decision was not taken; return the request if it is settled by now."""
-        self._screen.say(f"  error: {escape(str(refusal))}")
+        self._screen.say(f"  error: {escape(in_short(str(refusal)))}")
         before, now = self._request, self._review.get(self._request.id)
         self._request = now
         if now.state is State.PENDING and now.current_fingerprint != before.current_fingerprint:

@@ -7,12 +7,14 @@ all.
 
 from __future__ import annotations
 
+import os
 import shlex
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 from sayso import clock, config, errors
+from sayso.model.duration import ago
 from sayso.model.request import Request, State
 from sayso.model.show import card
 from sayso.model.show.escape import escape
@@ -23,20 +25,34 @@ from sayso.stores.base import Store
 from sayso.waiting.screen import Gone, Over, Screen, is_there
 from sayso.waiting.talk import Talk
 
-__all__ = ["announce", "command", "converse", "is_there", "say_goodbye"]
+__all__ = ["announce", "command", "converse", "is_there", "last_words", "say_goodbye"]
 
 _LOOK_AGAIN = 0.1
 _INDENT = "       "
+_NOW = "just now"
 
 # Two conversations at once would take each other's lines.
 _turn = threading.Lock()
 
 
+def _after_fork() -> None:
+    global _turn  # noqa: PLW0603  the thread that had the turn is not there any more in a forked child
+    _turn = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def announce(store: Store, request: Request) -> None:
     """Say on stderr what waits and where it can be decided, where there is no terminal. Never raises."""
-    waits = f"expires {time_left(request.expires_at, clock.now())}"
+    now = clock.now()
+    asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
+    call, name = card.headline(request), short(request.id)
     _say(
-        f"sayso  waiting for a person  {card.headline(request)}   {short(request.id)}   {waits}",
+        f"sayso  waiting for a person  {call}   {name}   {waits}"
+        if asked == _NOW
+        else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
         *(f"{_INDENT}warning: {said}" for said in card.cautions(request)),
         _INDENT + _where(store, request),
     )
@@ -52,13 +68,14 @@ def converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Req
     Raises:
         StoreError: The store failed.
     """
-    while not _turn.acquire(timeout=_LOOK_AGAIN):
+    turn = _turn
+    while not turn.acquire(timeout=_LOOK_AGAIN):
         if is_over():
             return store.get(request.id)
     try:
         return _converse(store, request, is_over)
     finally:
-        _turn.release()
+        turn.release()
 
 
 def _converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Request:
@@ -81,23 +98,54 @@ def _edits(request: Request) -> list[str]:
     return [f"{_INDENT}{change.line()}" for change in changed(request.call, request.edited, request.redact)]
 
 
-def say_goodbye(store: Store, request: Request) -> None:
-    """Say on stderr that a request goes on waiting, how to decide it and how to go on. Never raises."""
-    waits = f"expires {time_left(request.expires_at, clock.now())}"
-    rows = [f"sayso  {short(request.id)} still waits, {waits}", _INDENT + _where(store, request)]
-    if not store.url.startswith("memory:"):
-        rows.append(_INDENT + _how_to_go_on(request))
-    _say(*rows)
+def say_goodbye(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
+    """Say on stderr that a request goes on waiting, how to decide it and what then runs. Never raises.
+
+    Args:
+        store: Where the request lives.
+        request: What still waits.
+        is_interrupted: Ctrl-C was pressed, and the terminal shows it at the end of a row.
+    """
+    if is_interrupted and Screen.is_shown():
+        _say()
+    _say(*_still_waits(store, request))
 
 
-def _how_to_go_on(request: Request) -> str:
+def last_words(store: Store, request: Request) -> list[str]:
+    """Return what is to be said of a request when the program is made to end. Takes no lock."""
+    name = short(request.id)
+    if _is_in_memory(store) or is_random(request.run_id):
+        return [f"sayso  stopped while {name} waited; nobody comes back for it, a new start asks anew"]
+    first, *others = _still_waits(store, request)
+    return [first.replace("sayso  ", "sayso  stopped; ", 1), *others]
+
+
+def _still_waits(store: Store, request: Request) -> list[str]:
+    what = "call" if request.kind == "call" else "question"
+    waits = f"sayso  {short(request.id)} still waits, expires {time_left(request.expires_at, clock.now())}"
+    where = _where(store, request)
+    if _is_in_memory(store):
+        return [waits, _INDENT + where]
     if is_random(request.run_id):
-        return 'a new start asks anew; a run with a name, `with sayso.run("…"):`, would find the decision'
-    return f"go on with: the same call in the run {token(request.run_id)}, in any process, finds the decision"
+        return [
+            f"{waits}, and counts only while this program lives, because its run has no name",
+            f"{_INDENT}until then {where}",
+            f'{_INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
+        ]
+    run = token(request.run_id)
+    return [
+        waits,
+        _INDENT + where,
+        f"{_INDENT}then start the program again: the same {what} in the run {run} finds the decision",
+    ]
+
+
+def _is_in_memory(store: Store) -> bool:
+    return store.url.startswith("memory:")
 
 
 def _where(store: Store, request: Request) -> str:
-    if store.url.startswith("memory:"):
+    if _is_in_memory(store):
         return "its store is in memory: only this program can decide it (sayso.Review), and it ends with the program"
     return f"decide with: {_decide_with(store, request)}"
 

@@ -6,6 +6,7 @@ Invariant: nothing here waits for a program longer than `PATIENCE`; only a perso
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -35,6 +36,15 @@ _PYTHON = (sys.executable, "-P", "-m")  # -P: what lies in the reader's folder i
 
 # One speaks at a time: the agent does not talk into what a command says.
 _floor = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _floor  # noqa: PLW0603  whoever had the floor is not there any more in a forked child
+    _floor = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Broken(Exception):

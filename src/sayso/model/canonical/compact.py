@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["dumps", "dumps_sorted"]
+__all__ = ["dumps", "dumps_sorted", "quote"]
 
 
 def _encoder(*, sort_keys: bool) -> Callable[[object], str]:
@@ -26,5 +26,6 @@ def _encoder(*, sort_keys: bool) -> Callable[[object], str]:
     return lambda tree: "".join(write(tree, 0))
 
 
+quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]  # not in the stub
 dumps = _encoder(sort_keys=False)
 dumps_sorted = _encoder(sort_keys=True)

@@ -37,6 +37,7 @@ class Fitter:
 
     Attributes:
         problems: What did not fit, one line each.
+        is_written: A person wrote the values that are fitted now: `true` is no number there, and `1` no bool.
 
     Args:
         defs: The definitions that references lead to.
@@ -46,6 +47,7 @@ class Fitter:
 
     def __init__(self, defs: Mapping[str, Descriptor], classes: Mapping[str, type], *, has_code: bool) -> None:
         self.problems: list[str] = []
+        self.is_written = False
         self._path: list[str | int] = []
         self._defs = defs
         self._classes = classes
@@ -110,7 +112,10 @@ class Fitter:
                 return self._dict(descriptor, value)
             case "ref":
                 return self._ref(descriptor["name"], value)
-            case _:
+            case kind:
+                if self.is_written and _is_mixed_up(kind, value):
+                    wanted = "true or false, not a number" if kind == "bool" else f"a valid {kind}, not true or false"
+                    return self._wrong(f"Input should be {wanted}")
                 fitted, problem = scalar(descriptor, value)
                 return fitted if problem is None else self._wrong(problem)
 
@@ -292,6 +297,13 @@ class Fitter:
             return MISFIT
         except Exception as error:  # noqa: BLE001  # user code: whatever it raises means that the value is refused
             return self._wrong(f"is refused by the program's own check ({type(error).__name__})")
+
+
+def _is_mixed_up(kind: str, value: object) -> bool:
+    """Say whether a number stands where true or false belongs, or the other way round; pydantic would take either."""
+    if kind == "bool":
+        return (isinstance(value, int | float) and not isinstance(value, bool)) or value in ("0", "1")
+    return isinstance(value, bool)
 
 
 def _called(cls: Any, fields: dict[str, Any]) -> Any:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import check_round_trip, encode, text_of, value_of
+from sayso.model.shape.plain import has_type, scalar_of
 
 if TYPE_CHECKING:
     from sayso.model.shape.fit import Fitter
@@ -49,9 +50,12 @@ class Shape:
     Annotations are read on first use, so a shape costs nothing where nothing is held.
     """
 
-    def __init__(self, read: Callable[[], Source] | None, descriptor: Descriptor | None = None) -> None:
+    def __init__(
+        self, read: Callable[[], Source] | None, descriptor: Descriptor | None = None, *, around: str | None = None
+    ) -> None:
         self._read = read
         self._given = descriptor
+        self._around = around
 
     @classmethod
     def of(cls, function: Callable[..., object], *, redact: Collection[str] = ()) -> Shape:
@@ -94,6 +98,14 @@ class Shape:
         """Return the shape with this digest whose classes live in this process, if one was used here."""
         return _live.get(digest)
 
+    def among(self, around: str) -> Shape:
+        """Return the shape of the same live function when other values stand around it; it has another digest.
+
+        Args:
+            around: Digest of these values (see `sayso.model.fingerprint`).
+        """
+        return Shape(lambda: cast("Source", self._source), around=around)
+
     @cached_property
     def _source(self) -> Source | None:
         return None if self._read is None else self._read()
@@ -104,6 +116,7 @@ class Shape:
             return self._given
         source = cast("Source", self._source)
         told: Descriptor = {"version": _VERSION, "fields": source.fields, "defs": source.definitions}
+        told |= {} if self._around is None else {"around": self._around}
         more = source.more_definitions()
         return {**told, "more": more} if more else told
 
@@ -124,6 +137,7 @@ class Shape:
     def digest(self) -> str:
         """SHA-256, in hex, of the descriptor: parameters and their kinds, types, limits, fields of classes, defaults.
 
+        What is around the function is in it where something plain is.
         Descriptions are not in it, nor are the subclasses that happen to be known, nor the order of a union's types.
         """
         told = {name: part for name, part in self._descriptor.items() if name != "more"}
@@ -148,12 +162,16 @@ class Shape:
 
         return stand_ins(self._defs)
 
-    def validate(self, values: Mapping[str, object]) -> dict[str, object]:
+    def validate(self, values: Mapping[str, object], *, written: Collection[str] = ()) -> dict[str, object]:
         """Return the values as the call takes them, in the order of its parameters, with defaults filled in.
 
         Text becomes what the type says (`"80"` an int, ISO text a date, base64 text bytes, a path, a decimal), objects
         become dataclasses and models, enum members go by name or by value; values that have their type already are left
         alone.
+
+        Args:
+            values: By the names of the fields.
+            written: Fields whose values a person wrote: there `true` is no number, and a number is not `true`.
 
         Raises:
             ShapeError: With every problem found: unknown or missing names, wrong types, broken limits, no canonical
@@ -162,6 +180,7 @@ class Shape:
         fitter = self._fitter()
         fitted: dict[str, object] = {}
         for name, field in self._fields.items():
+            fitter.is_written = name in written
             if name in values:
                 fitted[name] = self._fit(fitter, name, values[name])
             elif field["required"]:
@@ -176,6 +195,32 @@ class Shape:
             raise ShapeError(fitter.problems)
         return fitted
 
+    def misfits(self, values: Mapping[str, object]) -> list[str]:
+        """Return what would keep a call with these values from being edited: problems as `validate` raises them."""
+        scalars = self._scalars
+        if all(type(value) is scalars.get(name) or self._has_type(name, value) for name, value in values.items()):
+            return []
+        try:
+            self.validate(values)
+        except ShapeError as error:
+            return error.problems
+        return []
+
+    @cached_property
+    def _scalars(self) -> dict[str, type]:
+        """The fields of which nothing but one plain type is asked; looked up first, because most are."""
+        checks = () if self._source is None else self._source.checks
+        kinds = {name: scalar_of(field["type"]) for name, field in self._fields.items() if name not in checks}
+        return {name: kind for name, kind in kinds.items() if kind is not None}
+
+    def _has_type(self, name: str, value: object) -> bool:
+        if name not in self._fields:
+            return False
+        source = self._source
+        if source is not None and name in source.defaults and value is source.defaults[name]:
+            return True
+        return (source is None or name not in source.checks) and has_type(self._fields[name]["type"], value)
+
     def parse(self, name: str, text: str) -> object:
         """Return the value that a person typed for one field, e.g. `80`, `2026-01-31`, `["a", "b"]` or `null`.
 
@@ -185,13 +230,20 @@ class Shape:
         if name not in self._fields:
             raise ShapeError([self._unknown(name)])
         problems: list[str] = []
-        for reading in self._fitter().readings(self._fields[name]["type"], text):
+        for reading in self._readings(name, text):
             fitter = self._fitter()
+            fitter.is_written = True
             value = self._fit(fitter, name, reading)
             if not fitter.problems:
                 return value
             problems = problems or fitter.problems
         raise ShapeError(problems)
+
+    def _readings(self, name: str, text: str) -> Iterator[object]:
+        kind = self._fields[name]["type"]
+        if kind["kind"] == "any" and _is_torn(text):
+            raise ShapeError([f"{name}: Input begins like JSON and is none; give such a text in JSON's own quotes"])
+        return self._fitter().readings(kind, text)
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments, as `validate` takes them from JSON."""
@@ -206,10 +258,20 @@ class Shape:
 
     def _fit(self, fitter: Fitter, name: str, value: object) -> object:
         """Fit one field. Where the annotation is here and says more than its descriptor, pydantic checks that too."""
+        before = len(fitter.problems)
         fitted = fitter.at(name, self._fields[name]["type"], value)
-        if self._source is None or name not in self._source.checks:
-            return fitted
-        return fitter.checked(name, self._source.checks[name], fitted)
+        if self._source is not None and name in self._source.checks:
+            fitted = fitter.checked(name, self._source.checks[name], fitted)
+        if len(fitter.problems) > before and self._is_default(name, value):
+            del fitter.problems[before:]  # `limit: int = None` is no mistake of whoever leaves it out
+            return value
+        return fitted
+
+    def _is_default(self, name: str, value: object) -> bool:
+        if self._source is not None:
+            return name in self._source.defaults and _is_equal(value, self._source.defaults[name])
+        field = self._fields[name]
+        return "default" in field and _is_equal(value, value_of(field["default"], self._stand_ins))
 
     def _default(self, fitter: Fitter, name: str) -> object:
         if self._source is not None:
@@ -251,6 +313,24 @@ _live: WeakValueDictionary[str, Shape] = WeakValueDictionary()
 
 def _listed(names: Collection[str]) -> str:
     return f"there are {', '.join(names)}" if names else "it takes none"
+
+
+def _is_torn(text: str) -> bool:
+    """Say whether a typed text begins like JSON and is none: where anything goes, it would pass as a plain text."""
+    if text.strip()[:1] not in {"{", "[", '"'}:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _is_equal(value: object, other: object) -> bool:
+    try:
+        return encode({"": value}).text == encode({"": other}).text
+    except ArgumentError:
+        return False
 
 
 def _without_form(values: Mapping[str, object], classes: Mapping[str, type]) -> list[str]:

@@ -13,7 +13,7 @@ from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import Json
 from sayso.model.canonical.tree import fields_of, items_of, tag_in
 from sayso.model.show.change import Change, changes
-from sayso.model.show.escape import escape, hidden_in, mixed_script
+from sayso.model.show.escape import escape, hidden_in, mixed_direction, mixed_script
 from sayso.model.show.layout import Layout
 from sayso.model.show.literal import fill, is_light, quoted, value, word
 
@@ -105,6 +105,9 @@ def _warnings(text: str) -> Iterator[str]:
     if hidden:
         more = f" and {len(hidden) - _LISTED:,} more" if len(hidden) > _LISTED else ""
         yield f"contains hidden characters ({', '.join(hidden[:_LISTED])}{more})"
+    turned = mixed_direction(text)
+    if turned is not None:
+        yield f"mixes right-to-left letters (U+{ord(turned):04X}) with others, and may not be drawn in its order"
     mixed = mixed_script(text)
     for found, scripts in list(mixed.items())[:_LISTED]:
         shown = quoted(found) if len(found) <= 60 else word(found, 60)

@@ -18,7 +18,7 @@ from sayso.model.request import Request, State
 from sayso.model.show import line, lines, warnings
 from sayso.model.show.escape import escape
 from sayso.model.show.label import columns, name_of, padded, time_left, token
-from sayso.model.show.layout import Layout
+from sayso.model.show.layout import Layout, wrapped
 from sayso.model.show.literal import brief
 from sayso.model.show.standing import said_by
 
@@ -30,6 +30,7 @@ NARROW = 60
 _NAME_ROOM, _VALUE_ROOM = 20, 40
 _NAME_LIMIT = 2_000
 _FACT_ROOM = 15
+_CAUTION_INDENT = len("  warning")
 
 
 def headline(request: Request, limit: int = 100) -> str:
@@ -109,12 +110,17 @@ def cautions(request: Request) -> list[str]:
     return found + [f"the {name} {said}" for name, text in named.items() if text for said in warnings(text)]
 
 
+def _caution_rows(said: str, width: int) -> list[str]:
+    # Where a warning goes on it carries a mark, as it may quote what would look like a row of its own.
+    first, *rest = wrapped(said, width - _CAUTION_INDENT)
+    return [f"  warning: {first[2:]}", *(f"{'':{_CAUTION_INDENT}}{row}" for row in rest)]
+
+
 def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     """Return who asked, when and in which run, and what an approval needs, each on a row of its own."""
     facts = [("asked by", name_of(request.requester, room)), ("asked", ago(request.created_at, now))]
     facts.append(("in run", token(request.run_id, room)))
-    if request.on_behalf_of is not None:
-        facts.append(("on behalf of", name_of(request.on_behalf_of, room)))
+    facts += [("on behalf of", name_of(person, room)) for person in request.acts_for]
     if request.risk is not None:
         facts.append(("risk", token(request.risk, room)))
     needs = request.quorum
@@ -134,7 +140,7 @@ def ask_rows(request: Request, now: datetime, *, width: int, full: bool = False)
     """Return all that somebody who decides has to see: the call, warnings, the program's words, the circumstances."""
     return [
         *subject_rows(request, width=width, full=full),
-        *(f"  warning: {said}" for said in cautions(request)),
+        *(row for said in cautions(request) for row in _caution_rows(said, width)),
         *_words_rows(request, width=width, full=full),
         *_circumstances(request, now, width - _FACT_ROOM - 8),
     ]

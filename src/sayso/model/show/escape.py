@@ -11,7 +11,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-__all__ = ["escape", "hidden_in", "mixed_script", "storable"]
+__all__ = ["escape", "hidden_in", "mixed_direction", "mixed_script", "storable"]
 
 # `str.isprintable` is false for the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and every Zs but the space. These are
 # printable by their category and are seen as nothing, or as a space: fillers, joiners, variation selectors, U+FFFC.
@@ -28,6 +28,7 @@ _WORD = re.compile(r"[^\W_]+")
 _EAST_ASIAN = frozenset(
     {"BOPOMOFO", "CJK", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "KATAKANA-HIRAGANA"}
 )
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _NO_SCRIPT = frozenset({"FEMININE", "MASCULINE", "MICRO", "MODIFIER", "SUBSCRIPT", "SUPERSCRIPT"})
 
 
@@ -78,6 +79,18 @@ def mixed_script(text: str) -> dict[str, list[str]]:
     words = (word for word in dict.fromkeys(_WORD.findall(text)) if not word.isascii())
     scripts = {word: {_script(letter) for letter in word if letter.isalpha()} - {""} for word in words}
     return {word: sorted(found, key=_latin_first) for word, found in scripts.items() if _is_odd(found)}
+
+
+def mixed_direction(text: str) -> str | None:
+    """Return the first right-to-left letter of a text that has left-to-right ones, too; None for any other text.
+
+    A terminal or browser draws the parts of such a text in another order than they stand in.
+    """
+    if text.isascii():
+        return None
+    ways = {letter: unicodedata.bidirectional(letter) for letter in dict.fromkeys(text)}
+    first = next((letter for letter, way in ways.items() if way in _RIGHT_TO_LEFT), None)
+    return first if first is not None and "L" in ways.values() else None
 
 
 def _is_odd(scripts: set[str]) -> bool:

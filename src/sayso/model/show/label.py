@@ -11,22 +11,29 @@ import unicodedata
 from datetime import datetime, timedelta
 
 from sayso.model.duration import left
+from sayso.model.ids import ID_LENGTH
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.show import escape
 from sayso.model.show.literal import brief
 
-__all__ = ["SHORT", "columns", "is_random", "name_of", "padded", "short", "time_left", "token"]
+__all__ = ["SHORT", "columns", "in_short", "is_random", "name_of", "padded", "short", "time_left", "token"]
 
 SHORT = len("rq_") + 8
 _ROOM = 80
 _SHORTEST_ISSUER = 12
 _PLAIN = re.compile(r"[\w.@:/#+<>-]+")
+_WHOLE_ID = re.compile(rf"\brq_[0-9a-z]{{{ID_LENGTH - 3}}}\b")
 _RANDOM_RUN = re.compile("run_[0-9a-z]{26,32}")
 
 
 def short(request_id: str) -> str:
     """Return the beginning of an id that people type; commands take it where it fits no other."""
     return escape(request_id[:SHORT])
+
+
+def in_short(text: str) -> str:
+    """Return a message of ours with every id in it as people type it."""
+    return _WHOLE_ID.sub(lambda found: found[0][:SHORT], text)
 
 
 def is_random(run_id: str) -> bool:

@@ -16,7 +16,7 @@ from sayso.model.canonical.tags import Json
 from sayso.model.show.escape import escape
 from sayso.model.show.literal import Parts, bytes_of, is_light, parts_of, value
 
-__all__ = ["NARROWEST", "Layout"]
+__all__ = ["NARROWEST", "Layout", "wrapped"]
 
 NARROWEST = 40
 _SHORT = 24
@@ -57,7 +57,7 @@ class Layout:
             text = value(tree) if len(tree) <= width - 2 and "\n" not in tree else None
             if text is None:
                 return self._block(tree, "characters", width)
-            return [text] if _columns(text) <= width else list(_wrapped(text, width))
+            return [text] if _columns(text) <= width else list(wrapped(text, width))
         data = bytes_of(tree)
         if data is not None and len(data) > width // 4:
             return self._block(data, "bytes", width)
@@ -68,7 +68,7 @@ class Layout:
         ends = None if self.limit is None else (self.height * 2 // 3 - 3, self.height // 3 - 3)
         parts = parts_of(tree, ends=ends, key_room=None if self.limit is None else 2 * width)
         if parts is None:
-            return list(_wrapped(value(tree), width))
+            return list(wrapped(value(tree), width))
         # Deep values stop moving to the right, or a surface would break the lines, and what then stands at its left
         # edge would not carry our mark.
         indent = "  " if width > NARROWEST else ""
@@ -89,7 +89,7 @@ class Layout:
 
     def _named(self, prefix: str, item: Json, width: int) -> list[str]:
         if _columns(prefix) > width // 2:
-            return [*_wrapped(prefix.rstrip(), width), *self._rows(item, width)]
+            return [*wrapped(prefix.rstrip(), width), *self._rows(item, width)]
         first, *rest = self._rows(item, width)
         return [prefix + first, *rest] if _columns(prefix + first) <= width else [prefix.rstrip(), first, *rest]
 
@@ -105,10 +105,10 @@ class Layout:
 
 def _block_lines(content: str | bytes, width: int) -> list[str]:
     texts = [repr(content)] if isinstance(content, bytes) else map(escape, content.split("\n"))
-    return [row for text in texts for row in _wrapped(text, width)]
+    return [row for text in texts for row in wrapped(text, width)]
 
 
-def _wrapped(text: str, width: int) -> Iterator[str]:
+def wrapped(text: str, width: int) -> Iterator[str]:
     """Yield one line of escaped text behind our marks, broken before spaces where that is possible."""
     if _columns(text) <= width - len(_MARK) and not text.endswith(" "):
         yield _MARK + text
@@ -153,7 +153,7 @@ def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
 
 
 def _fitting(text: str, width: int) -> list[str]:
-    return [text] if _columns(text) <= width else list(_wrapped(text, width))
+    return [text] if _columns(text) <= width else list(wrapped(text, width))
 
 
 def _columns(text: str) -> int:

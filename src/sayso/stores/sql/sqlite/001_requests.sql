@@ -12,7 +12,7 @@ CREATE TABLE request (
     kind          TEXT NOT NULL,
     run_id        TEXT NOT NULL,
     fingerprint   TEXT NOT NULL,
-    holder        TEXT,                 -- the fingerprint while asking the same again finds this request
+    holds         INTEGER,              -- 1 while asking the same again finds this request
     tool          TEXT NOT NULL,        -- module:function; empty for a question
     name          TEXT NOT NULL,
     risk          TEXT,
@@ -30,12 +30,13 @@ CREATE TABLE request (
     edited_form   TEXT,
     edited_masked TEXT,
     edited_digest TEXT,
-    progress      TEXT NOT NULL,        -- JSON: votes, decision, execution; sealed with a key
+    progress      TEXT NOT NULL,        -- JSON: ends, votes, decision; sealed with a key
+    execution     TEXT,                 -- JSON: the start and the outcome; sealed with a key
     link          TEXT NOT NULL         -- of the journal's row that made this row what it is
 );
 
 -- The one row that answers for a fingerprint: two processes that ask the same at once get one request.
-CREATE UNIQUE INDEX request_holder ON request (holder) WHERE holder IS NOT NULL;
+CREATE UNIQUE INDEX request_holder ON request (fingerprint) WHERE holds = 1;
 -- What waits is found without walking over what is decided, and the other way round. A request enters each of these
 -- once: an index over `state` itself would cost every transition two more pages.
 CREATE INDEX request_live ON request (n) WHERE live = 1;

@@ -1,0 +1,112 @@
+"""The names under which other approval libraries know a store, and the check that a store can protect a start.
+
+A program that says `tracing_provider=JsonlTracingProvider.configured(_path=…)` gets a store of ours. The invariant:
+what cannot give out the single right to start a call is refused when a runnable is made, never used unprotected.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from sayso import config, errors
+from sayso.stores.base import Store
+
+__all__ = [
+    "InMemoryTracingProvider",
+    "JsonlTracingProvider",
+    "SqliteTracingProvider",
+    "claim_approval",
+    "store_of",
+]
+
+
+class InMemoryTracingProvider:
+    """Stands for `store="memory:"`: nothing survives the process. Given as it is, or configured."""
+
+    @classmethod
+    def configured(cls) -> Store:
+        """Return the store, the same one for the whole process."""
+        return config.open_store("memory:")
+
+
+class JsonlTracingProvider:
+    """Stands for `store="jsonl:path"`."""
+
+    @classmethod
+    def configured(cls, *, _path: str | Path) -> Store:
+        """Return the store in this file, the same object for the same file."""
+        return config.open_store(f"jsonl:{_path}")
+
+
+class SqliteTracingProvider:
+    """Stands for `store="sqlite:///path"`."""
+
+    @classmethod
+    def configured(cls, *, _path: str | Path) -> Store:
+        """Return the store in this file, the same object for the same file."""
+        return config.open_store(f"sqlite:///{_path}")
+
+
+def store_of(store: object = None, tracing_provider: object = None) -> Store | str | None:
+    """Return what was given as `store=`, or under its other name.
+
+    Args:
+        store: A store, its address, one of the classes here, or None for the configured store.
+        tracing_provider: The same, under another name.
+
+    Raises:
+        ConfigError: It is no store, or one that cannot give out the single right to start a call; or both were given.
+    """
+    if store is not None and tracing_provider is not None and store is not tracing_provider:
+        raise errors.ConfigError("`store=` and `tracing_provider=` are two names of one setting; give one of them")
+    given = store if tracing_provider is None else tracing_provider
+    if given is None or isinstance(given, str):
+        return given
+    if given is InMemoryTracingProvider or isinstance(given, InMemoryTracingProvider):
+        return InMemoryTracingProvider.configured()
+    if not isinstance(given, Store) or not callable(getattr(given, "start", None)):
+        raise errors.ConfigError(_refusal(given))
+    return given
+
+
+def _refusal(given: object) -> str:
+    kind = cast("type[Any]", given) if isinstance(given, type) else type(given)
+    if issubclass(kind, JsonlTracingProvider | SqliteTracingProvider):
+        return f"{kind.__name__} needs a file; give {kind.__name__}.configured(_path=...)"
+    if isinstance(given, type) and issubclass(kind, Store):
+        return f"{kind.__name__} is a class; give a store made from it"
+    lacks = "has no verb `start`" if issubclass(kind, Store) else "is no sayso.stores.base.Store"
+    if not issubclass(kind, Store) and not hasattr(kind, "claim_approval"):
+        lacks += " and has no verb `claim_approval`"
+    return (
+        f"{kind.__name__} {lacks}: nothing would keep a call from being started twice (see docs/howto/write-a-store.md)"
+    )
+
+
+def claim_approval(parent_id: str, approval_id: str, run_id: str, *, store: object = None) -> bool:
+    """Take the single right to execute an approved call: another name for the store's verb `start`.
+
+    For workers that execute the call themselves; a resumed runnable does this by itself. Durable before this returns.
+
+    Args:
+        parent_id: The paused run.
+        approval_id: Id of the request, as in `ApprovalEvent.approval_id`.
+        run_id: Random, of whoever claims: it is the fencing token, and the store's `finish` wants it back.
+        store: As for `store_of`.
+
+    Returns:
+        True for who may execute the call; False where somebody else was first.
+
+    Raises:
+        NotApprovedError: No such call of this run is approved.
+        StartRefusedError: The approval has ended.
+    """
+    where = config.open_store(store_of(store))
+    if where.get(approval_id).run_id != parent_id:
+        raise errors.NotApprovedError(approval_id, state=f"not of run {parent_id!r}")
+    try:
+        where.start(approval_id, run_id)
+    except (errors.AlreadyStartedError, errors.OutcomeUnknownError):
+        return False
+    return True

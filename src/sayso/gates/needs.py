@@ -1,0 +1,48 @@
+"""What a gate wants of a request before its call may run: how many must have agreed, and who may not have.
+
+A request is found again by its call; the gate, its rule or the run around it may ask for more by then. The one
+invariant: nothing runs by an approval that the gate would not take today, and a request that is put in the place of
+another asks for no less than that one did.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sayso.model.quorum import Quorum
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
+
+__all__ = ["Needs"]
+
+
+class Needs(NamedTuple):
+    """What an approval needs here and now.
+
+    Attributes:
+        quorum: Who must agree.
+        barred: The persons for whom the program acts.
+    """
+
+    quorum: Quorum
+    barred: tuple[Identity, ...] = ()
+
+    def unmet_by(self, request: Request) -> str | None:
+        """Return why a request that waits, or that was approved, is not enough; None where it is."""
+        if not request.quorum.covers(self.quorum):
+            return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
+        if not self.barred:
+            return None
+        if request.state is State.PENDING:
+            new = [person for person in self.barred if person not in request.acts_for]
+            return f"the program acts for {', '.join(map(str, new))} now, who could decide it" if new else None
+        deciders = [vote.by for vote in request.votes]
+        if request.decision is not None:
+            deciders.append(request.decision.by)
+        own = [by for by in deciders if any(by.may_be(person) for person in self.barred)]
+        return f"it was decided by {own[0]}, for whom the program acts" if own else None
+
+    def joined(self, request: Request) -> Needs:
+        """Return what is to be asked for instead of `request`: what it asked for, and what is needed now."""
+        also = tuple(person for person in request.acts_for if person not in self.barred)
+        return Needs(self.quorum.joined(request.quorum), self.barred + also)

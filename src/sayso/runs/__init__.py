@@ -1,0 +1,1 @@
+"""What goes on after a decision: runnables, their runs, and what a model is to them."""

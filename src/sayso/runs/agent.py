@@ -1,0 +1,183 @@
+"""`Agent`: a model that calls tools until it has an answer.
+
+Its loop keeps nothing of its own: the messages follow from the journal, turn by turn, so that a resumed run is at the
+same point without asking the model again for what it has said. The calls of one turn run together; the agent pauses
+when all of them have settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar, cast
+
+from sayso import errors
+from sayso.runs.events import DeltaEvent, RunStatus
+from sayso.runs.frame import Frame, current_frame
+from sayso.runs.halt import Denied, Failed, Halt, worst
+from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of
+from sayso.runs.runnable import Runnable
+from sayso.runs.say import call_message, not_a_tool, result_text
+from sayso.runs.step import perform
+from sayso.runs.tool import Tool
+
+__all__ = ["Agent"]
+
+
+class Agent(Runnable):
+    """A model with tools. Calling it with `prompt=` gives a lazy run.
+
+    Args:
+        name: See `Runnable`.
+        model: A name such as `openai/gpt-5` or `openai:gpt-5` (extra `agent`), a pydantic-ai model, or an async
+            callable; see `sayso.runs.models.model_of`.
+        tools: Tools, plain functions, agents and workflows.
+        system_prompt: Text, or a callable without arguments that returns it, asked when a run begins.
+        max_iters: How many turns the model has in one run.
+        options: See `Runnable`.
+
+    Raises:
+        ConfigError: Two tools of one name, or an option that cannot be used.
+    """
+
+    kind: ClassVar[str] = "agent"
+
+    def __init__(
+        self, *, name: str = "agent", model: Any, tools: Sequence[Runnable | Callable[..., Any]] = (),
+        system_prompt: str | Callable[[], str] | None = None, max_iters: int = 10, **options: Any,
+    ) -> None:  # fmt: skip
+        if type(max_iters) is not int or max_iters < 1:
+            raise errors.ConfigError(f"max_iters is a whole number from 1, not {max_iters!r}")
+        self.model = model_of(model)
+        self.system_prompt, self.max_iters = system_prompt, max_iters
+        self._tools = _by_name(tools)
+
+        async def go(prompt: str) -> str:
+            return await self._converse(prompt)
+
+        go.__name__ = go.__qualname__ = name
+        super().__init__(name=name, function=go, **options)
+
+    def parts(self) -> Mapping[str, Runnable]:
+        """Return the tools by name."""
+        return self._tools
+
+    async def _converse(self, prompt: str) -> str:
+        frame = cast("Frame", current_frame())
+        messages = self._opening(frame, prompt)
+        offered = [
+            {"name": t.name, "description": t.description or "", "parameters": t.schema} for t in self._tools.values()
+        ]  # fmt: skip
+        for turn in range(self.max_iters):
+            reply = await self._asked(frame, turn, messages, offered)
+            messages.append(reply.message)
+            if not reply.calls:
+                return reply.text
+            messages += await self._answered(frame, turn, reply.calls)
+        raise Failed("MaxItersError", f"{self.name} had no answer after {self.max_iters} turns")
+
+    def _opening(self, frame: Frame, prompt: str) -> list[Message]:
+        place = f"{frame.place}/system"
+        known = frame.journal.at(place)
+        if known is None:
+            text = self.system_prompt() if callable(self.system_prompt) else self.system_prompt
+            known = {"system": text}
+            if text is not None:
+                frame.journal.put(place, known)
+        opening: list[Message] = [] if known["system"] is None else [{"role": "system", "content": known["system"]}]
+        return [*opening, {"role": "user", "content": prompt}]
+
+    async def _asked(
+        self, frame: Frame, turn: int, messages: list[Message], tools: list[dict[str, Any]]
+    ) -> Reply:  # fmt: skip
+        """Return the model's reply of a turn: the one that the journal knows, else a new one, noted."""
+        place = f"{frame.place}/turn{turn}"
+        known = frame.journal.at(place)
+        if known is not None:
+            said: dict[str, Any] = known["reply"]
+            return Reply(said["text"], [ModelCall(**call) for call in said["calls"]], said["usage"], said["provider"])
+        frame.leg.check_going()
+        try:
+            reply = await self._streamed(frame, messages, tools)
+        except ModelError as error:
+            raise Halt(RunStatus(code="error", reason=None, message=str(error)), error) from error
+        for what, n in reply.usage.items():
+            frame.count(what, n)
+        calls = [
+            {"id": c.id, "name": c.name, "arguments": c.arguments, "problem": c.problem} for c in reply.calls
+        ]  # fmt: skip
+        told = {"text": reply.text, "calls": calls, "usage": reply.usage, "provider": reply.provider}
+        frame.journal.put(place, {"path": frame.path, "reply": told})
+        await frame.journal.save()
+        return reply
+
+    async def _streamed(self, frame: Frame, messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
+        turn: AsyncIterator[str | Reply] = self.model.turn(messages, tools)
+        reply: Reply | None = None
+        async with aclosing(cast("Any", turn)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Reply):
+                    reply = piece
+                    continue
+                frame.leg.check_going()
+                frame.leg.emit(DeltaEvent(run_id=frame.journal.run_id, path=frame.path, text=piece))
+        if reply is None:
+            raise ModelError(self.name, "ended without a reply")
+        return reply
+
+    async def _answered(self, frame: Frame, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
+        """Make the calls of a turn together and return the messages that answer them, in the order of the calls.
+
+        Raises:
+            Halt: One of them waits, or stops the run; all others have settled.
+        """
+        made = [asyncio.ensure_future(self._called(frame, turn, n, call)) for n, call in enumerate(calls)]
+        try:
+            await asyncio.wait(made)
+        except asyncio.CancelledError:
+            for one in made:
+                one.cancel()
+            await asyncio.wait(made)
+            raise
+        halts = [one.exception() for one in made if one.exception() is not None]
+        faults = [error for error in halts if not isinstance(error, Halt)]
+        if faults:
+            raise cast("BaseException", faults[0])
+        if halts:
+            raise worst(cast("list[Halt]", halts))
+        return [one.result() for one in made]
+
+    async def _called(self, frame: Frame, turn: int, n: int, call: ModelCall) -> Message:
+        part = self._tools.get(call.name)
+        if part is None:
+            return call_message(call, not_a_tool(call.name, self._tools), is_error=True)
+        if call.problem is not None:
+            return call_message(call, f"The arguments cannot be read: {call.problem}. Nothing was run.", is_error=True)
+        below = frame.child(part, f"turn{turn}.{n}", call.id)
+        try:
+            value = await perform(below, call.arguments)
+        except Denied as denied:
+            return call_message(call, _no(call.name, denied), is_error=True)
+        except Failed as failed:
+            return call_message(call, f"{call.name} failed: {failed}", is_error=True)
+        return call_message(call, result_text(value, below.metadata.get("approval")), is_error=False)
+
+
+def _no(name: str, denied: Denied) -> str:
+    if denied.is_feedback:
+        return f"{name} was not run: {denied.message}. Take these words into account; call it again only if changed."
+    return (
+        f"{name} was not run: {denied.message}. This is final: do not make the same call again."
+        " Find another way, or tell the user."
+    )
+
+
+def _by_name(tools: Sequence[Runnable | Callable[..., Any]]) -> dict[str, Runnable]:
+    named: dict[str, Runnable] = {}
+    for given in tools:
+        part = given if isinstance(given, Runnable) else Tool(given)
+        if part.name in named:
+            raise errors.ConfigError(f"two tools are called {part.name!r}; give one of them another name=")
+        named[part.name] = part
+    return named

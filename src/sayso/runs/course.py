@@ -1,0 +1,252 @@
+"""Where a `ReAct` run stands, and the same as plain JSON that can be shown, saved and sent: the context of its pause.
+
+In memory the messages are what the model was told; in the context every secret is masked. The invariant: nothing that
+could run is in a context. A call that waits is named there by the id of its request, and its arguments are in the
+store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from sayso import errors
+from sayso.gates.words import secrets_of
+from sayso.model import canonical
+from sayso.model.call import Call
+from sayso.model.redaction import MASK, Redaction, scrub
+from sayso.model.request import Request
+from sayso.model.reviewer import Identity
+from sayso.runs.models import Message, ModelCall, Reply
+from sayso.runs.tool import Tool
+
+__all__ = ["Course", "Waiting"]
+
+
+@dataclass
+class Waiting:
+    """A call of the model's last turn that has no result yet.
+
+    Attributes:
+        id: The provider's label of the call.
+        tool: Which tool was called.
+        request: Id of the request that holds it.
+        is_asked: False where that is the request of an equal call of the same turn, and this one is asked afterwards.
+    """
+
+    id: str
+    tool: str
+    request: str
+    is_asked: bool = True
+
+
+@dataclass
+class Course:
+    """Where a run stands.
+
+    Attributes:
+        run_id: The run in which its decisions count.
+        inputs: What it was called with, as JSON values.
+        messages: What the model was told and said.
+        waiting: What waits for a person, in the order of the calls.
+        occasions: How often an equal question was answered, by digest (see `sayso.waiting.scope`).
+        acts_for: The persons for whom it acts.
+    """
+
+    run_id: str
+    inputs: dict[str, Any]
+    messages: list[Message]
+    waiting: list[Waiting] = field(default_factory=list[Waiting])
+    occasions: dict[str, int] = field(default_factory=dict[str, int])
+    acts_for: tuple[Identity, ...] = ()
+    _secrets: set[str] = field(default_factory=set[str], repr=False)
+    _shown: dict[tuple[int, str], dict[str, Any]] = field(
+        default_factory=dict[tuple[int, str], dict[str, Any]], repr=False
+    )
+
+    def __post_init__(self) -> None:
+        self._secrets |= _secrets_in(self.inputs)
+
+    # -- what happened -----------------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> int:
+        """How often the model has been asked."""
+        return sum(message["role"] == "assistant" for message in self.messages)
+
+    def said(self, reply: Reply) -> list[ModelCall]:
+        """Add a turn of the model; return its calls, each with an id of its own."""
+        message, calls, ids = reply.message, reply.calls, {call.id for call in reply.calls}
+        if "" in ids or len(ids) < len(
+            calls
+        ):  # labels that tell nothing apart; then the provider's own form is of no use
+            named = [(f"call_{self.turns + 1}_{n}", call) for n, call in enumerate(calls, 1)]
+            calls = [ModelCall(label, call.name, call.arguments, call.problem) for label, call in named]
+            message = Reply(reply.text, calls, reply.usage).message
+        self.messages.append(message)
+        return calls
+
+    def told(self, call_id: str, name: str, text: str, *, is_error: bool = False) -> None:
+        """Add the result of a call of the last turn; results stand in the order of the calls."""
+        result = {"role": "tool", "tool_call_id": call_id, "name": name, "content": text, "is_error": is_error}
+        self.messages.append(result)
+        last = max(n for n, message in enumerate(self.messages) if message["role"] == "assistant")
+        order = [call["id"] for call in self.messages[last]["tool_calls"]]
+        self.messages[last + 1 :] = sorted(self.messages[last + 1 :], key=lambda one: order.index(one["tool_call_id"]))
+
+    def hold(self, call_id: str, name: str, request_id: str) -> None:
+        """Note that a call of the last turn waits."""
+        is_asked = all(one.request != request_id for one in self.waiting)
+        self.waiting.append(Waiting(call_id, name, request_id, is_asked))
+
+    # -- what nobody may see -----------------------------------------------------------------------------------
+
+    def shows_call(self, tool: Tool, call: ModelCall) -> None:
+        """Learn from a tool's own options what of a call of the last turn is a secret."""
+        shown = tool.shown(call.arguments)
+        self._shown[self.turns, call.id] = shown
+        self._secrets |= _secrets_in(call.arguments, tool, shown)
+
+    def shows(self, call_id: str, request: Request) -> None:
+        """Learn from a request what of its call is a secret, and how its call is shown."""
+        if isinstance(request.subject, Call):
+            self._shown[self.turns, call_id] = request.subject.arguments
+            for call in {request.subject.digest: request.subject, request.effective.digest: request.effective}.values():
+                self._secrets |= _secrets_of_call(call, request)
+
+    def scrubbed(self, text: str) -> str:
+        """Return a text without the secrets of this run's calls."""
+        return scrub(text, self._secrets) if self._secrets else text
+
+    def _clean(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.scrubbed(value)
+            case list():
+                return [self._clean(one) for one in cast("list[Any]", value)]
+            case dict():
+                return {name: self._clean(one) for name, one in cast("dict[str, Any]", value).items()}
+            case _:
+                return value
+
+    # -- as JSON -----------------------------------------------------------------------------------------------
+
+    def context(self, seen: str | None) -> dict[str, Any]:
+        """Return what a pause holds: enough to go on in another process, and nothing that may not be shown.
+
+        Args:
+            seen: Fingerprint of the call that the person is shown.
+        """
+        inputs, messages = self._clean(_masked(self.inputs)), self._messages()
+        return {
+            "run_id": self.run_id,
+            "iteration": self.turns - 1,
+            "input_args": inputs,
+            "trajectory": _trajectory(messages),
+            "pending_tool_call": _pending(messages, self.waiting),
+            "messages": messages,
+            "waiting": [asdict(one) for one in self.waiting],
+            "occasions": dict(self.occasions),
+            "seen": seen,
+            **({"original_question": inputs["question"]} if "question" in inputs else {}),
+        }
+
+    @property
+    def trajectory(self) -> dict[str, Any]:
+        """What was thought, called and observed: `thought_0`, `tool_calls_0`, `observation_0`, and so on."""
+        return _trajectory(self._messages())
+
+    def _messages(self) -> list[Message]:
+        turn, found = 0, list[Message]()
+        for message in self.messages:
+            if message["role"] != "assistant":
+                found.append(self._clean(message))
+                continue
+            turn += 1
+            shown = [
+                {**call, "arguments": self._shown.get((turn, call["id"]), _masked(call["arguments"]))}
+                for call in message["tool_calls"]
+            ]
+            clean = self._clean({**message, "tool_calls": shown})
+            if clean != message:  # what the provider wants back unchanged cannot be given back with gaps in it
+                clean.pop("provider", None)
+            found.append(clean)
+        return found
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any]) -> Course:
+        """Return what `context` saved.
+
+        Raises:
+            ConfigError: It is something else.
+        """
+        try:
+            waiting = [
+                Waiting(str(o["id"]), str(o["tool"]), str(o["request"]), bool(o["is_asked"]))
+                for o in context["waiting"]
+            ]
+            occasions = {str(name): int(count) for name, count in context["occasions"].items()}
+            messages = cast("list[Message]", json.loads(json.dumps(context["messages"])))
+            course = cls(str(context["run_id"]), dict(context["input_args"]), messages, waiting, occasions)
+            is_whole = bool(waiting) and course.turns > 0
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise errors.ConfigError(f"this pause holds no state of ReAct ({type(error).__name__}: {error})") from None
+        if not is_whole:
+            raise errors.ConfigError("this pause holds a state of ReAct in which nothing waits")
+        return course
+
+
+def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        tree = canonical.load(canonical.encode(dict(arguments)).text)
+    except errors.ArgumentError:
+        return dict.fromkeys(arguments, MASK)
+    return cast("dict[str, Any]", canonical.display(cast("Any", Redaction().mask(tree))))
+
+
+def _secrets_in(
+    arguments: Mapping[str, Any], tool: Tool | None = None, shown: Mapping[str, Any] | None = None
+) -> frozenset[str]:
+    try:
+        text = canonical.encode(dict(arguments)).text
+    except errors.ArgumentError:
+        return frozenset()
+    if tool is None:
+        return Redaction().secrets(canonical.load(text))
+    return secrets_of(tool.gate, text, json.dumps(shown, ensure_ascii=False, default=str))
+
+
+def _secrets_of_call(call: Call, request: Request) -> frozenset[str]:
+    """Return what is masked in a stored call: by name, or by a redactor that is not here."""
+    if call.masked is None:
+        return frozenset()
+    redaction, tree, masked = Redaction(request.redact), canonical.load(call.form), call.masked
+    return redaction.secrets(tree) | {text for text in redaction.texts(tree) if text not in masked}
+
+
+def _pending(messages: Sequence[Message], waiting: Sequence[Waiting]) -> dict[str, Any] | None:
+    """Return the call that waits first, as it may be shown."""
+    if not waiting:
+        return None
+    calls = next(message["tool_calls"] for message in reversed(messages) if message["role"] == "assistant")
+    call = next((one for one in calls if one["id"] == waiting[0].id), None)
+    return {"name": waiting[0].tool, "args": {} if call is None else call["arguments"], "id": waiting[0].id}
+
+
+def _trajectory(messages: Sequence[Message]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    turn = -1
+    for message in messages:
+        if message["role"] == "assistant":
+            turn += 1
+            told[f"thought_{turn}"] = message["content"]
+            told[f"tool_calls_{turn}"] = [
+                {"id": call["id"], "name": call["name"], "args": call["arguments"]} for call in message["tool_calls"]
+            ]
+        elif message["role"] == "tool":
+            before = told.get(f"observation_{turn}")
+            text = message["content"]
+            told[f"observation_{turn}"] = text if before is None else f"{before}\n{text}"
+    return told

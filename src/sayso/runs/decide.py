@@ -1,0 +1,137 @@
+"""The decisions that a caller gives a run: taken through the person's door, before anything goes on.
+
+Only a request that this run raised can be decided; any other id is ignored with a warning. A decision that is refused
+decides nothing, and the request is emitted again with the reason.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from sayso import errors
+from sayso.drive import offload
+from sayso.model.request import Request, State
+from sayso.reviews import Review
+from sayso.runs.events import RunStatus
+from sayso.runs.halt import Halt
+from sayso.runs.journal import Journal
+from sayso.runs.resolution import ApprovalResolution, Resolution
+from sayso.stores.base import Store
+
+__all__ = ["Decider", "IgnoredDecisionWarning", "extras_place"]
+
+T = TypeVar("T")
+_SPENT = {State.RUNNING, State.DONE, State.FAILED, State.UNKNOWN}
+
+
+class IgnoredDecisionWarning(UserWarning):
+    """A decision was given for an id that this run did not raise, or that is decided otherwise already."""
+
+
+class Decider:
+    """The decisions given with one call of a run."""
+
+    def __init__(self, store: Store, resolutions: Mapping[str, Resolution]) -> None:
+        self._store = store
+        self._review = Review(store, channel="resume")
+        self._resolutions = resolutions
+        self._requests: dict[str, Request] | None = None
+
+    async def verb(self, verb: Callable[[], T]) -> T:
+        """Run a verb of the store without blocking the event loop."""
+        return await offload(verb) if self._store.blocks else verb()
+
+    async def _known(self) -> dict[str, Request]:
+        if self._requests is None:
+            self._requests = {}
+            for request_id in self._resolutions:
+                try:
+                    self._requests[request_id] = await self.verb(lambda wanted=request_id: self._store.settle(wanted))
+                except errors.RequestNotFoundError:
+                    _warn(f"there is no request {request_id!r}; its decision is ignored")
+        return self._requests
+
+    async def run_id(self) -> str | None:
+        """Return the run of the first known request that is decided, if any."""
+        return next((request.run_id for request in (await self._known()).values()), None)
+
+    async def decide(self, journal: Journal) -> dict[str, dict[str, Any]]:
+        """Take the decisions; return what there is to say about those that were not taken, by id.
+
+        Raises:
+            Halt: All that was given to decide has been executed, by whoever was first.
+        """
+        mine: dict[str, Request] = {}
+        for request_id, request in (await self._known()).items():
+            if request.run_id == journal.run_id and journal.is_kept:
+                mine[request_id] = request
+            else:
+                _warn(f"{request_id} is a request of another run; its decision is ignored")
+        if mine and all(request.state in _SPENT for request in mine.values()):
+            text = f"the calls of {', '.join(mine)} were started before; they are not started again"
+            raise Halt(RunStatus(code="cancelled", reason="approval_already_claimed", message=text))
+        notes: dict[str, dict[str, Any]] = {}
+        for request_id, request in mine.items():
+            note = await self.verb(lambda chosen=request: self._take(chosen, journal))
+            if note is not None:
+                notes[request_id] = note
+        return notes
+
+    def _take(self, request: Request, journal: Journal) -> dict[str, Any] | None:
+        if request.state is not State.PENDING and request.state is not State.APPROVED:
+            return None  # decided through another channel, or in an earlier call; that stands
+        try:
+            return self._decided(request, self._resolutions[request.id], journal)
+        except errors.AlreadyDecidedError as error:
+            if request.state is State.PENDING:
+                _warn(str(error))
+            return None
+        except (errors.DecisionRefusedError, TypeError, ValueError) as error:
+            text = "it is no decision" if isinstance(error, ValidationError) else str(error)
+            _warn(f"the decision of {request.id} was not taken: {text}")
+            return {"refused": text}
+
+    def _decided(self, request: Request, resolution: Resolution, journal: Journal) -> dict[str, Any] | None:
+        if resolution.cancel is not None:
+            self._review.cancel(request.id, resolution.cancel.reason)
+            return None
+        if request.kind == "question":
+            self._review.answer(request.id, resolution.given)
+            return None
+        said = resolution.approval()
+        if said.is_expired():
+            return {"expired": True}
+        if request.state is State.APPROVED:
+            if not said.approved:
+                _warn(f"{request.id} was approved before; the later no is ignored, cancel the run instead")
+            return None
+        if said.approved:
+            self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=said.comment)
+        else:
+            self._review.reject(request.id, said.reason or said.comment, by=said.approver_id)
+        journal.put(extras_place(request.id), _extras(said))
+        return None
+
+
+def extras_place(request_id: str) -> str:
+    """Return the place where the journal keeps what a resolution says beyond the decision."""
+    return f"@{request_id}"
+
+
+def _extras(said: ApprovalResolution) -> dict[str, Any]:
+    told = {
+        "decided_at": said.decided_at,
+        "expires_at": said.expires_at,
+        "metadata": said.metadata,
+        "comment": said.comment,
+        "reason": said.reason,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, IgnoredDecisionWarning, stacklevel=2)

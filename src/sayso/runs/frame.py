@@ -1,0 +1,146 @@
+"""One runnable at work in one place of a run; and the leg: what all frames of one call of a run share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from sayso import clock
+from sayso.gates import Place
+from sayso.model.reviewer import Identity
+from sayso.runs.events import Event, OutputEvent, RunStatus, StartEvent
+from sayso.runs.halt import Halt
+from sayso.runs.journal import Body, Journal
+from sayso.runs.values import Live
+
+if TYPE_CHECKING:
+    from sayso.runs.runnable import Runnable
+
+__all__ = ["Frame", "Leg", "current_frame", "frame_now", "now_ms"]
+
+frame_now: ContextVar[Frame | None] = ContextVar("sayso_frame", default=None)
+
+
+def now_ms() -> int:
+    """Return the instant in Unix milliseconds."""
+    return clock.microseconds(clock.now()) // 1000
+
+
+def current_frame() -> Frame | None:
+    """Return the frame whose handler is running here; None outside of a run."""
+    return frame_now.get()
+
+
+class Leg:
+    """One call of a run, from its beginning or from where it paused.
+
+    Attributes:
+        journal: Of the run.
+        emit: Takes every event.
+        acts_for: The persons for whom the program acts.
+        notes: What there is to say about a request when it is emitted again, by id.
+    """
+
+    def __init__(self, journal: Journal, emit: Callable[[Event], None], acts_for: tuple[Identity, ...]) -> None:
+        self.journal = journal
+        self.emit = emit
+        self.acts_for = acts_for
+        self.notes: dict[str, dict[str, Any]] = {}
+
+    def check_going(self) -> None:
+        """Raise `Halt` if whoever listened has gone: nothing new is begun."""
+        if self.journal.is_stopping:
+            raise Halt(RunStatus(code="cancelled", reason="stopped", message="whoever listened to the run has gone"))
+
+
+class Frame:
+    """One runnable at work.
+
+    Attributes:
+        leg: Shared by all frames of this call.
+        runnable: What works.
+        place: Where in the run; no two calls of one run share a place, and a resumed run finds each again by it.
+        path: Names from the outermost runnable down to this one.
+        parent: Of the runnable that called this one.
+        tool_call_id: The model provider's id of the call.
+        input: The arguments as people may see them.
+        usage: Counters, those of the frames below added.
+        metadata: For the record and the output.
+        arguments: The real ones; None before they are known.
+        answers: What persons answered to the handler's questions, by number.
+        suspensions: How many questions the handler has asked so far in this pass.
+    """
+
+    def __init__(
+        self, leg: Leg, runnable: Runnable, place: str, path: str, *, parent: Frame | None = None,
+        tool_call_id: str | None = None,
+    ) -> None:  # fmt: skip
+        self.leg, self.runnable, self.place, self.path = leg, runnable, place, path
+        self.parent, self.tool_call_id = parent, tool_call_id
+        self.input: dict[str, Any] | None = None
+        self.arguments: dict[str, Any] | None = None
+        self.answers: dict[int, Any] = {}
+        self.usage: Counter[str] = Counter()
+        self.metadata: dict[str, Any] = {} if tool_call_id is None else {"tool_call_id": tool_call_id}
+        self.suspensions = 0
+        self.t0 = now_ms()
+
+    def child(self, runnable: Runnable, key: str, tool_call_id: str | None = None) -> Frame:
+        """Return the frame for a call that this one makes; `key` is its own among all calls made from here."""
+        place, path = f"{self.place}/{key}", f"{self.path}.{runnable.name}"
+        return Frame(self.leg, runnable, place, path, parent=self, tool_call_id=tool_call_id)
+
+    @property
+    def journal(self) -> Journal:
+        """The run's journal."""
+        return self.leg.journal
+
+    def lineage(self) -> Iterator[Frame]:
+        """Yield this frame and those above."""
+        frame: Frame | None = self
+        while frame is not None:
+            yield frame
+            frame = frame.parent
+
+    def count(self, what: str, n: int = 1) -> None:
+        """Add to a counter, here and in the frames above."""
+        for frame in self.lineage():
+            frame.usage[what] += n
+
+    @property
+    def gate_place(self) -> Place:
+        """Where the call stands, as the gate needs to know it."""
+        facts = {
+            "path": self.path,
+            "runnable_name": self.runnable.name,
+            "runnable_type": self.runnable.kind,
+            "tool_call_id": self.tool_call_id,
+        }
+        return Place((self.journal.run_id,), {}, self.leg.acts_for, at=self.place, context=facts)
+
+    def told(self, status: RunStatus, *, value: Live | None = None, error: dict[str, Any] | None = None) -> Body:
+        """Return what the journal keeps of this frame when it has ended."""
+        body: Body = {
+            "path": self.path, "name": self.runnable.name, "type": self.runnable.kind,
+            "t0": self.t0, "t1": now_ms(), "status": status.model_dump(exclude_none=True), "input": self.input,
+            "error": error, "usage": dict(self.usage), "metadata": self.metadata,
+        }  # fmt: skip
+        return body if value is None else {**body, "value": value}
+
+    def start_event(self) -> StartEvent:
+        """Return the event that says that it begins."""
+        return StartEvent(
+            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.kind, t0=self.t0
+        )  # fmt: skip
+
+    def output_event(
+        self, status: RunStatus, output: Any = None, error: dict[str, Any] | None = None
+    ) -> OutputEvent:  # fmt: skip
+        """Return the event that says how it ended."""
+        return OutputEvent(
+            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.kind, input=self.input,
+            status=status, output=output, error=error, t0=self.t0, t1=now_ms(), usage=dict(self.usage),
+            metadata=dict(self.metadata),
+        )  # fmt: skip

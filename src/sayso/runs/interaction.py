@@ -1,0 +1,188 @@
+"""`suspend`: a handler asks a person for a value and stops; when it runs again, the answer is there.
+
+A handler that suspends has not ended: it runs again from its top when the answer is given, so that what it does
+before `suspend` it does again. Each question is a request in the store, with an id of its own and a place: the first
+question of a handler, the second, and so on. Ready tools for agents: `ask_user`, `ask_user_multi`, `confirm`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from sayso import clock
+from sayso.drive import Effects, Suspended, Verb
+from sayso.gates import requester
+from sayso.model import canonical
+from sayso.model.call import Question
+from sayso.model.fingerprint import fingerprint, question_digest
+from sayso.model.ids import new_request_id
+from sayso.model.request import Request, State
+from sayso.model.shape import Shape
+from sayso.model.show.escape import storable
+from sayso.runs.events import RunStatus
+from sayso.runs.frame import Frame, frame_now
+from sayso.runs.halt import Halt
+from sayso.runs.pending import event_of
+from sayso.runs.schema import annotation_of, plain_answer
+from sayso.waiting import signals
+
+__all__ = ["Asks", "Holds", "answers", "ask_for", "ask_user", "ask_user_multi", "confirm", "hold_for", "suspend"]
+
+_WAITS_FOR = timedelta(hours=24)
+
+
+class Asks(Suspended):
+    """The handler asks a person, and nobody has answered yet."""
+
+    def __init__(self, number: int, payload: dict[str, Any], kind: str, schema: dict[str, Any] | None) -> None:
+        super().__init__(kind)
+        self.number, self.payload, self.kind, self.schema = number, payload, kind, schema
+
+
+class Holds(Suspended):
+    """A gated function that the handler called waits for a person."""
+
+    def __init__(self, signal: signals.ConfirmationRequired) -> None:
+        super().__init__(signal.confirmation_id)
+        self.signal = signal
+
+
+def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: dict[str, Any] | None = None) -> Any:
+    """Ask a person for a value from inside a handler, sync or async.
+
+    The first time the handler stops here, and the run ends with `input_required` and an `InteractionEvent`. Resumed
+    with `resume={interaction_id: value}`, or after an answer through any channel, the handler runs again from its top
+    and this returns the value. Ask before you act: what stands above runs again.
+
+    Args:
+        payload: What the person needs to see, JSON values; `question` in it is the line that channels show.
+        kind: A word by which a front end picks how to draw it.
+        response_schema: JSON Schema that the answer must fit before it counts; a text where there is none.
+
+    Raises:
+        RuntimeError: Called outside of a run's handler.
+        ConfigError: The schema says what answers cannot be held to.
+    """
+    frame = frame_now.get()
+    if frame is None:
+        raise RuntimeError("suspend() asks in a run; call it inside the handler of a Tool")
+    number, frame.suspensions = frame.suspensions, frame.suspensions + 1
+    if number in frame.answers:
+        return frame.answers[number]
+    if response_schema is not None:
+        annotation_of(response_schema)
+    raise Asks(number, payload, kind, response_schema)
+
+
+def ask_user(question: str, options: list[str] | None = None) -> str:
+    """Ask the user a question and wait for the answer.
+
+    Use it only when you cannot go on without it. Give options where the answer is a choice.
+    """
+    schema = None if options is None else {"type": "string", "enum": options}
+    return suspend({"question": question, "options": options}, kind="ask_user", response_schema=schema)
+
+
+def ask_user_multi(question: str, options: list[str]) -> list[str]:
+    """Ask the user to pick one or more of the options, and wait for the answer."""
+    items = {"type": "string", "enum": options}
+    schema = {"type": "array", "items": items, "minItems": 1}
+    return suspend({"question": question, "options": options}, kind="ask_user_multi", response_schema=schema)
+
+
+def confirm(action: str) -> bool:
+    """Ask the user whether to go ahead with an action, and wait for the answer."""
+    payload = {"question": action, "action": action}
+    return suspend(payload, kind="confirm", response_schema={"type": "boolean"})
+
+
+def _place(frame: Frame, number: int) -> str:
+    return f"{frame.place}?{number}"
+
+
+def answers(frame: Frame) -> Effects[dict[int, Any]]:
+    """Return what persons have answered to the questions of this handler, by their number.
+
+    Raises:
+        Halt: A question still waits, or a person would not answer it.
+    """
+    found: dict[int, Any] = {}
+    while (known := frame.journal.at(_place(frame, len(found)))) is not None:
+        store = frame.journal.store
+        request = yield Verb(store.blocks, store.settle, known["waits"])
+        if request.state is State.EXPIRED:
+            break  # it is asked anew
+        if request.state is not State.ANSWERED:
+            raise _unanswered(frame, request)
+        found[len(found)] = _answer_of(request, known.get("schema"))
+    return found
+
+
+def _unanswered(frame: Frame, request: Request) -> Halt:
+    if request.state is State.PENDING:
+        return _waits(frame, request)
+    reason = signals.refused(request).message
+    return Halt(RunStatus(code="cancelled", reason="cancelled", message=reason))
+
+
+def _waits(frame: Frame, request: Request) -> Halt:
+    if request.kind == "call":
+        frame.count("approvals:required")
+    else:
+        frame.count("suspends:required")
+    frame.leg.emit(event_of(request, frame.leg.notes.get(request.id), frame.path))
+    reason = "approval_required" if request.kind == "call" else "input_required"
+    return Halt(RunStatus(code="cancelled", reason=reason, message=f"{request.id} waits for a person"))
+
+
+def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
+    if request.decision is None or request.decision.answer is None:
+        return None
+    if schema is None:
+        return request.answer
+    shape = Shape.of_type(annotation_of(schema))
+    answer = canonical.decode(request.decision.answer, shape.classes)
+    return plain_answer(shape.validate(answer)["answer"])
+
+
+def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
+    """Record a handler's question, and return what the run says then."""
+    text = storable(str(asks.payload.get("question") or asks.payload.get("action") or asks.kind))
+    shape = Shape.of_type(str if asks.schema is None else annotation_of(asks.schema))
+    place = _place(frame, asks.number)
+    digest = question_digest(text, shape.digest, 0)
+    facts = {**(frame.gate_place.context or {}), "kind": asks.kind, "payload": asks.payload}
+    now, acts_for = clock.now(), frame.leg.acts_for
+    request = Request(
+        id=new_request_id(),
+        kind="question",
+        run_id=frame.journal.run_id,
+        fingerprint=fingerprint(frame.journal.run_id, digest, place),
+        place=place,
+        subject=Question(text, digest, shape.text, shape.digest),
+        requester=requester(),
+        created_at=now,
+        expires_at=now + _WAITS_FOR,
+        approval_window=_WAITS_FOR,
+        on_behalf_of=acts_for[0] if acts_for else None,
+        also_for=acts_for[1:],
+        context={**facts, "response_schema": asks.schema},
+    )
+    body = {"waits": request.id, "path": frame.path, "name": frame.runnable.name, "schema": asks.schema}
+    saved, numbers = frame.journal.offer((place, body))
+    store = frame.journal.store
+    request = yield Verb(store.blocks, store.open, request, saved)
+    frame.journal.confirm(numbers)
+    return _waits(frame, request)
+
+
+def hold_for(frame: Frame, holds: Holds) -> Effects[Halt]:
+    """Note that a function called by the handler waits, and return what the run says then."""
+    store, request_id = frame.journal.store, holds.signal.confirmation_id
+    request = yield Verb(store.blocks, store.get, request_id)
+    body = {"waits": request_id, "path": frame.path, "name": frame.runnable.name}
+    saved, numbers = frame.journal.offer((f"{frame.place}!{request_id}", body))
+    yield Verb(store.blocks, store.save_run, saved)
+    frame.journal.confirm(numbers)
+    return _waits(frame, request)

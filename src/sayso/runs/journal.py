@@ -1,0 +1,133 @@
+"""The journal of one run: what happened at which place, in memory until something waits, then in the store as well.
+
+A run that waits for nobody writes nothing. The first thing that waits is recorded together with everything that
+finished before it, in one transaction; from then on every step is saved as it ends. The invariant: a step that the
+journal knows is never done again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sayso import clock
+from sayso.drive import offload
+from sayso.model.canonical.compact import dumps
+from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.runs.values import Later
+from sayso.stores.base import Store
+from sayso.stores.lease import Lease
+
+__all__ = ["Journal", "bodies"]
+
+Body = dict[str, Any]
+
+
+class Journal:
+    """What happened in a run, for the one task that has it in hand.
+
+    Args:
+        store: Where it is kept.
+        record: The run.
+        lease: Under which it is in hand.
+        steps: What is kept of it already.
+
+    Attributes:
+        is_kept: Whether the store has the run.
+        is_stopping: Whoever listened has gone: nothing new is begun.
+    """
+
+    def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
+        self.store = store
+        self.is_kept = steps is not None
+        self.is_stopping = False
+        self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
+        self._lease = lease  # kept alive: the run is in hand as long as this object is
+        self._known = bodies(steps or ())
+        self._unsaved: dict[int, tuple[str, Body]] = {}
+        self._count = 0
+
+    @classmethod
+    def new(cls, store: Store, run_id: str, name: str, kind: str) -> Journal:
+        """Return the journal of a run that begins."""
+        lease, now = Lease(), clock.now()
+        return cls(store, RunRecord(run_id, name, kind, RunState.RUNNING, lease.holder, now, now), lease)
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self._record.id
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether anything is not saved."""
+        return bool(self._unsaved)
+
+    def at(self, place: str) -> Body | None:
+        """Return what happened last at a place."""
+        return self._known.get(place)
+
+    def waiting(self) -> Iterator[tuple[str, Body]]:
+        """Yield the places where something waits for a person."""
+        return ((place, body) for place, body in list(self._known.items()) if "waits" in body)
+
+    def put(self, place: str, body: Body) -> None:
+        """Add a step; `save` makes it last."""
+        self._known[place] = body
+        self._count += 1
+        self._unsaved[self._count] = place, body
+
+    def offer(self, *more: tuple[str, Body]) -> tuple[Saved, list[int]]:
+        """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`."""
+        for place, body in more:
+            self.put(place, body)
+        numbers = list(self._unsaved)
+        steps = [
+            Step(place, _written(body), body.get("waits")) for place, body in map(self._unsaved.__getitem__, numbers)
+        ]
+        return Saved(self._record, steps), numbers
+
+    def confirm(self, numbers: Iterable[int]) -> None:
+        """Note that these steps are in the store."""
+        self.is_kept = True
+        for number in numbers:
+            self._unsaved.pop(number, None)
+
+    async def save(self) -> None:
+        """Make all steps last, if the run is kept at all.
+
+        Raises:
+            RunBusyError: Somebody else has taken the run; it must not go on here.
+        """
+        if self.is_kept and self._unsaved:
+            saved, numbers = self.offer()
+            await self._verb(lambda: self.store.save_run(saved))
+            self.confirm(numbers)
+
+    async def leave(self, state: RunState) -> None:
+        """Save what is left and hand the run back. A run that never waited and ended leaves nothing."""
+        try:
+            if self.is_kept or (state is not RunState.ENDED and self._unsaved):
+                saved, numbers = self.offer()
+                await self._verb(lambda: self.store.leave_run(saved, state))
+                self.confirm(numbers)
+        finally:
+            self._lease.release()
+
+    async def _verb(self, verb: Callable[[], None]) -> None:
+        await offload(verb) if self.store.blocks else verb()
+
+
+def _written(body: Body) -> str:
+    return dumps({name: value.told() if isinstance(value, Later) else value for name, value in body.items()})
+
+
+def bodies(steps: Iterable[Step]) -> dict[str, Body]:
+    """Return what steps say, by place; the last one of a place counts."""
+    known: dict[str, Body] = {}
+    for step in steps:
+        known.pop(step.place, None)  # in the order of what happened last
+        known[step.place] = json.loads(step.body)
+    return known

@@ -1,0 +1,293 @@
+"""What an agent's loop knows of a model: it is asked with messages and tools, streams text, and ends with one reply.
+
+Messages are plain JSON objects with a `role`: `system` and `user` with `content`; `assistant` with `content`,
+`tool_calls` (`id`, `name`, `arguments`) and, where an adapter needs it, `provider`; `tool` with `tool_call_id`, `name`,
+`content`, `is_error`. The adapter for providers lives in `provider`; what a call does is the loop's business.
+Invariant: a reply is given whole or not at all, so that no call of a reply that broke off can run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any, Protocol, cast, runtime_checkable
+
+from sayso.errors import ConfigError, SaysoError
+
+__all__ = [
+    "CallableModel",
+    "Message",
+    "Model",
+    "ModelCall",
+    "ModelError",
+    "Reply",
+    "model_of",
+    "read_arguments",
+    "reply_of",
+]
+
+Message = dict[str, Any]
+
+
+class ModelError(SaysoError):
+    """A model gave no reply that can be used. Nothing that it asked for in this turn was run.
+
+    Attributes:
+        model: Its name.
+        reason: What happened.
+        status: The HTTP status, where the provider gave one.
+        retry_after: Seconds that the provider asked to wait, where it said so.
+    """
+
+    def __init__(
+        self, model: str, reason: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(f"the model {model} {reason}; nothing of this turn was run")
+        self.model = model
+        self.reason = reason
+        self.status = status
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A tool call that a model asks for.
+
+    Attributes:
+        id: The provider's label for it; the result goes back under the same one.
+        arguments: JSON values by name; empty where there is a problem.
+        problem: Why the arguments cannot be read, for the model to mend; None where they can.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model said in one turn.
+
+    Attributes:
+        usage: Counters: `turns`, and from providers `tokens:input`, `tokens:output`, and `tokens:cached` (the part of
+            the input that came from the provider's cache).
+        provider: What the adapter needs in order to hand the provider its own message back unchanged, as JSON.
+    """
+
+    text: str = ""
+    calls: list[ModelCall] = field(default_factory=list[ModelCall])
+    usage: dict[str, int] = field(default_factory=dict[str, int])
+    provider: dict[str, Any] | None = None
+
+    @property
+    def message(self) -> Message:
+        """The reply as a message of the history, fresh each time."""
+        calls = [{name: value for name, value in asdict(call).items() if name != "problem"} for call in self.calls]
+        message: Message = {"role": "assistant", "content": self.text, "tool_calls": calls}
+        return message if self.provider is None else {**message, "provider": deepcopy(self.provider)}
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What an agent asks. Whoever implements it need not know sayso's stores, gates or runs."""
+
+    def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncIterator[str | Reply]:
+        """Yield text as it streams, and at last one `Reply`, whose text is all that was streamed.
+
+        The caller closes the iterator if it stops early; neither list is changed.
+
+        Args:
+            messages: The history, oldest first, in the form that the module's docstring gives.
+            tools: `name`, `description` and `parameters` (a JSON Schema) of each tool that may be called.
+
+        Raises:
+            ModelError: There is no reply, or it broke off.
+        """
+        ...
+
+
+class CallableModel:
+    """A model that is an async function of `(messages, tools)`.
+
+    The function returns what `reply_of` reads, or is an async generator that yields text and, if it calls tools, one of
+    these at last.
+    """
+
+    def __init__(self, function: Callable[[list[Message], list[dict[str, Any]]], object]) -> None:
+        self.name = str(getattr(function, "__name__", type(function).__name__))
+        self._function = function
+
+    async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
+        """See `Model.turn`. What the function raises is passed on as it is."""
+        # Copies: the history is what the store keeps, and a function may do as it likes with what it is given.
+        answer: Any = self._function(deepcopy(messages), deepcopy(tools))
+        said, final = "", None
+        if inspect.isasyncgen(answer):
+            async with aclosing(cast("AsyncGenerator[object]", answer)) as pieces:
+                async for piece in pieces:
+                    if final is not None:
+                        raise ModelError(self.name, "went on after its reply")
+                    if isinstance(piece, str):
+                        said += piece
+                        yield piece
+                    else:
+                        final = piece
+        elif inspect.isawaitable(answer):
+            final = await answer
+        else:
+            raise ModelError(self.name, f"returned {_kind(answer)} at once: make it an `async def`")
+        reply = reply_of(said if final is None and said else final, messages, model=self.name)
+        if reply.text and not said:
+            yield reply.text
+        yield reply if reply.text or not said else replace(reply, text=said)
+
+
+def model_of(given: object) -> Model:
+    """Return the model that is meant.
+
+    Args:
+        given: A name (`openai/gpt-5`, `openai:gpt-5`, whatever pydantic-ai knows), a pydantic-ai model, a `Model`, or
+            an async function as `CallableModel` takes it. A provider's key is looked for at the first turn, not here.
+
+    Raises:
+        ConfigError: It is none of these, the name is not known, or a package is missing.
+    """
+    if isinstance(given, type):
+        raise ConfigError(f"the class {given.__name__} is no model; give an instance of it")
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, str):
+        if find_spec("pydantic_ai") is None:
+            raise ConfigError(
+                f"the model {given!r} is reached through pydantic-ai, which is not installed: "
+                'pip install "sayso[agent]" (an async function as the model needs no package)'
+            )
+        from sayso.runs.provider import ProviderModel
+
+        return ProviderModel(given)
+    if any(kind.__module__.startswith("pydantic_ai.models") for kind in type(given).__mro__):
+        from sayso.runs.provider import ProviderModel
+
+        return ProviderModel(cast("Any", given))
+    if callable(given):
+        return CallableModel(given)
+    raise ConfigError(f"{_kind(given)} is no model: give a name, a pydantic-ai model, or an async function")
+
+
+def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply:
+    """Return the reply that a function or a script means.
+
+    Args:
+        given: Text; a `Reply`; a call or a list of calls; or a mapping with `text`, `calls`, `usage` (each may be
+            missing). A call is a `ModelCall`, a pair of name and arguments, or a mapping with `name`, `arguments` and
+            maybe `id`, and its arguments are a mapping or JSON text.
+        messages: The history that it answers; calls without an id get one that is new in it.
+        model: Who gave it, for the error.
+
+    Raises:
+        ModelError: It is none of these.
+    """
+    text: object = ""
+    calls: object = given
+    usage: dict[str, int] = {}
+    provider: dict[str, Any] | None = None
+    match given:
+        case str():
+            text, calls = given, []
+        case Reply():
+            text, calls, usage, provider = given.text, given.calls, given.usage, given.provider
+        case Mapping() if "name" not in given:
+            fields = cast("Mapping[str, Any]", given)
+            strange = sorted(set(fields) - {"text", "calls", "usage"})
+            if strange:
+                raise ModelError(model, f"replied with {strange}, where `text`, `calls` and `usage` are known")
+            text, calls, usage = fields.get("text") or "", fields.get("calls") or [], fields.get("usage") or {}
+        case _:
+            if isinstance(given, ModelCall | Mapping) or _pair(given) is not None:
+                calls = [cast("object", given)]
+    if not isinstance(text, str) or not isinstance(calls, list | tuple):
+        raise ModelError(model, f"replied with {_kind(cast('object', given))}, where text or a list of calls is needed")
+    if _is_torn(text):
+        raise ModelError(model, "replied with half a surrogate pair, which is no text")
+    turn = 1 + sum(message.get("role") == "assistant" for message in messages)
+    read = [_call_of(call, f"call_{turn}_{n}", model) for n, call in enumerate(cast("list[object]", calls), 1)]
+    return Reply(text, read, {"turns": 1, **usage}, provider)
+
+
+def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
+    """Return a call's arguments as JSON values, and what is wrong with them, if anything; then they are empty.
+
+    Stricter than most readers, because what a person approves must be what was meant: a name that stands twice, NaN,
+    infinity and half a surrogate pair are problems.
+
+    Args:
+        given: A mapping, or JSON text; None and empty text stand for no arguments.
+
+    Raises:
+        TypeError: The mapping holds what JSON has no form for; no model can have sent that.
+    """
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}, None
+    try:
+        value = json.loads(given, object_pairs_hook=_object) if isinstance(given, str) else given
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        read: object = json.loads(text)
+    except RecursionError:
+        return {}, "the arguments are nested too deeply"
+    except UnicodeEncodeError:
+        return {}, "the arguments hold half a surrogate pair, which is no text"
+    except ValueError as error:
+        return {}, f"the arguments are no JSON: {error}"
+    if not isinstance(read, dict):
+        return {}, "the arguments must be a JSON object"
+    return cast("dict[str, Any]", read), None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def _call_of(given: object, label: str, model: str) -> ModelCall:
+    arguments: object
+    problem: str | None = None
+    match given:
+        case ModelCall():
+            label, name, arguments, problem = given.id or label, given.name, given.arguments, given.problem
+        case {"name": str(name)}:
+            fields = cast("Mapping[str, Any]", given)
+            label, arguments = fields.get("id") or label, fields.get("arguments")
+        case _:
+            pair = _pair(given)
+            if pair is None:
+                raise ModelError(model, f"asked for {given!r}, which is no call: give a name and its arguments")
+            name, arguments = pair
+    try:
+        read, found = read_arguments(arguments)
+    except TypeError as error:
+        raise ModelError(model, f"called {name} with arguments that JSON has no form for ({error})") from error
+    return ModelCall(str(label), name, read, problem or found)
+
+
+def _pair(given: object) -> tuple[str, object] | None:
+    if not isinstance(given, list | tuple):
+        return None
+    items = cast("Sequence[object]", given)
+    return (items[0], items[1]) if len(items) == 2 and isinstance(items[0], str) else None
+
+
+def _is_torn(text: str) -> bool:
+    return not text.isascii() and text.encode(errors="ignore").decode() != text
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -1,0 +1,101 @@
+"""What waits, as events and as the dicts in `pending_approvals`: made of the request alone, without the program's code.
+
+So a loaded run, a re-emitted event and the first one say the same. Everything about the call is the masked form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sayso import clock
+from sayso.model.request import Request, State
+from sayso.model.shape import Shape
+from sayso.runs.events import ApprovalEvent, InteractionEvent
+
+__all__ = ["approval_event", "entry_of", "event_of", "interaction_event", "resolution_of"]
+
+
+def _ms(at: Any) -> int:
+    return clock.microseconds(at) // 1000
+
+
+def _place_of(request: Request, path: str | None) -> dict[str, Any]:
+    facts = request.context or {}
+    path = path or facts.get("path") or request.call.name
+    return {
+        "run_id": request.run_id,
+        "path": path,
+        "runnable_path": path,
+        "runnable_name": facts.get("runnable_name") or (request.call.name if request.kind == "call" else ""),
+        "runnable_type": facts.get("runnable_type", "function"),
+        "tool_call_id": facts.get("tool_call_id"),
+        "t0": _ms(request.created_at),
+    }
+
+
+def approval_event(
+    request: Request, note: dict[str, Any] | None = None, path: str | None = None
+) -> ApprovalEvent:  # fmt: skip
+    """Return the event for a call that waits.
+
+    Args:
+        request: It.
+        note: What there is to say about it this time.
+        path: Of the handler that made the call, where the call does not know.
+    """
+    facts, call = request.context or {}, request.effective
+    return ApprovalEvent(
+        **_place_of(request, path),
+        approval_id=request.id,
+        input=call.arguments,
+        input_schema=Shape.from_text(call.shape).json_schema(),
+        prompt=request.prompt,
+        description=facts.get("description") or request.description,
+        kind=facts.get("kind"),
+        ui=facts.get("ui"),
+        metadata={**facts.get("metadata", {}), "approval": {"expired": False, **(note or {})}},
+    )
+
+
+def interaction_event(request: Request, note: dict[str, Any] | None = None) -> InteractionEvent:
+    """Return the event for a question that waits."""
+    facts = request.context or {}
+    return InteractionEvent(
+        **_place_of(request, None),
+        interaction_id=request.id,
+        kind=facts.get("kind", "suspend"),
+        payload=facts.get("payload") or {"question": request.question.text},
+        response_schema=facts.get("response_schema"),
+        metadata={"interaction": {"expired": False, **(note or {})}},
+    )
+
+
+def event_of(
+    request: Request, note: dict[str, Any] | None = None, path: str | None = None
+) -> ApprovalEvent | InteractionEvent:  # fmt: skip
+    """Return the event for a request that waits; see `approval_event`."""
+    return approval_event(request, note, path) if request.kind == "call" else interaction_event(request, note)
+
+
+def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
+    """Return the event's fields as they stand in a list of what is pending: JSON values."""
+    return event.model_dump(mode="json", exclude={"type"})
+
+
+def resolution_of(request: Request) -> dict[str, Any]:
+    """Return what was decided, in the words of the approval face, for the record: who, when, why."""
+    decision = request.decision
+    if decision is None:
+        return {}
+    return {
+        "approved": decision.verb == "approve",
+        "decision": decision.verb,
+        "approver_id": str(decision.by),
+        "reason": decision.comment if decision.verb != "approve" else None,
+        "comment": decision.comment,
+        "decided_at": _ms(decision.at),
+        "expires_at": None if request.approval_expires_at is None else _ms(request.approval_expires_at),
+        "channel": decision.channel,
+        "override_input": None if request.edited is None else request.edited.arguments,
+        "expired": request.state is State.EXPIRED,
+    }

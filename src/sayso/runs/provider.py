@@ -1,0 +1,307 @@
+"""Models of providers, reached through pydantic-ai's model layer; nothing else of pydantic-ai is used.
+
+Here a history becomes the messages of pydantic-ai, and its stream becomes text and one reply. The provider's own
+message travels in `Reply.provider` as JSON and is handed back unchanged, so that signed thinking survives a pause of
+any length and a change of process. Invariant: a response that is not complete is an error, whatever of it had arrived.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import aclosing, contextmanager
+from typing import Any, cast
+
+import pydantic
+from pydantic_ai import exceptions, models
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    SystemPromptPart,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.providers import infer_provider_class
+from pydantic_ai.tools import ToolDefinition
+
+from sayso.errors import ConfigError
+from sayso.runs.models import Message, ModelCall, ModelError, Reply, read_arguments
+
+__all__ = ["ProviderModel"]
+
+_KEY = "pydantic_ai"  # under which a reply's `provider` holds the response
+_LONGEST = 300  # characters of a provider's complaint that are passed on
+_DENIED = {401, 403}
+
+
+class ProviderModel:
+    """A model behind pydantic-ai.
+
+    Connections are opened for a turn and closed when no turn of this thread needs them: a pool that outlives its event
+    loop cannot be used or closed. A program that shares one pydantic-ai model with code of its own keeps it open by
+    `async with model:` around both.
+
+    Args:
+        given: A name, with `/` or `:` after the provider, or a model of pydantic-ai.
+
+    Raises:
+        ConfigError: No provider is known by this name, or its package is missing.
+    """
+
+    def __init__(self, given: str | models.Model[Any]) -> None:
+        self._given = _known(given) if isinstance(given, str) else given
+        self.name = given if isinstance(given, str) else given.model_name
+        # One for each thread, because threads have event loops of their own and a client belongs to one.
+        self._local = threading.local()
+        self._streams = True
+
+    async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
+        """See `Model.turn`."""
+        history, parameters = list(_history(messages)), _parameters(tools)
+        said = False
+        with self._faults():
+            async with self._model() as model:
+                response: ModelResponse | None = None
+                if self._streams and _can_stream(model):
+                    async with aclosing(self._streamed(model, history, parameters)) as pieces:
+                        async for piece in pieces:
+                            if isinstance(piece, str):
+                                said = True
+                                yield piece
+                            else:
+                                response = piece
+                if response is None:
+                    response = await model_request(model, history, model_request_parameters=parameters)
+            reply = self._reply(response)
+            if reply.text and not said:
+                yield reply.text
+            yield reply
+
+    async def _streamed(
+        self, model: models.Model[Any], history: list[ModelMessage], parameters: models.ModelRequestParameters
+    ) -> AsyncGenerator[str | ModelResponse]:
+        """Yield pieces of text and at last the response; nothing at all if the provider does not stream."""
+        text = _Text()
+        has_begun = False
+        try:
+            async with model_request_stream(model, history, model_request_parameters=parameters) as stream:
+                async for event in stream:
+                    has_begun = True
+                    if piece := text.piece(event):
+                        yield piece.encode(errors="replace").decode()  # half a surrogate pair cannot be shown or sent
+                response = stream.get()
+            if _is_cut_short(response):
+                raise ModelError(self.name, "broke off its reply (the stream ended without saying that it was done)")
+            yield response
+        except (NotImplementedError, exceptions.ModelHTTPError) as error:
+            if has_begun or not _refuses_to_stream(error):
+                raise
+            self._streams = False
+
+    def _model(self) -> models.Model[Any]:
+        if not isinstance(self._given, str):
+            return self._given
+        if not hasattr(self._local, "model"):
+            try:
+                self._local.model = models.infer_model(self._given)
+            except (exceptions.UserError, ImportError, ValueError) as error:
+                raise ConfigError(f"the model {self.name!r} cannot be used: {error}") from error
+        return self._local.model
+
+    def _reply(self, response: ModelResponse) -> Reply:
+        if response.state != "complete":
+            raise ModelError(self.name, f"broke off its reply ({response.state})")
+        calls = [_call(part) for part in response.parts if isinstance(part, ToolCallPart)]
+        text = "".join(_whole(response.parts))
+        if not calls and not text and response.finish_reason in {"content_filter", "error", "length"}:
+            raise ModelError(self.name, f"gave an empty reply ({response.finish_reason})")
+        usage = response.usage
+        counters = {"turns": 1, "tokens:input": usage.input_tokens, "tokens:output": usage.output_tokens}
+        if usage.cache_read_tokens:
+            counters["tokens:cached"] = usage.cache_read_tokens
+        dumped: list[Any] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+        try:
+            json.dumps(dumped, ensure_ascii=False, allow_nan=False).encode()
+        except ValueError as error:
+            raise ModelError(self.name, f"gave a reply that has no form in JSON ({error})") from error
+        return Reply(text, calls, counters, {_KEY: dumped[0]})
+
+    @contextmanager
+    def _faults(self) -> Generator[None]:
+        """Turn what pydantic-ai raises into ours; what a user's own function raises passes."""
+        try:
+            yield
+        except exceptions.ModelHTTPError as error:
+            # A provider that does not take the key may quote it.
+            said = "the key was not accepted" if error.status_code in _DENIED else _complaint(error.body)
+            reason = f"answered with status {error.status_code}: {said}"
+            raise ModelError(
+                self.name, reason, status=error.status_code, retry_after=error.retry_after
+            ) from error  # fmt: skip
+        except exceptions.AgentRunError as error:
+            raise ModelError(self.name, f"gave no usable reply ({str(error)[:_LONGEST]})") from error
+        except exceptions.UserError as error:
+            raise ConfigError(f"the model {self.name!r} cannot be used: {error}") from error
+
+
+class _Text:
+    """Pieces of a response's text in the order of its parts, with a gap where something else stood between two."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+
+    def piece(self, event: ModelResponseStreamEvent) -> str:
+        match event:
+            case PartStartEvent(index=index, part=TextPart(content=content)):
+                return self.part(index, content)
+            case PartDeltaEvent(index=index, delta=TextPartDelta(content_delta=content)):
+                return self.part(index, content)
+            case _:
+                return ""
+
+    def part(self, index: int, content: str) -> str:
+        if not content:
+            return ""
+        has_gap = self._last is not None and index > self._last + 1
+        self._last = index
+        return f"\n\n{content}" if has_gap else content
+
+
+def _whole(parts: Iterable[ModelResponsePart]) -> Generator[str]:
+    text = _Text()
+    for index, part in enumerate(parts):
+        if isinstance(part, TextPart):
+            yield text.part(index, part.content)
+
+
+def _known(name: str) -> str:
+    """Return the name as pydantic-ai writes it."""
+    prefix, rest = ("gateway/", name.removeprefix("gateway/")) if name.startswith("gateway/") else ("", name)
+    head, slash, tail = rest.partition("/")
+    written = prefix + (f"{head}:{tail}" if slash and ":" not in head else rest)
+    if written == "test":
+        return written
+    provider, colon, model = written.partition(":")
+    if not colon or not provider or not model:
+        raise ConfigError(f"the model {name!r} names no provider: write it as `openai:gpt-5`")
+    try:
+        infer_provider_class(provider)
+    except ValueError:
+        raise ConfigError(f"the model {name!r} names the provider {provider!r}, which nobody knows") from None
+    except ImportError as error:
+        raise ConfigError(f"the model {name!r} cannot be used: {error}") from error
+    return written
+
+
+def _can_stream(model: models.Model[Any]) -> bool:
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    return not isinstance(model, FunctionModel) or model.stream_function is not None
+
+
+def _is_cut_short(response: ModelResponse) -> bool:
+    """Whether a stream over the network ended before its provider said why.
+
+    pydantic-ai takes a chat stream that just ends for a whole one, because some servers never give a reason. Those are
+    believed if they sent the usage, which comes last.
+    """
+    if response.provider_url is None:
+        return False
+    if response.finish_reason is None:
+        return True
+    is_said = "finish_reason" in (response.provider_details or {})
+    return not is_said and not response.usage.input_tokens and not response.usage.output_tokens
+
+
+def _refuses_to_stream(error: Exception) -> bool:
+    # OpenAI answers so to organisations that are not verified: "param": "stream", "code": "unsupported_value".
+    body = getattr(error, "body", None)
+    return isinstance(error, NotImplementedError) or (
+        isinstance(body, dict) and cast("dict[str, object]", body).get("param") == "stream"
+    )
+
+
+def _complaint(body: object) -> str:
+    while isinstance(body, dict):
+        inner = cast("dict[str, object]", body)
+        body = inner.get("error") or inner.get("message") or "no reason given"
+    return str(body or "no reason given")[:_LONGEST]
+
+
+def _call(part: ToolCallPart) -> ModelCall:
+    arguments, problem = read_arguments(part.args)
+    return ModelCall(part.tool_call_id, part.tool_name, arguments, problem)
+
+
+def _parameters(tools: list[dict[str, Any]]) -> models.ModelRequestParameters:
+    return models.ModelRequestParameters(function_tools=[_tool(**tool) for tool in tools])
+
+
+def _tool(*, name: str, parameters: dict[str, Any], description: str | None = None) -> ToolDefinition:
+    return ToolDefinition(name=name, description=description, parameters_json_schema=parameters)
+
+
+def _history(messages: Iterable[Message]) -> Generator[ModelMessage]:
+    """Yield pydantic-ai's messages: all that stands between two replies is one request."""
+    parts: list[ModelRequestPart] = []
+    for message in messages:
+        if message["role"] != "assistant":
+            parts.append(_part(message))
+            continue
+        if parts:
+            yield ModelRequest(parts=parts)
+            parts = []
+        yield _response(message)
+    if parts:
+        yield ModelRequest(parts=parts)
+
+
+def _part(message: Message) -> ModelRequestPart:
+    match message["role"]:
+        case "system":
+            return SystemPromptPart(content=message["content"])
+        case "user":
+            return UserPromptPart(content=message["content"])
+        case "tool":
+            outcome = "failed" if message.get("is_error") else "success"
+            return ToolReturnPart(
+                tool_name=message["name"],
+                content=message["content"],
+                tool_call_id=message["tool_call_id"],
+                outcome=outcome,
+            )
+        case role:
+            raise ValueError(f"no message has the role {role!r}")
+
+
+def _response(message: Message) -> ModelResponse:
+    provider: dict[str, Any] = message.get("provider") or {}
+    own = provider.get(_KEY)
+    if own is not None:
+        try:
+            (response,) = ModelMessagesTypeAdapter.validate_python([own])
+        except pydantic.ValidationError:
+            pass  # another version of pydantic-ai wrote it; what it says stands in the message as well
+        else:
+            if isinstance(response, ModelResponse):
+                return response
+    parts: list[ModelResponsePart] = [TextPart(content=message["content"])] if message["content"] else []
+    parts += [
+        ToolCallPart(tool_name=call["name"], args=call["arguments"], tool_call_id=call["id"])
+        for call in message.get("tool_calls", [])
+    ]
+    return ModelResponse(parts=parts)

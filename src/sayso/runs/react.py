@@ -1,0 +1,394 @@
+"""`ReAct`: a model that reasons and calls tools in turns, until it can give typed answers, and pauses for a person.
+
+A gated call raises `ConfirmationRequired`, whose context is enough to go on with in any process; where the run stands
+is `sayso.runs.course`, what a person's words mean `sayso.runs.response`. The invariant: a call that waited is made with
+the arguments that its request holds, and what has ended is not made again, whatever a saved context says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack, aclosing
+from typing import Any, Literal, cast
+
+from sayso import config, errors
+from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
+from sayso.drive import offload
+from sayso.gates import requester
+from sayso.model import canonical
+from sayso.model.call import Call
+from sayso.model.ids import new_run_id
+from sayso.model.request import Request, State
+from sayso.model.shape import ShapeError
+from sayso.model.show import line
+from sayso.runs.course import Course, Waiting
+from sayso.runs.events import DeltaEvent
+from sayso.runs.models import ModelCall, ModelError, Reply, model_of
+from sayso.runs.module import Module, tell
+from sayso.runs.observation import Observation, approval_of, nested, recorded, text_of
+from sayso.runs.prediction import Prediction
+from sayso.runs.response import Response, check_shown, record, saved_of, store_of
+from sayso.runs.signature import Signature
+from sayso.runs.tool import Tool
+from sayso.runs.toolbox import ASK, FINISH, by_name, finish_of, offer_of
+from sayso.stores.base import Store
+from sayso.waiting import scope, signals
+
+__all__ = ["NoAnswerError", "ReAct"]
+
+
+class NoAnswerError(errors.SaysoError):
+    """The model used up its turns and gave no answer that fits.
+
+    Attributes:
+        turns: How often it was asked.
+        trajectory: What it did, secrets masked.
+    """
+
+    def __init__(self, turns: int, trajectory: dict[str, Any]) -> None:
+        super().__init__(f"the model gave no answer in {turns} turns; what was run stays done (see .trajectory)")
+        self.turns = turns
+        self.trajectory = trajectory
+
+
+class ReAct(Module):
+    """Reason and act: a model with tools and typed answers.
+
+    Args:
+        signature: What goes in and comes out; see `Signature.of`.
+        tools: `Tool`s, functions, or objects with `name` and `func`. A function that a gate holds is held here as well.
+        max_iters: How often the model may be asked before it must answer.
+        model: Any that `sayso.runs.models.model_of` takes.
+        enable_ask_to_user: Whether the model may ask the user a question, through the store like any request.
+        on_rejection: What a no does: `raise` ends with `ConfirmationRejected`; `continue` tells the model, which goes
+            on without the call. Words that are neither yes nor no always go to the model; a cancel always ends it.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+
+    def __init__(
+        self, signature: object, tools: Iterable[Any] = (), *, max_iters: int = 10, model: object = None,
+        enable_ask_to_user: bool = True, on_rejection: Literal["raise", "continue"] = "raise",
+    ) -> None:  # fmt: skip
+        if type(max_iters) is not int or max_iters < 1:
+            raise errors.ConfigError(f"max_iters is a whole number from 1, not {max_iters!r}")
+        if on_rejection not in {"raise", "continue"}:
+            raise errors.ConfigError(f"on_rejection is 'raise' or 'continue', not {on_rejection!r}")
+        self.signature = Signature.of(signature)
+        reserved = sorted({"resume_state", "user_response"}.intersection(self.signature.inputs.names))
+        if reserved:
+            raise errors.ConfigError(f"an input cannot be called {reserved[0]!r}: every module has that parameter")
+        self.model = model_of(model)
+        self.max_iters, self.on_rejection = max_iters, on_rejection
+        self.tools = by_name(tools, may_ask=enable_ask_to_user)
+        self._finish = finish_of(self.signature.outputs)
+
+    # -- the two ways in ---------------------------------------------------------------------------------------
+
+    async def aforward(self, **inputs: Any) -> Prediction:
+        """Work on a task until there is an answer, or until a person must decide.
+
+        Args:
+            inputs: Those of the signature, by name; `resume_state=` and `user_response=` as for every `Module`.
+
+        Raises:
+            ConfirmationRequired: A person must decide or answer first. Its `context` is JSON, with secrets masked.
+            ConfirmationRejected: The answer was no.
+            NoAnswerError: There was none in `max_iters` turns.
+            ModelError: The model could not be asked.
+            TypeError: The inputs are not those of the signature.
+        """
+        try:
+            given = self.signature.inputs.validate(inputs)
+        except ShapeError as error:
+            raise TypeError(f"the inputs do not fit: {error}") from None
+        shown = self.signature.inputs.plain(given)
+        run_id = f"react{new_run_id().removeprefix('run')}"
+        messages = [{"role": "system", "content": self._brief()}, {"role": "user", "content": _task(shown)}]
+        return await self._go_on(Course(run_id, shown, messages))
+
+    async def aresume(self, user_response: Response, saved: Any) -> Prediction:
+        """Go on after a pause, in this process or another one that has the same tools and store.
+
+        Args:
+            user_response: `yes`, `no`, changed arguments as a JSON object (all or some of them), the answer to a
+                question, or words to the model. It counts where nobody decided in the meantime.
+            saved: The `ConfirmationRequired`, a `ResumeState`, or what the `to_dict` of either saved.
+
+        Raises:
+            InvalidChangesError: Changed arguments that do not fit; the request still waits.
+            DecisionRefusedError: Another of its kinds; the request is as it was, and `saved` is still good.
+            ConfigError: It is no pause of this agent.
+        """
+        signal, response = saved_of(saved, user_response)
+        if not isinstance(signal, ConfirmationRequired):
+            raise errors.ConfigError(f"cannot go on from {type(signal).__name__}: a pause is a ConfirmationRequired")
+        course = Course.of(signal.context)
+        store, request = await self._request(course, course.waiting[0])
+        course.acts_for = request.acts_for
+        if request.state is State.PENDING and response is not None:
+            check_shown(signal, request)
+            seen = signal.context.get("seen")
+            await _verb(store, lambda: record(store, request, response, seen=seen))
+        return await self._go_on(course)
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    async def _go_on(self, course: Course) -> Prediction:
+        offered = [offer_of(tool) for tool in self.tools.values()]
+        await self._settle(course)
+        while course.turns < self.max_iters:
+            answer = await self._turn(course, [*offered, self._finish])
+            await self._settle(course)
+            if answer is not None:
+                return _prediction(course, answer)
+        course.messages.append(_user("No turn is left. Call `finish` now, with what you know."))
+        answer = await self._turn(course, [self._finish])
+        if answer is None:
+            raise NoAnswerError(course.turns, course.trajectory)
+        return _prediction(course, answer)
+
+    async def _turn(self, course: Course, offered: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """Ask the model once and make the calls that it asks for; return its answer, if it gave one."""
+        reply = await self._ask(course, offered)
+        calls = course.said(reply)
+        names = {one["name"] for one in offered}
+        for call in calls:
+            if call.name != FINISH:
+                await self._attempt(course, call, names)
+        answers = [self._answer(course, call) for call in calls if call.name == FINISH]
+        if calls:
+            return next((answer for answer in answers if answer is not None), None)
+        return self._plain_answer(course, reply.text)
+
+    async def _ask(self, course: Course, offered: list[dict[str, Any]]) -> Reply:
+        reply: Reply | None = None
+        async with AsyncExitStack() as stack:
+            pieces = self.model.turn(course.messages, offered)
+            if isinstance(pieces, AsyncGenerator):
+                await stack.enter_async_context(aclosing(cast("AsyncGenerator[str | Reply]", pieces)))
+            async for piece in pieces:
+                if isinstance(piece, Reply):
+                    reply = piece
+                else:
+                    tell(DeltaEvent(run_id=course.run_id, path=type(self).__name__, text=piece))
+        if reply is None:
+            raise ModelError(type(self.model).__name__, "gave no reply")
+        return reply
+
+    def _answer(self, course: Course, call: ModelCall) -> dict[str, Any] | None:
+        """Return the typed answer of a `finish`; what is wrong with it goes back to the model."""
+        if course.waiting:
+            why = "not taken: calls of the same turn had no result yet. Call `finish` when you have seen the results"
+            course.told(call.id, FINISH, why, is_error=True)
+            return None
+        try:
+            answer = self.signature.outputs.validate(call.arguments) if call.problem is None else None
+        except ShapeError as error:
+            course.told(call.id, FINISH, f"the answer does not fit: {error}", is_error=True)
+            return None
+        course.told(call.id, FINISH, "done" if call.problem is None else call.problem, is_error=answer is None)
+        return answer
+
+    def _plain_answer(self, course: Course, text: str) -> dict[str, Any] | None:
+        """Take a plain text for the answer where the only output is a text; else ask for `finish`."""
+        only = self.signature.outputs.single_text
+        if only is not None and text.strip():
+            try:
+                return self.signature.outputs.validate({only: text})
+            except ShapeError:
+                pass  # e.g. a text that is too long: `finish` will say so
+        course.messages.append(_user("Call a tool, or call `finish` with the answer."))
+        return None
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    async def _attempt(self, course: Course, call: ModelCall, offered: set[str]) -> None:
+        tool = self.tools.get(call.name) if call.name in offered else None
+        problem = call.problem
+        if tool is None:
+            problem = f"there is no tool {call.name!r}; there are {', '.join(sorted(offered))}"
+        elif problem is None:
+            course.shows_call(tool, call)
+        if problem is not None or tool is None:
+            course.told(call.id, call.name, f"not run: {problem}", is_error=True)
+            return
+        got = await self._call(course, tool, call.arguments)
+        if isinstance(got, Observation):
+            course.told(call.id, call.name, got.text, is_error=got.is_error)
+        else:
+            course.hold(call.id, call.name, got.confirmation_id)
+
+    async def _call(
+        self, course: Course, tool: Tool, arguments: dict[str, Any], args: tuple[Any, ...] = ()
+    ) -> Observation | ConfirmationRequired:
+        """Make a call in the run's scope; a pause is returned, a no is told or raised."""
+        try:
+            with ExitStack() as runs:
+                for person in reversed(course.acts_for) if course.acts_for else (None,):
+                    runs.enter_context(scope.run(course.run_id, on_behalf_of=person))
+                here = scope.current()
+                here.occasions |= course.occasions
+                try:
+                    return Observation(text_of(await tool.acall(*args, **arguments)))
+                finally:
+                    course.occasions = dict(here.occasions)
+        except ConfirmationRequired as signal:
+            return signal
+        except ConfirmationRejected as no:
+            return await self._refused(course, tool.store, no)
+        except (errors.ArgumentError, ShapeError) as error:
+            return Observation(f"not run: {error}", is_error=True)
+        except errors.SaysoError:
+            raise  # not run, or nobody can say whether: no model should talk its way around that
+        except Exception as error:  # noqa: BLE001  the tool is user code, and the model is told how it failed
+            return Observation(f"{type(error).__name__}: {error}", is_error=True)
+
+    async def _refused(self, course: Course, store: Store, no: ConfirmationRejected) -> Observation:
+        is_denied, is_feedback = (isinstance(no, k) for k in (signals.ConfirmationDenied, signals.ConfirmationFeedback))
+        is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
+        if is_end and not (is_denied or is_feedback):
+            await self._withdraw(course)
+            raise no
+        if no.confirmation_id is not None:
+            # It was heard: if the model comes back with the same call, a person is asked again.
+            request_id, where = no.confirmation_id, store_of(no.confirmation_id) or store
+            await _verb(where, lambda: where.clear(request_id, requester()))
+        advice = "Mend it or do without" if is_feedback else "Do not make the same call again; do without"
+        return Observation(f"not run: {no.message}. {advice}, with these words in mind.", is_error=True)
+
+    async def _withdraw(self, course: Course) -> None:
+        """Take back what the run asked and nobody has decided: there is no run left to go on with it."""
+        for one in course.waiting:
+            store = self._store(one)
+            if (await _verb(store, lambda s=store, w=one: s.settle(w.request))).state is State.PENDING:
+                await _verb(store, lambda s=store, w=one: s.clear(w.request, requester(), "the run has ended"))
+
+    # -- what waited -------------------------------------------------------------------------------------------
+
+    async def _settle(self, course: Course) -> None:
+        """Finish the calls that waited, in their order; raise the first that still does."""
+        while course.waiting:
+            first = course.waiting[0]
+            store, request = await self._request(course, first)
+            course.shows(first.id, request)
+            got = await self._look(course, first, store, request)
+            if not isinstance(got, Observation):
+                first.request, first.is_asked = got.confirmation_id, True
+                raise await self._pause(course, first, got)
+            course.waiting.pop(0)
+            course.told(first.id, first.tool, got.text, is_error=got.is_error)
+
+    async def _look(
+        self, course: Course, waiting: Waiting, store: Store, request: Request
+    ) -> Observation | ConfirmationRequired:
+        if not waiting.is_asked:
+            return await self._again(course, waiting, store, request)
+        match request.state:
+            case State.PENDING:
+                return ConfirmationRequired.of(request)
+            case State.DONE | State.FAILED:
+                return recorded(request)
+            case State.REJECTED | State.FEEDBACK | State.CANCELLED:
+                return await self._refused(course, store, signals.refused(request))
+            case _:
+                got = await self._again(course, waiting, store, request)
+        if isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:
+            # Asked anew: because it had expired, or because somebody else who goes on from here was faster.
+            after = await _verb(store, lambda: store.settle(request.id))
+            if after.state in {State.DONE, State.FAILED}:
+                await _verb(store, lambda: store.clear(got.confirmation_id, requester(), "made elsewhere"))
+                return recorded(after)
+        return got
+
+    async def _again(
+        self, course: Course, waiting: Waiting, store: Store, request: Request
+    ) -> Observation | ConfirmationRequired:
+        """Make a call that waited, with the arguments that its request holds."""
+        tool, subject = self.tools[waiting.tool], request.subject
+        if not self._is_own(waiting, request):
+            return nested()
+        if not isinstance(subject, Call):
+            return await self._call(course, tool, {"question": subject.text})
+        arguments = canonical.decode(subject.form, tool.shape.classes)
+        args, kwargs = tool.signature.spread(arguments)
+        got = await self._call(course, tool, kwargs, args)
+        if isinstance(got, Observation):
+            after = await _verb(store, lambda: store.get(request.id))
+            course.shows(waiting.id, after)
+            got = Observation(approval_of(after) + got.text, got.is_error)
+        return got
+
+    async def _pause(self, course: Course, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
+        """Return the signal with what is needed to go on, and with the call as it would run now."""
+        store = self._store(waiting)
+        request = await _verb(store, lambda: store.get(waiting.request))
+        course.shows(waiting.id, request)
+        signal.question = course.scrubbed(signal.question)
+        if isinstance(request.subject, Call):
+            call = request.effective
+            if request.edited is not None and request.prompt is None:
+                signal.question = f"Confirm execution of {line(call.name, call.shown)}?"
+            signal.tool_call = ToolCall(waiting.tool, call.arguments, waiting.id)
+        signal.context = course.context(request.current_fingerprint)
+        signal.__traceback__ = None  # where it was met first is nobody's concern
+        return signal
+
+    async def _request(self, course: Course, waiting: Waiting) -> tuple[Store, Request]:
+        store = self._store(waiting)
+        request = await _verb(store, lambda: store.settle(waiting.request))
+        if request.run_id != course.run_id and self._is_own(waiting, request):
+            raise errors.ConfigError(f"{request.id} belongs to another run than this pause says; nothing was decided")
+        return store, request
+
+    def _is_own(self, waiting: Waiting, request: Request) -> bool:
+        """Say whether a request is for the tool's own call, and not for a function that its handler called."""
+        tool, subject = self.tools[waiting.tool], request.subject
+        if not isinstance(subject, Call):
+            return waiting.tool == ASK
+        return subject.tool in {tool.gate.tool, canonical.function_name(tool.handler)}
+
+    def _store(self, waiting: Waiting) -> Store:
+        tool = self.tools.get(waiting.tool)
+        if tool is None:
+            raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause is gone; nothing was run")
+        known = config.default_store() if waiting.tool == ASK else tool.store
+        try:
+            known.get(waiting.request)
+        except errors.RequestNotFoundError:
+            return store_of(waiting.request) or known
+        return known
+
+    # -- words -------------------------------------------------------------------------------------------------
+
+    def _brief(self) -> str:
+        words = [one.words for one in (self.signature.inputs, self.signature.outputs) if one.words]
+        takes, gives = self.signature.inputs.names, self.signature.outputs.names
+        ask = f"Ask with `{ASK}` only what you cannot find out." if ASK in self.tools else ""
+        return "\n".join([
+            *words,
+            f"You are given {', '.join(takes)}; work out {', '.join(gives)}.",
+            "Call tools as you need them and read their results before you decide what comes next.",
+            "Some calls wait for a person, who may change them, refuse them or send them back with words; heed these.",
+            *([ask] if ask else []),
+            f"When you know enough, call `{FINISH}`.",
+        ])  # fmt: skip
+
+
+async def _verb(store: Store, verb: Callable[[], Any]) -> Any:
+    return await offload(verb) if store.blocks else verb()
+
+
+def _prediction(course: Course, answer: dict[str, Any]) -> Prediction:
+    return Prediction({"trajectory": course.trajectory, **answer})
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def _task(inputs: dict[str, Any]) -> str:
+    if len(inputs) == 1 and isinstance(only := next(iter(inputs.values())), str):
+        return only
+    return "\n".join(f"{name}: {text_of(value)}" for name, value in inputs.items())

@@ -1,0 +1,121 @@
+"""A lazy run: nothing happens until its events are iterated, or its end is collected.
+
+Both take the same way (`sayso.runs.leg`); they differ in who listens. A consumer that breaks off its loop stops the
+run at the next step: what had begun ends and is written down, and the run can be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent
+from sayso.runs.pending import entry_of
+from sayso.runs.resolution import Resolution
+
+if TYPE_CHECKING:
+    from sayso.runs.journal import Journal
+    from sayso.runs.runnable import Runnable
+
+__all__ = ["Run"]
+
+
+class Run:
+    """One call of a runnable: of a new run, or of one that goes on.
+
+    Iterating gives its events, those of nested runnables among them; the last one is the `OutputEvent` of the runnable
+    that was called. `collect` gives only that one. A run is called once; call the runnable again for another.
+
+    Attributes:
+        runnable: What was called.
+        args, kwargs: Its input.
+        parent_id: The run to go on with.
+        run_id: The id that a new run is to have.
+        resolutions: Decisions and answers by id.
+    """
+
+    def __init__(
+        self, runnable: Runnable, args: tuple[Any, ...], kwargs: dict[str, Any], *, parent_id: str | None,
+        run_id: str | None, resolutions: Mapping[str, Resolution],
+    ) -> None:  # fmt: skip
+        self.runnable, self.args, self.kwargs = runnable, args, kwargs
+        self.parent_id, self.run_id, self.resolutions = parent_id, run_id, resolutions
+        self._pending: list[ApprovalEvent | InteractionEvent] = []
+        self._listener: asyncio.Queue[Event | None] | None = None
+        self._journal: Journal | None = None
+        self._is_called = False
+        self._is_stopping = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[Event]:
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._listener = queue
+        going = asyncio.ensure_future(self._go())
+        going.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            yield await going
+        finally:
+            if not going.done():
+                self._listener = None
+                self.stop()
+                # Not cancelled: a handler that has begun ends, and the record says how.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(going)
+
+    def stop(self) -> None:
+        """Begin nothing new: what is under way ends and is recorded, and the run is handed back, to be gone on with."""
+        self._is_stopping = True
+        if self._journal is not None:
+            self._journal.is_stopping = True
+
+    async def collect(self) -> OutputEvent:
+        """Take the run to its end, or to where it waits, and return its output.
+
+        Whatever goes wrong inside of it is in the output's status; nothing is raised but what breaks this task off.
+        """
+        return await self._go()
+
+    def run(self) -> OutputEvent:
+        """Take the run to its end, or to where it waits, from a script without an event loop.
+
+        Raises:
+            RuntimeError: There is a running event loop in this thread; await `collect()` there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._go())
+        raise RuntimeError("run() is for scripts; inside an event loop use `await ….collect()`")
+
+    async def _go(self) -> OutputEvent:
+        from sayso.runs.leg import take
+
+        if self._is_called:
+            raise RuntimeError("this run was called already; call the runnable again")
+        self._is_called = True
+        output = await take(self, self._emit)
+        for event in self._pending:
+            name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
+            output.metadata.setdefault(name, []).append(entry_of(event))
+        return output
+
+    def begin(self, journal: Journal) -> None:
+        """Note the run's journal, once it is in hand."""
+        self._journal = journal
+        journal.is_stopping = self._is_stopping
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, ApprovalEvent | InteractionEvent):
+            self._pending.append(event)
+        if self._listener is not None and not self._is_own(event):
+            self._listener.put_nowait(event)
+
+    def _is_own(self, event: Event) -> bool:
+        # The outermost output is given last, with what is pending.
+        return isinstance(event, OutputEvent) and event.path == self.runnable.name

@@ -1,0 +1,211 @@
+"""What tools, agents and workflows have in common: a name, a gate, and that calling them gives a lazy run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, ClassVar
+
+from sayso import compat, config, errors
+from sayso.gates import Gate
+from sayso.model import duration
+from sayso.model.quorum import Quorum
+from sayso.model.redaction import Redaction
+from sayso.model.shape import Shape, ShapeError
+from sayso.model.signature import Signature
+from sayso.runs.approval import Approval
+from sayso.runs.halt import Failed
+from sayso.runs.interaction import Holds
+from sayso.runs.resolution import resolutions_of
+from sayso.runs.run import Run
+from sayso.stores.base import Store
+from sayso.waiting.signals import ConfirmationRequired
+
+__all__ = ["Runnable", "entry"]
+
+_RESERVED = ("parent_id", "run_id", "resume", "approval_decisions")
+
+
+class Runnable(ABC):
+    """A tool, an agent or a workflow. Calling it gives a lazy `sayso.runs.run.Run`.
+
+    Args:
+        name: How people and models call it; letters, digits, `_`, `-`, at most 64.
+        description: What it does, for models and reviewers.
+        requires_approval: Whether a person must approve a call: True, False, or a sync or async callable over the
+            arguments that returns a bool or an `ApprovalPolicyDecision`.
+        approval_prompt, approval_description: For the reviewer; the prompt may be a callable over the arguments.
+        approval_redact_keys: More names of arguments and fields to mask, at every depth.
+        approval_redactor: Gets a copy of the arguments and returns what people may see.
+        approval_ui: Data for a front end's card, or a callable over the masked arguments that returns it.
+        approval_kind: A word by which a front end picks a card.
+        default_params: Arguments that the caller leaves out; a callable is asked once for each call.
+        expires, approval_expires: How long a request waits, and an approval counts.
+        quorum, roles, risk, idempotent, verify: As for `sayso.gate`.
+        store: Where runs and requests live, instead of the configured store; `tracing_provider` is another name of it.
+
+    Raises:
+        ConfigError: An option cannot be used.
+    """
+
+    kind: ClassVar[str]
+    needs_values: ClassVar[bool] = False
+
+    def __init__(
+        self, *, name: str, function: Callable[..., Any], description: str | None = None,
+        requires_approval: bool | Callable[..., Any] = False,
+        approval_prompt: str | Callable[..., Any] | None = None, approval_description: str | None = None,
+        approval_redact_keys: Collection[str] = (), approval_redactor: Callable[[dict[str, Any]], Any] | None = None,
+        approval_ui: Any = None, approval_kind: str | None = None, default_params: Mapping[str, Any] | None = None,
+        expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h", quorum: int = 1,
+        roles: Collection[str] = (), risk: str | None = None, idempotent: bool = False,
+        verify: Callable[..., Any] | None = None, store: Store | str | None = None, tracing_provider: Any = None,
+    ) -> None:  # fmt: skip
+        self.name = _checked_name(name)
+        self.description = description
+        self.default_params = dict(default_params or {})
+        self.function = function
+        self._store = compat.store_of(store, tracing_provider)
+        self._approval = Approval(requires_approval, approval_ui, approval_kind)
+        self._options: dict[str, Any] = {
+            "prompt": approval_prompt,
+            "description": approval_description or description,
+            "expires": duration.parse(expires),
+            "approval_expires": duration.parse(approval_expires),
+            "quorum": _quorum(quorum, roles),
+            "redaction": Redaction(approval_redact_keys),
+            "redact": tuple(approval_redact_keys),
+            "redactor": approval_redactor,
+            "risk": risk,
+            "idempotent": idempotent,
+            "verify": verify,
+        }
+        taken = sorted(set(_RESERVED).intersection(self.signature.names))
+        if taken:
+            raise errors.ConfigError(f"{name} takes an argument {taken[0]!r}, which is a word of the run; rename it")
+        strange = sorted(set(self.default_params) - set(self.signature.names))
+        if strange and not self.signature.takes_any:
+            raise errors.ConfigError(f"default_params of {name} names {strange[0]!r}, which it does not take")
+
+    def __call__(
+        self, *args: Any, parent_id: str | None = None, run_id: str | None = None,
+        resume: Mapping[str, Any] | None = None, approval_decisions: Mapping[str, Any] | None = None, **kwargs: Any,
+    ) -> Run:  # fmt: skip
+        """Return a run: iterate over its events, `await` its `collect()`, or call its `run()` in a script.
+
+        Args:
+            args: The input.
+            parent_id: Id of a run to go on with; its own input then counts, and not what is given here.
+            run_id: An id for a new run; a run that is known by it goes on.
+            resume: Decisions and answers by id.
+            approval_decisions: The same, by the approval face's name.
+            kwargs: The input.
+        """
+        resolutions = resolutions_of(approval_decisions, resume)
+        return Run(self, args, kwargs, parent_id=parent_id, run_id=run_id, resolutions=resolutions)
+
+    @property
+    def store(self) -> Store:
+        """Where its runs and requests live."""
+        return config.open_store(self._store)
+
+    @abstractmethod
+    def parts(self) -> Mapping[str, Runnable]:
+        """Return the runnables that it may call, by name."""
+
+    @cached_property
+    def signature(self) -> Signature:
+        """How it is called."""
+        return Signature(self.function)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Which arguments it takes."""
+        return self.gate.shape
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The checkpoint before its calls."""
+        approval = self._approval
+        own = getattr(inspect.unwrap(self.function), "__name__", None)
+        named = None if own == self.name and self.kind == "tool" else self.name
+        return Gate(self.function, when=approval.rule, context=approval.context, named=named, **self._options)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its calls wait for nobody."""
+        return self._approval.rule is False
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments that a caller may give."""
+        return self.shape.json_schema()
+
+    def arguments_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name: what is given, else the default parameters, else the defaults.
+
+        Raises:
+            Failed: They do not fit the types.
+        """
+        try:
+            return self.validate({**self._defaults(given), **given})
+        except ShapeError as error:
+            raise Failed("ValidationError", "; ".join(error.problems), error) from None
+
+    def _defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        missing = ((name, value) for name, value in self.default_params.items() if name not in given)
+        return {name: value() if callable(value) else value for name, value in missing}
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the handler takes them, from values or from JSON.
+
+        Raises:
+            sayso.model.shape.ShapeError: They do not fit its types.
+        """
+        return self.shape.validate(arguments)
+
+    def shown(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as people may see them."""
+        return self._approval.shown(self.gate, arguments)
+
+
+def entry(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a handler with a gated function inside of it that waits told apart from one that failed."""
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def enter_async(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await function(*args, **kwargs)
+            except ConfirmationRequired as held:
+                raise Holds(held) from held
+
+        return enter_async
+
+    @functools.wraps(function)
+    def enter(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ConfirmationRequired as held:
+            raise Holds(held) from held
+
+    return enter
+
+
+def _checked_name(name: str) -> str:
+    # The names that every provider takes for a tool.
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise errors.ConfigError(f"a name is 1 to 64 letters, digits, '_' or '-', not {name!r}")
+    return name
+
+
+def _quorum(count: int, roles: Collection[str]) -> Quorum:
+    try:
+        return Quorum(count, roles)
+    except (TypeError, ValueError) as error:
+        raise errors.ConfigError(str(error)) from error

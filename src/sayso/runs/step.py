@@ -1,0 +1,293 @@
+"""The step machine: one step of a run, first or resumed, streamed or collected, free or gated.
+
+A step is a runnable at a place. If the journal says that it ended, it is not done again: its value, its error or its
+no is given once more. If the journal says that it waits, the request decides what becomes of it, and no rule, prompt
+or default is asked a second time. Else it begins. The invariant: between the journal and the gate there is no third
+way to run a handler, and what the gate records of a call is saved in one transaction with the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sayso import errors
+from sayso.drive import Attempt, Effects, Suspended, Try, Verb, adrive
+from sayso.gates import Check, Needs, again, check, execute
+from sayso.gates.words import secrets_among
+from sayso.model import canonical, told
+from sayso.model.request import Request, State
+from sayso.model.run import Saved
+from sayso.runs.decide import extras_place
+from sayso.runs.events import RunStatus
+from sayso.runs.frame import Frame, frame_now
+from sayso.runs.halt import Denied, Failed, Halt
+from sayso.runs.interaction import Asks, Holds, answers, ask_for, hold_for
+from sayso.runs.journal import Body
+from sayso.runs.pending import approval_event, resolution_of
+from sayso.runs.values import Live, back, result_classes
+from sayso.waiting import scope, signals
+
+__all__ = ["perform"]
+
+_SUCCESS = RunStatus(code="success")
+
+
+async def perform(frame: Frame, given: Mapping[str, Any]) -> Any:
+    """Take one step, and return its value.
+
+    Raises:
+        Denied: A person or a rule said no.
+        Failed: The handler, or its input, is at fault.
+        Halt: The run stops here.
+    """
+    known = frame.journal.at(frame.place)
+    if known is not None and "status" in known:
+        return _once_more(frame, known)
+    frame.leg.check_going()
+    frame.leg.emit(frame.start_event())
+    token = frame_now.set(frame)
+    try:
+        value = await _taken(frame, given, known)
+    except Halt as halt:
+        frame.leg.emit(frame.output_event(halt.status, error=_error_of(halt)))
+        raise
+    except Denied as denied:
+        status = RunStatus(code="cancelled", reason="approval_denied", message=denied.message)
+        await _ended(frame, status, {"feedback": denied.is_feedback}, value=denied.partial)
+        frame.leg.emit(frame.output_event(status, denied.partial))
+        raise
+    except Failed as failed:
+        status, error = RunStatus(code="error", message=str(failed)), {"type": failed.kind, "message": failed.message}
+        await _ended(frame, status, error, value=failed.partial)
+        frame.leg.emit(frame.output_event(status, failed.partial, error=error))
+        raise
+    finally:
+        frame_now.reset(token)
+    await _ended(frame, _SUCCESS, value=value)
+    frame.leg.emit(frame.output_event(_SUCCESS, value))
+    return value
+
+
+async def _ended(frame: Frame, status: RunStatus, error: dict[str, Any] | None = None, *, value: Any = None) -> None:
+    """Write down how a step ended, unless the gate has done it together with the outcome."""
+    known = frame.journal.at(frame.place)
+    if known is None or "status" not in known:
+        live = None if value is None else Live(value, frame.runnable.function, frame.path)
+        frame.journal.put(frame.place, frame.told(status, value=live, error=error))
+        await frame.journal.save()
+
+
+def _error_of(halt: Halt) -> dict[str, Any] | None:
+    if halt.status.code != "error":
+        return None
+    return {"type": "Halt" if halt.cause is None else type(halt.cause).__name__, "message": halt.status.message or ""}
+
+
+def _once_more(frame: Frame, known: Body) -> Any:
+    frame.metadata = known.get("metadata") or {}
+    status: Body = known["status"]
+    error: Body = known.get("error") or {}
+    value = _value_of(frame, known.get("value"))
+    match status["code"]:
+        case "success":
+            return value
+        case "cancelled":
+            end = Denied(status.get("message", ""), is_feedback=bool(error.get("feedback")))
+        case _:
+            end = Failed(error.get("type", "Error"), error.get("message", ""))
+    end.partial = value
+    raise end
+
+
+def _value_of(frame: Frame, kept: Any) -> Any:
+    if isinstance(kept, Live):
+        return kept.value  # it ended in this very leg
+    if not kept:
+        return None
+    if "form" in kept:
+        return back(kept["form"], result_classes(frame.runnable.function))
+    if frame.runnable.needs_values:
+        raise Failed("ValueNotKeptError", str(errors.ValueNotKeptError(frame.path, kept["lost"])))
+    return kept["plain"]
+
+
+async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> Any:
+    waits = None if known is None else known.get("waits")
+    try:
+        with scope.run(frame.journal.run_id):
+            return await _settled(frame, given, waits)
+    except Asks as asks:
+        raise (await adrive(ask_for(frame, asks))) from None
+    except Holds as holds:
+        raise (await adrive(hold_for(frame, holds))) from None
+    except errors.PolicyError as error:
+        status = RunStatus(code="error", reason="approval_policy_error", message=str(error))
+        raise Halt(status, error) from error
+    except errors.AlreadyStartedError as error:
+        raise Halt(RunStatus(code="cancelled", reason="approval_already_claimed", message=str(error))) from error
+    except errors.OutcomeUnknownError as error:
+        raise Halt(RunStatus(code="error", reason="outcome_unknown", message=str(error)), error) from error
+    except errors.ArgumentError as error:
+        raise Failed("ArgumentError", str(error), error) from error
+    except errors.StoreError as error:
+        raise Halt(RunStatus(code="error", reason="store_failed", message=str(error)), error) from error
+    except (errors.StartRefusedError, errors.RunBusyError) as error:
+        raise Halt(RunStatus(code="error", message=str(error)), error) from error
+
+
+async def _settled(frame: Frame, given: Mapping[str, Any], waits: str | None) -> Any:
+    runnable = frame.runnable
+    arguments = {} if waits is not None else runnable.arguments_of(given)
+    frame.answers, frame.suspensions = await adrive(answers(frame)), 0
+    if waits is not None or not runnable.is_free:
+        return await adrive(_through(frame, arguments, waits))
+    frame.arguments, frame.input = arguments, runnable.shown(arguments)
+    args, kwargs = runnable.signature.spread(arguments)
+    return _unwrapped(frame, await Try(runnable.function, args, kwargs).arun())
+
+
+def _through(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effects[Any]:
+    """Take a call through its gate; `waits` is the request that it already waits for."""
+    while True:
+        answer = yield from _answer(frame, arguments, waits)
+        match answer.kind:
+            case "allow":
+                gate, frame.input = frame.runnable.gate, frame.runnable.shown(arguments)
+                return _unwrapped(frame, (yield Try(gate.function, *gate.signature.spread(arguments))))
+            case "happened":
+                return answer.result
+            case "deny":
+                raise Denied(answer.reason or f"a rule denies {frame.runnable.name}")
+            case "held":
+                raise _held(frame, _noted(frame, answer))
+            case "refused":
+                raise _refused(frame, _noted(frame, answer))
+            case "ready":
+                try:
+                    return (yield from _executed(frame, _noted(frame, answer), answer.needs))
+                except (errors.NotApprovedError, errors.ApprovalExpiredError) as late:
+                    waits = late.request_id  # cancelled or expired since: the request says so itself
+
+
+def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effects[Check]:
+    gate, store = frame.runnable.gate, frame.journal.store
+    expired = False
+    if waits is not None:
+        request: Request = yield Verb(store.blocks, store.settle, waits)
+        match request.state:
+            case State.DONE:
+                result = None if request.execution is None else request.execution.result
+                return Check("happened", request, result=None if result is None else _recorded(result))
+            case State.FAILED:
+                error = None if request.execution is None else request.execution.error
+                raise Failed("Error", error or "the call failed")
+            case State.EXPIRED:
+                arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
+            case _:
+                return (yield from again(gate, store, request, frame.gate_place))
+    asked: list[int] = []
+
+    def saves(request: Request) -> Saved:
+        note = {"expired": True} if expired else {}
+        body = {"waits": request.id, "path": frame.path, "name": frame.runnable.name, "note": note}
+        saved, numbers = frame.journal.offer((frame.place, body))
+        asked.extend(numbers)
+        return saved
+
+    answer = yield from check(gate, store, arguments, frame.gate_place._replace(saves=saves))
+    if asked:
+        frame.journal.confirm(asked)
+    if expired and answer.request is not None:
+        frame.leg.notes[answer.request.id] = {"expired": True}
+    return answer
+
+
+def _recorded(result: str) -> Any:
+    return cast("dict[str, Any]", canonical.display(canonical.load(result)))["result"]
+
+
+def _noted(frame: Frame, answer: Check) -> Request:
+    """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
+    request = answer.request
+    if request is None:
+        raise RuntimeError("an answer that names no request")  # the gate promises one
+    call = request.effective
+    frame.input = call.arguments
+    frame.arguments = canonical.decode(call.form, frame.runnable.gate.shape.classes)
+    approval: dict[str, Any] = {"approval_id": request.id, "input": call.arguments}
+    if request.decision is not None:
+        more = frame.journal.at(extras_place(request.id)) or {}
+        approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
+    if request.edited is not None:
+        was = request.call.arguments
+        approval["changed"] = [[n, was.get(n), now] for n, now in call.arguments.items() if was.get(n) != now]
+    frame.metadata["approval"] = approval
+    return request
+
+
+def _held(frame: Frame, request: Request) -> Halt:
+    note = frame.leg.notes.get(request.id)
+    if note is not None and note.get("expired"):
+        frame.count("approvals:expired")
+    frame.count("approvals:required")
+    event = approval_event(request, note)
+    frame.metadata["approval"].update(event.metadata.get("approval", {}))
+    frame.leg.emit(event)
+    text = f"{request.id} waits for a person: {event.prompt or event.runnable_name}"
+    return Halt(RunStatus(code="cancelled", reason="approval_required", message=text))
+
+
+def _refused(frame: Frame, request: Request) -> Halt | Denied:
+    signal = signals.refused(request)
+    if request.state is State.CANCELLED:
+        frame.count("approvals:cancelled")
+        reason = None if request.decision is None else request.decision.comment
+        return Halt(RunStatus(code="cancelled", reason="cancelled", message=reason or signal.message))
+    frame.count("approvals:denied")
+    return Denied(signal.message, is_feedback=request.state is State.FEEDBACK)
+
+
+def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[Any]:
+    offered: list[int] = []
+
+    def saves(attempt: Attempt) -> Saved | None:
+        if attempt.raised is None:
+            live = Live(attempt.value, frame.runnable.function, frame.path)
+            body = frame.told(_SUCCESS, value=live)
+        elif isinstance(attempt.raised, Exception):
+            failed = _failed(frame, attempt.raised)
+            error = {"type": failed.kind, "message": failed.message}
+            body = frame.told(RunStatus(code="error", message=str(failed)), error=error)
+        else:
+            return None
+        saved, numbers = frame.journal.offer((frame.place, body))
+        offered.extend(numbers)
+        return saved
+
+    attempt = yield from execute(frame.runnable.gate, frame.journal.store, request, needs, saves)
+    frame.journal.confirm(offered)
+    if not isinstance(attempt.raised, Suspended):
+        frame.count("approvals:approved")
+    return _unwrapped(frame, attempt)
+
+
+def _unwrapped(frame: Frame, attempt: Attempt) -> Any:
+    match attempt.raised:
+        case None:
+            return attempt.value
+        case Denied() | Failed() as settled:
+            raise settled
+        case signals.ConfirmationRejected() as rejected:
+            raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
+        case Exception() as error:
+            raise _failed(frame, error)
+        case other:
+            raise other
+
+
+def _failed(frame: Frame, error: BaseException) -> Failed:
+    if isinstance(error, Failed):
+        return error
+    secrets = secrets_among(frame.runnable.gate, frame.arguments or {})
+    return Failed(type(error).__name__, "" if secrets is None else told.fit(str(error), secrets), error)

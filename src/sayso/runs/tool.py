@@ -1,0 +1,113 @@
+"""`Tool`: a function that models and programs call, with its approval options; `tool` makes one of a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, overload
+
+from sayso import errors
+from sayso.drive import Attempt, Effects, adrive, drive
+from sayso.gates import Gate
+from sayso.runs.runnable import Runnable, entry
+from sayso.waiting.passage import Passage
+
+__all__ = ["Tool", "tool"]
+
+
+class Tool(Runnable):
+    """A function with a name, a description, a schema and a gate.
+
+    `tool(amount=5)` gives a lazy run of this call; `tool.call(amount=5)` and `await tool.acall(amount=5)` give the
+    value, or raise `ConfirmationRequired` and `ConfirmationRejected` as `sayso.confirm_first` does.
+
+    Args:
+        handler: A sync or async function. A sync one runs in a thread where the run is async.
+        name: Its own name when not given.
+        description: Its docstring when not given.
+        options: See `Runnable`.
+
+    Raises:
+        TypeError: The handler hides arguments (a partial, a bound method) or is a generator.
+        ConfigError: An option cannot be used.
+    """
+
+    kind: ClassVar[str] = "tool"
+
+    def __init__(
+        self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None, **options: Any
+    ) -> None:  # fmt: skip
+        if not callable(handler):
+            raise errors.ConfigError(f"handler is a function, not {handler!r}")
+        self.handler = handler
+        own = getattr(handler, "__name__", "")
+        if name is None and own in {"", "<lambda>"}:
+            raise errors.ConfigError("a lambda or a callable object has no name of its own; give name=")
+        super().__init__(
+            name=name or own, function=entry(handler), description=description or inspect.getdoc(handler), **options
+        )
+
+    def parts(self) -> Mapping[str, Runnable]:
+        """Return nothing: what a handler calls is its own business."""
+        return {}
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler is a coroutine function."""
+        return inspect.iscoroutinefunction(self.handler)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it here and return the value.
+
+        Raises:
+            ConfirmationRequired: A person must decide first; calling again then goes on.
+            ConfirmationRejected: The answer was no.
+            TypeError: The handler is async; use `acall`.
+            sayso.model.shape.ShapeError: The arguments do not fit its types.
+        """
+        if self.is_async:
+            raise TypeError(f"{self.name} is async; use `await {self.name}.acall(...)`")
+        return drive(self._way(args, kwargs)).unwrap()
+
+    async def acall(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it without blocking the event loop; see `call`."""
+        return (await adrive(self._way(args, kwargs))).unwrap()
+
+    def _way(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects[Attempt]:
+        given = self.signature.named(args, kwargs)
+        arguments = self.validate({**self._defaults(given), **given})
+        return Passage(self._own_gate, store=self.store).effects(*self.signature.spread(arguments))
+
+    @cached_property
+    def _own_gate(self) -> Gate:
+        # With the handler as it is: where a call raises, a function inside of it that waits may raise as well.
+        return replace(self.gate, function=self.handler)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, require_confirmation: bool = False, **options: Any
+) -> Callable[[Callable[..., Any]], Tool]: ...  # fmt: skip
+def tool(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, description: str | None = None,
+    require_confirmation: bool = False, **options: Any,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:  # fmt: skip
+    """Make a `Tool` of a function: `@tool`, or with options.
+
+    Args:
+        function: The handler.
+        name, description: As for `Tool`.
+        require_confirmation: The confirmation face's word for `requires_approval=True`.
+        options: Those of `Tool`.
+    """
+    if require_confirmation:
+        options["requires_approval"] = True
+
+    def make(handler: Callable[..., Any]) -> Tool:
+        return Tool(handler, name=name, description=description, **options)
+
+    return make if function is None else make(function)

@@ -1,0 +1,102 @@
+"""Values on their way through a pause: into the run's record, and back as what they were.
+
+A value is kept in its canonical form, so that an int comes back as an int and a dataclass as itself; its class is
+found through the annotation of what returned it. What has no such form is kept as plain JSON values, which is what a
+model reads anyway; who needs the value itself is told that it is lost.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+from sayso.errors import ArgumentError, ValueNotKeptError
+from sayso.model import canonical
+from sayso.model.shape import Shape
+
+__all__ = ["Given", "Later", "Live", "back", "keep", "plain", "result_classes"]
+
+_PLAIN = (str, bool, int)
+
+
+def keep(value: Any, classes: Mapping[str, type], whose: str) -> str:
+    """Return a value's canonical form.
+
+    Args:
+        value: What to keep.
+        classes: Those that may appear in it, by `module:QualName`.
+        whose: Whose value it is, for the error.
+
+    Raises:
+        ValueNotKeptError: It has no such form, or would come back as something else.
+    """
+    try:
+        form = canonical.encode({"value": value})
+        canonical.check_round_trip(form, classes)
+    except ArgumentError as error:
+        raise ValueNotKeptError(whose, error.reason) from None
+    return form.text
+
+
+def back(text: str, classes: Mapping[str, type]) -> Any:
+    """Return the value whose form was kept."""
+    return canonical.decode(text, classes)["value"]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain JSON values, for events and models; what has no such form as its `str`."""
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings", serialize_unknown=True)
+
+
+class Later(ABC):
+    """Something that is written down when, and if, its run is kept."""
+
+    @abstractmethod
+    def told(self) -> Any:
+        """Return what the record keeps of it: JSON values."""
+
+
+class Live(Later):
+    """A value that a step gave.
+
+    Attributes:
+        value: The value.
+    """
+
+    def __init__(self, value: Any, function: Callable[..., Any], whose: str) -> None:
+        self.value = value
+        self._function, self._whose = function, whose
+
+    def told(self) -> dict[str, Any]:
+        """Return what the record keeps of it: `form`, or else `plain` and why the value itself is `lost`."""
+        try:
+            return {"form": keep(self.value, result_classes(self._function), self._whose)}
+        except ValueNotKeptError as error:
+            return {"plain": plain(self.value), "lost": error.reason}
+
+
+class Given(Later):
+    """What a run was called with."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = arguments
+
+    def told(self) -> str:
+        """Return the canonical form; raises `ArgumentError` where there is none."""
+        return canonical.encode(dict(self._arguments)).text
+
+
+@lru_cache(maxsize=1024)
+def result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
+    """Return the classes that a function's result may hold, by its annotation; none where it says nothing usable."""
+    try:
+        annotation = get_type_hints(function, include_extras=True).get("return")
+    except Exception:  # noqa: BLE001  annotations are user code; what cannot be read names no class
+        return {}
+    return {} if annotation is None else Shape.of_type(annotation).classes

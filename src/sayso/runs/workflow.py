@@ -1,0 +1,171 @@
+"""`Workflow`: steps that depend on each other, run as soon as what they wait for is there.
+
+The order is `graphlib`'s; steps that do not depend on each other run together. Values pass from step to step by name:
+a parameter that is called like a step gets its result, any other one the workflow's own input of that name. Each step
+is a place in the journal, so that a resumed run does what is left and nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, ClassVar, NamedTuple, cast
+
+from sayso import errors
+from sayso.runs.frame import Frame, current_frame
+from sayso.runs.halt import Denied, Failed, Halt, worst
+from sayso.runs.runnable import Runnable
+from sayso.runs.step import perform
+from sayso.runs.tool import Tool
+
+__all__ = ["Workflow"]
+
+
+class _Step(NamedTuple):
+    runnable: Runnable
+    depends_on: frozenset[str]
+    given: Mapping[str, Any]
+
+
+class Workflow(Runnable):
+    """A graph of steps. Calling it with the input of its steps gives a lazy run, whose output is each step's by name.
+
+    Args:
+        name: See `Runnable`.
+        options: See `Runnable`.
+    """
+
+    kind: ClassVar[str] = "workflow"
+    needs_values: ClassVar[bool] = True
+
+    def __init__(self, *, name: str = "workflow", **options: Any) -> None:
+        self._steps: dict[str, _Step] = {}
+
+        async def go(**inputs: Any) -> dict[str, Any]:
+            return await self._flow(inputs)
+
+        go.__name__ = go.__qualname__ = name
+        super().__init__(name=name, function=go, **options)
+
+    def step(
+        self, step: Runnable | Callable[..., Any], /, *, name: str | None = None, depends_on: Collection[str] = (),
+        **given: Any,
+    ) -> Workflow:  # fmt: skip
+        """Add a step and return the workflow.
+
+        Args:
+            step: A tool, an agent, a workflow, or a plain function.
+            name: Its name here; its own when not given.
+            depends_on: Names of steps that must have ended before, beside those whose results it takes.
+            given: Arguments for it; a callable gets the results so far by the names that it takes, and returns one.
+
+        Raises:
+            ConfigError: The name is taken, or `depends_on` names no step that was added before.
+        """
+        runnable = step if isinstance(step, Runnable) else Tool(step, name=name)
+        key = name or runnable.name
+        if key in self._steps:
+            raise errors.ConfigError(f"{self.name} has a step {key!r} already; give this one another name=")
+        named = [depends_on] if isinstance(depends_on, str) else depends_on
+        unknown = sorted(set(named) - set(self._steps))
+        if unknown:
+            raise errors.ConfigError(f"step {key!r} depends on {unknown[0]!r}, which is no step added before it")
+        taken = {parameter for parameter in runnable.signature.names if parameter in self._steps} - set(given)
+        hooks = (hook for hook in given.values() if callable(hook))
+        read = {name for hook in hooks for name in inspect.signature(hook).parameters if name in self._steps}
+        self._steps[key] = _Step(runnable, frozenset(named) | taken | read, given)
+        return self
+
+    def parts(self) -> Mapping[str, Runnable]:
+        """Return the steps by name."""
+        return {name: step.runnable for name, step in self._steps.items()}
+
+    async def _flow(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        frame, going = cast("Frame", current_frame()), _Going(self._steps)
+        try:
+            while going.has_more():
+                for name in going.ready():
+                    going.begin(name, self._taken(frame, name, going.results, inputs))
+                await going.settle()
+        finally:
+            await going.end()
+        return going.outcome()
+
+    async def _taken(
+        self, frame: Frame, name: str, results: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> Any:  # fmt: skip
+        step = self._steps[name]
+        known = {**inputs, **results}
+        given = {wanted: known[wanted] for wanted in step.runnable.signature.names if wanted in known}
+        if step.runnable.signature.takes_any:
+            given = {**inputs, **given}
+        for parameter, value in step.given.items():
+            given[parameter] = value(**_chosen(value, known)) if callable(value) else value
+        return await perform(frame.child(step.runnable, name), given)
+
+
+class _Going:
+    """The steps of one workflow on their way."""
+
+    def __init__(self, steps: Mapping[str, _Step]) -> None:
+        self._sorter = TopologicalSorter({name: step.depends_on for name, step in steps.items()})
+        try:
+            self._sorter.prepare()
+        except CycleError as error:  # steps name only earlier ones, so this is a fault of ours
+            raise errors.ConfigError(str(error)) from error
+        self._next = list(self._sorter.get_ready())
+        self._tasks: dict[asyncio.Future[Any], str] = {}
+        self._faults: dict[str, BaseException] = {}
+        self.results: dict[str, Any] = {}
+
+    def has_more(self) -> bool:
+        return bool(self._tasks or self._next)
+
+    def ready(self) -> list[str]:
+        """Return the steps that can begin now."""
+        found, self._next = self._next, []
+        return found
+
+    def begin(self, name: str, work: Any) -> None:
+        self._tasks[asyncio.ensure_future(work)] = name
+
+    async def settle(self) -> None:
+        """Wait until one step has settled; those that depend on it become ready if it gave a value."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            name, fault = self._tasks.pop(task), task.exception()
+            if fault is None:
+                self.results[name] = task.result()
+                self._sorter.done(name)
+                self._next += self._sorter.get_ready()
+            else:
+                self._faults[name] = fault
+
+    async def end(self) -> None:
+        """Break off what still goes on; only a cancelled run has any."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def outcome(self) -> dict[str, Any]:
+        """Return the results by name, or raise what stopped a step."""
+        faults = self._faults.values()
+        other = [fault for fault in faults if not isinstance(fault, Halt | Denied | Failed)]
+        halts = [fault for fault in faults if isinstance(fault, Halt)]
+        if other:
+            raise other[0]
+        if halts:
+            raise worst(halts)
+        for kind in (Failed, Denied):
+            named = [(name, fault) for name, fault in self._faults.items() if isinstance(fault, kind)]
+            if named:
+                named[0][1].partial = self.results
+                raise named[0][1]
+        return self.results
+
+
+def _chosen(hook: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: known[name] for name in inspect.signature(hook).parameters if name in known}

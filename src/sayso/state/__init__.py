@@ -1,0 +1,1 @@
+"""Modules under the names by which the approval face knows them; what is in them lives elsewhere."""

@@ -1,0 +1,1 @@
+"""The approval face's path to the names of its stores; they live in `sayso.compat`."""

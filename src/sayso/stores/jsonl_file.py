@@ -1,0 +1,247 @@
+"""The file of a JSON-lines store: read what was appended since, append one line at a time, be alone while doing so.
+
+A last line without its end is what a crash left of a write that nobody was told about: it does not count, and the
+next writer cuts it off. Invariant: a line that `append` returned for is on the disk, and nothing but such a remnant
+is ever cut off.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sayso import errors
+from sayso.stores.jsonl_line import Lines
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+__all__ = ["JsonlFile"]
+
+_CHUNK = 1 << 20
+_BUSY_SECONDS = 30.0
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+_log = logging.getLogger("sayso")
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class JsonlFile:
+    """One open file and the lock beside it; the store takes care that one thread at a time uses each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock_path = path, path.with_name(f"{path.name}.lock")
+        self._fd: int | None = None
+        self._lock_fd: int | None = None
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Read from the beginning next time."""
+        self._lines = Lines(str(self._path))
+        self._offset = self._remnant = 0
+
+    def close(self) -> None:
+        """Close the file, to read what stands there by then from its beginning."""
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd = None
+        self.rewind()
+
+    def close_all(self) -> None:
+        """Close the file and the lock; nobody here may hold it."""
+        self.close()
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+        self._lock_fd = None
+
+    @property
+    def number(self) -> int:
+        """How many lines have been read or written."""
+        return self._lines.number
+
+    def version(self) -> int:
+        """Return another number after every change of the file."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return 0
+        return found.st_ino * 1_000_003 + found.st_size
+
+    # -- being alone -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Keep every other process from writing.
+
+        Raises:
+            StoreBusyError: Others kept it locked for too long.
+        """
+        try:
+            fd = self._locked()
+        except OSError as error:
+            raise self._fault(error) from error
+        try:
+            yield
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # pyright: ignore[reportOptionalMemberAccess]  # it was there for locking
+
+    def _locked(self) -> int:
+        if fcntl is None:
+            raise errors.StoreUnavailableError("jsonl: needs the file locks of a POSIX system; use sqlite:/// here")
+        deadline, pause = time.monotonic() + _BUSY_SECONDS, 0.0005
+        while True:
+            if self._lock_fd is None:
+                self._lock_fd, _ = _opened(self._lock_path)
+            try:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise errors.StoreBusyError(
+                        f"{self._path} stayed locked by another process; nothing was recorded, try again"
+                    ) from None
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.01)
+                continue
+            if _is_there(self._lock_fd, self._lock_path):
+                return self._lock_fd
+            # Somebody removed the lock file, and others may hold another one by now.
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def is_replaced(self) -> bool:
+        """Say whether another file stands there than the one that was read, or part of what was read is gone."""
+        return self._fd is not None and not _is_there(self._fd, self._path, self._offset)
+
+    def more(self) -> Iterator[dict[str, Any]]:
+        """Yield what every line says that is whole and was not read yet.
+
+        Raises:
+            StoreCorruptError: A line is not as it was written.
+            StoreVersionError: A newer sayso wrote it.
+        """
+        try:
+            fd = self._open()
+            size = os.fstat(fd).st_size
+            if size > self._offset:
+                yield from self._read(fd, size)
+            else:
+                self._remnant = 0
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def _read(self, fd: int, size: int) -> Iterator[dict[str, Any]]:
+        at, rest, is_first = self._offset, b"", self.number == 0
+        while chunk := os.pread(fd, _CHUNK, at):
+            at += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if b"\0" in line and self._offset + len(line) + 1 == size:
+                    # The end of a line reached the disk before its beginning did.
+                    self._stop_at(line, is_first=is_first)
+                    return
+                record = self._lines.read(line)
+                self._offset += len(line) + 1
+                yield record
+        self._stop_at(rest, is_first=is_first)
+
+    def _stop_at(self, rest: bytes, *, is_first: bool) -> None:
+        self._remnant = len(rest)
+        self._lines.check_remnant(rest)
+        if rest and is_first:
+            text = "%s: line %d is not whole, as a crash leaves it, and does not count: no verb had returned for it"
+            _log.warning(text, self._path, self.number + 1)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write a line behind all others; it is on the disk before this returns. Everything was read, and alone.
+
+        Raises:
+            StoreError: It was not written; the file is as it was.
+        """
+        text, after = self._lines.written(record)
+        try:
+            fd = self._open()
+            if self._remnant:
+                said = "%s: %d bytes that a crash left behind line %d are cut off"
+                _log.warning(said, self._path, self._remnant, self.number)
+                os.ftruncate(fd, self._offset)
+                self._remnant = 0
+            self._write(fd, text)
+        except OSError as error:
+            raise self._fault(error) from error
+        self._lines = after
+        self._offset += len(text)
+
+    def _write(self, fd: int, text: bytes) -> None:
+        written = 0
+        try:
+            while written < len(text):
+                written += os.pwrite(fd, text[written:], self._offset + written)
+            _sync(fd)
+        except OSError:
+            # Whatever of it is there was promised to nobody; who has read it already reads everything anew.
+            with suppress(OSError):
+                os.ftruncate(fd, self._offset)
+            raise
+
+    def _open(self) -> int:
+        if self._fd is None:
+            self._fd, is_made = _opened(self._path)
+            if is_made:
+                _sync_folder(self._path.parent)
+        return self._fd
+
+    def _fault(self, error: OSError) -> errors.StoreError:
+        why = f"({error.strerror}); nothing was recorded"
+        if error.errno in _FULL:
+            return errors.StoreFullError(f"no room left to write {self._path} {why}, free some space")
+        if error.errno in _READ_ONLY:
+            return errors.StoreReadOnlyError(f"{self._path} cannot be written {why}")
+        return errors.StoreUnavailableError(f"{self._path} cannot be opened, read or written {why}")
+
+
+def _opened(path: Path) -> tuple[int, bool]:
+    """Open a file of ours for reading and writing; make it and its folder, for its owner alone, if it is not there."""
+    try:
+        fd, is_made = os.open(path, os.O_RDWR | os.O_CLOEXEC), False
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Not with O_EXCL: of two processes that make it at once both then have it.
+        fd, is_made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), True
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise errors.StoreUnavailableError(f"{path} is no ordinary file; nothing was recorded, name another one")
+    return fd, is_made
+
+
+def _is_there(fd: int, path: Path, least: int = 0) -> bool:
+    """Say whether the open file is the one that stands at this path, and holds at least so many bytes."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(fd)
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino) and mine.st_size >= least
+
+
+def _sync_folder(folder: Path) -> None:
+    # A new file's name is on the disk only when its folder is.
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # some file systems refuse, and then it needs none
+            os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,208 @@
+"""What the lines of a JSON-lines store add up to, in this process's memory.
+
+Requests stay as the columns that were written, and are decoded when somebody asks for them. A line that this process
+wrote is applied as one that it read, so that what it knows is always what the file says.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from sayso import errors
+from sayso.clock import instant, microseconds
+from sayso.model.entry import Entry, first_link
+from sayso.model.request import LIVE, Request, State
+from sayso.model.run import RunRecord, RunState, Step
+from sayso.stores.base import Anchor, Filter, Page
+from sayso.stores.memory_runs import RunShelf
+from sayso.stores.row import ASKED_COLUMNS, Row, anchor_of, request_of
+from sayso.stores.run_verbs import NOT_DECIDED
+from sayso.stores.seal import Seal
+from sayso.stores.select import read_cursor
+
+__all__ = ["JsonlState", "run_columns"]
+
+_NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
+_ASKED = len(ASKED_COLUMNS)
+_LIVE = frozenset(state.value for state in LIVE)
+
+
+class JsonlState:
+    """Requests, the journal and runs.
+
+    Attributes:
+        rows: Columns of requests by id, in the order in which they were asked.
+        shapes: Texts of shapes, by digest.
+        shelf: The runs.
+    """
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+        self.rows: dict[str, Row] = {}
+        self.shapes: dict[str, str] = {}
+        self.shelf = RunShelf(self._is_decided)
+        self._ids: list[str] = []  # cursors are places here, from 1
+        self._live: dict[str, int] = {}  # places of those to which something can still happen
+        self._holders: dict[str, str] = {}
+        self._chains: dict[str, list[Entry]] = {}
+        self._known: dict[str, Request] = {}
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def apply(self, record: Mapping[str, Any]) -> None:
+        """Take in what a line says; raises `LookupError`, `TypeError` or `ValueError` where it says nothing usable."""
+        self.shapes.update(record.get("shapes", {}))
+        for columns in record.get("asked", ()):
+            self._put(Row(**{**_NOTHING, **columns}))
+        for columns in record.get("changed", ()):
+            self._put(self.rows[columns["id"]]._replace(**columns))
+        for entry in record.get("journal", ()):
+            self._chains.setdefault(entry[0], []).append(Entry(*entry))
+        for run in record.get("runs", ()):
+            self.shelf.put(_run(**run))
+        for run_id, _, place, body, waits in record.get("steps", ()):
+            self.shelf.add(run_id, (Step(place, body, waits),))
+
+    def remember(self, request: Request) -> None:
+        """Know already what a row means that was just applied."""
+        self._known[request.id] = request
+
+    def _put(self, row: Row) -> None:
+        before = self.rows.get(row.id)
+        if before is None:
+            self._ids.append(row.id)
+            self._live[row.id] = len(self._ids)
+        elif before.holds and self._holders.get(before.fingerprint) == row.id:
+            del self._holders[before.fingerprint]
+        self.rows[row.id] = row
+        self._known.pop(row.id, None)
+        if row.holds:
+            self._holders[row.fingerprint] = row.id
+        if row.state not in _LIVE:
+            self._live.pop(row.id, None)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def request(self, request_id: str) -> Request:
+        """Return a request; raises `RequestNotFoundError`."""
+        known = self._known.get(request_id)
+        if known is None:
+            row = self.rows.get(request_id)
+            if row is None:
+                raise errors.RequestNotFoundError(request_id)
+            known = self._known[request_id] = request_of(row, self._seal, self._shape)
+        return known
+
+    def _shape(self, digest: str) -> str:
+        try:
+            return self.shapes[digest]
+        except KeyError:
+            raise errors.StoreCorruptError(f"the shape {digest[:12]} of a request is missing") from None
+
+    def held(self, fingerprint: str) -> Request | None:
+        """Return the request that holds a fingerprint."""
+        request_id = self._holders.get(fingerprint)
+        return None if request_id is None else self.request(request_id)
+
+    def head(self, run_id: str) -> tuple[int, str]:
+        """Return place and link of the last row of a chain."""
+        chain = self._chains.get(run_id)
+        return (chain[-1].seq, chain[-1].link) if chain else (0, first_link(run_id))
+
+    def match(self, prefix: str, limit: int) -> Sequence[str]:
+        """Return ids that begin so."""
+        return list(islice((request_id for request_id in self._ids if request_id.startswith(prefix)), limit))
+
+    def due(self, now: int) -> Sequence[str]:
+        """Return the ids of requests whose end is reached, and of all that are running."""
+        rows = map(self.rows.__getitem__, self._live)
+        return [r.id for r in rows if r.state == State.RUNNING or (r.ends_at is not None and r.ends_at <= now)]
+
+    def page(self, wanted: Filter, cursor: str | None, limit: int, *, newest: bool) -> Page:
+        """Return a page of requests."""
+        found = list(islice(self._matching(wanted, read_cursor(cursor), newest=newest), limit + 1))
+        more = len(found) > limit
+        return Page(
+            tuple(self.request(request_id) for _, request_id in found[:limit]),
+            str(found[limit - 1][0]) if more else None,
+        )
+
+    def count(self, wanted: Filter) -> int:
+        """Return how many requests pass."""
+        return sum(1 for _ in self._matching(wanted, None, newest=False))
+
+    def _matching(self, wanted: Filter, after: int | None, *, newest: bool) -> Iterator[tuple[int, str]]:
+        beyond = range(1, len(self._ids) + 1)
+        if after is not None:
+            beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
+        places: Sequence[int] = beyond
+        if wanted.states and wanted.states <= LIVE:
+            places = [place for place in self._live.values() if place in beyond]
+        for place in reversed(places) if newest else places:
+            request_id = self._ids[place - 1]
+            if _passes(self.rows[request_id], wanted):
+                yield place, request_id
+
+    def journal(
+        self, run_id: str | None, request_id: str | None, after: tuple[str, int] | None, limit: int
+    ) -> Sequence[Entry]:
+        """Return rows of the journal."""
+        if run_id is None and request_id is not None:
+            row = self.rows.get(request_id)
+            run_id = "" if row is None else row.run_id
+        run, seq = after or ("", 0)
+        wanted = sorted(each for each in self._chains if each >= run) if run_id is None else [run_id]
+        return list(islice(self._rows(wanted, request_id, run, seq), limit))
+
+    def _rows(self, runs: Sequence[str], request_id: str | None, run: str, seq: int) -> Iterator[Entry]:
+        for each in runs:
+            if each < run:
+                continue
+            chain = self._chains.get(each, [])
+            begin = bisect_left(chain, seq + 1, key=lambda entry: entry.seq) if each == run else 0
+            for entry in islice(chain, begin, None):
+                if request_id is None or entry.request_id == request_id:
+                    yield entry
+
+    def anchors(self, run_id: str | None, after: str, limit: int) -> Sequence[Anchor]:
+        """Return how requests are tied to the journal."""
+        rows = self.rows.values()
+        found = heapq.nsmallest(limit, (r.id for r in rows if r.id > after and run_id in {None, r.run_id}))
+        return [anchor_of(row[:_ASKED], row.state, row.link, self._seal) for row in map(self.rows.__getitem__, found)]
+
+    def marks(self, request_ids: Sequence[str]) -> dict[str, object]:
+        """Return what differs after each change of these requests."""
+        return {request_id: self.rows[request_id].link for request_id in request_ids if request_id in self.rows}
+
+    def _is_decided(self, request_id: str) -> bool:
+        row = self.rows.get(request_id)
+        return row is not None and row.state not in NOT_DECIDED
+
+
+def _passes(row: Row, wanted: Filter) -> bool:
+    return (
+        (not wanted.states or row.state in wanted.states)
+        and wanted.kind in {None, row.kind}
+        and wanted.run_id in {None, row.run_id}
+        and (wanted.name is None or (wanted.name in {row.name, row.tool}))
+        and wanted.risk in {None, row.risk}
+        and (wanted.claimed_by is None or wanted.claimed_by.folded == row.claimed_by)
+        and (wanted.text is None or wanted.text.casefold() in row.search)
+    )
+
+
+def run_columns(run: RunRecord) -> dict[str, Any]:
+    """Return a run as it stands in a line."""
+    created, updated = microseconds(run.created_at), microseconds(run.updated_at)
+    return {"id": run.id, "name": run.name, "kind": run.kind, "state": run.state.value, "holder": run.holder,
+            "created_at": created, "updated_at": updated}  # fmt: skip
+
+
+def _run(
+    *, id: str, name: str, kind: str, state: str, holder: str | None, created_at: int, updated_at: int  # noqa: A002
+) -> RunRecord:  # fmt: skip
+    return RunRecord(id, name, kind, RunState(state), holder, instant(created_at), instant(updated_at))

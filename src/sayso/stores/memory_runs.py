@@ -1,0 +1,163 @@
+"""Runs, their steps and what they wait for, in this process's memory; for the stores that keep everything there.
+
+Nothing here locks or lasts: that is the store's own business. The invariant: a place waits for the request that its
+last step names, and for none where that step names none.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from sayso import errors
+from sayso.model.run import RunRecord, RunState, Step
+from sayso.stores import lease
+from sayso.stores.run_verbs import Kept, RunFilter
+from sayso.stores.select import read_cursor
+
+__all__ = ["RunShelf", "RunWrites", "ShelfReads"]
+
+T = TypeVar("T")
+
+
+class RunShelf:
+    """All runs that a store keeps.
+
+    Args:
+        is_decided: Says whether the request with this id lets a run that waits for it go on.
+    """
+
+    def __init__(self, is_decided: Callable[[str], bool]) -> None:
+        self._is_decided = is_decided
+        self._runs: dict[str, RunRecord] = {}
+        self._ids: list[str] = []  # in the order in which they were first kept; cursors are places here
+        self._steps: dict[str, list[Step]] = {}
+        self._waits: dict[str, dict[str, str]] = {}
+        self._open: dict[str, None] = {}  # those that have not ended
+
+    def find(self, run_id: str) -> RunRecord | None:
+        """Return a run, if it is kept."""
+        return self._runs.get(run_id)
+
+    def count_steps(self, run_id: str) -> int:
+        """Return how many steps of a run are kept."""
+        return len(self._steps.get(run_id, ()))
+
+    def put(self, run: RunRecord) -> None:
+        """Keep a run, new or changed."""
+        if run.id not in self._runs:
+            self._ids.append(run.id)
+        self._runs[run.id] = run
+        if run.state is RunState.ENDED:
+            self._open.pop(run.id, None)
+        else:
+            self._open[run.id] = None
+
+    def add(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Add steps to a run."""
+        self._steps.setdefault(run_id, []).extend(steps)
+        waits = self._waits.setdefault(run_id, {})
+        for step in steps:
+            waits.pop(step.place, None)
+            if step.waits is not None:
+                waits[step.place] = step.waits
+
+    def kept(self, run_id: str) -> Kept:
+        """Return a run and its steps; raises `RunNotFoundError`."""
+        run = self._runs.get(run_id)
+        if run is None:
+            raise errors.RunNotFoundError(run_id)
+        return Kept(run, tuple(self._steps.get(run_id, ())))
+
+    def page(self, wanted: RunFilter, cursor: str | None, limit: int) -> tuple[Sequence[RunRecord], str | None]:
+        """Return runs newest first, as `sayso.stores.run_verbs.RunVerbs.runs` says."""
+        before = read_cursor(cursor)
+        end = len(self._ids) if before is None else min(before - 1, len(self._ids))
+        found: list[tuple[int, RunRecord]] = []
+        for place in range(end, 0, -1):
+            run = self._runs[self._ids[place - 1]]
+            if _passes(run, wanted):
+                found.append((place, run))
+            if len(found) > limit:
+                break
+        return [run for _, run in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
+
+    def ready(self, names: Collection[str], limit: int) -> Sequence[str]:
+        """Return the ids of runs that could go on, as `sayso.stores.run_verbs.RunVerbs.ready_runs` says."""
+        wanted = frozenset(names)
+        runs = (run for run in map(self._runs.__getitem__, self._open) if run.name in wanted)
+        found = [run for run in runs if self._is_ready(run)]
+        return [run.id for run in sorted(found, key=lambda run: run.updated_at)[:limit]]
+
+    def _is_ready(self, run: RunRecord) -> bool:
+        match run.state:
+            case RunState.PAUSED:
+                return any(map(self._is_decided, self._waits.get(run.id, {}).values()))
+            case RunState.RUNNING:
+                return lease.is_free(run.holder)
+            case _:
+                return True
+
+
+def _passes(run: RunRecord, wanted: RunFilter) -> bool:
+    return (not wanted.states or run.state in wanted.states) and wanted.name in {None, run.name}
+
+
+class ShelfReads(ABC):
+    """The part of a store that reads runs."""
+
+    @abstractmethod
+    def _read_runs(self, read: Callable[[RunShelf], T]) -> T:
+        """Read the shelf as it stands now, alone."""
+
+    def get_run(self, run_id: str) -> Kept:
+        """Do as `sayso.stores.run_verbs.RunVerbs.get_run` says."""
+        return self._read_runs(lambda shelf: shelf.kept(run_id))
+
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        """Do as `sayso.stores.run_verbs.RunVerbs.runs` says."""
+        return self._read_runs(lambda shelf: shelf.page(wanted, cursor, limit))
+
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        """Do as `sayso.stores.run_verbs.RunVerbs.ready_runs` says."""
+        return self._read_runs(lambda shelf: shelf.ready(names, limit))
+
+
+class RunWrites:
+    """What one transaction writes of runs; nothing is kept before it has succeeded.
+
+    Attributes:
+        runs: Those that were written, by id.
+        steps: Those that were added, by id of the run.
+    """
+
+    def __init__(self, shelf: RunShelf) -> None:
+        self._shelf = shelf
+        self.runs: dict[str, RunRecord] = {}
+        self.steps: dict[str, list[Step]] = {}
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run, as this transaction left it."""
+        return self.runs.get(run_id) or self._shelf.find(run_id)
+
+    def put_run(self, run: RunRecord) -> None:
+        """Write a run."""
+        self.runs[run.id] = run
+
+    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Add steps."""
+        self.steps.setdefault(run_id, []).extend(steps)
+
+    def changed_runs(self) -> set[str]:
+        """Return the ids of the runs that were written."""
+        return self.runs.keys() | self.steps.keys()
+
+    def keep_runs(self) -> None:
+        """Put everything on the shelf."""
+        for run in self.runs.values():
+            self._shelf.put(run)
+        for run_id, steps in self.steps.items():
+            self._shelf.add(run_id, steps)

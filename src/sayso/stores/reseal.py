@@ -1,0 +1,99 @@
+"""Sealing what stands in a SQLite store from before there was a key, or from an earlier format: once, and on demand.
+
+A store with a key refuses readable text, because somebody may have put it there by hand. Here it is taken as it is,
+so this is for the one moment after `SAYSO_KEY` was set, by a person who knows that nobody else writes the file.
+The journal is never rewritten: words that stand readable in it stay, and are counted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sayso import errors
+from sayso.stores.migrate import refuse_foreign
+from sayso.stores.row import SEALED_COLUMNS, sealed_search
+from sayso.stores.seal import Seal
+from sayso.stores.sqlite_faults import fault
+
+__all__ = ["Resealed", "reseal"]
+
+_READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"  # noqa: S608  constants of ours
+_WRITE = f"UPDATE request SET search = ?, {', '.join(f'{name} = ?' for name in SEALED_COLUMNS)} WHERE id = ?"  # noqa: S608  the same
+_READABLE_WORDS = """
+SELECT count(*) FROM journal WHERE (detail LIKE '%"comment":%' OR detail LIKE '%"reason":%')
+AND detail NOT LIKE '%"comment":"sealed:%' AND detail NOT LIKE '%"reason":"sealed:%'
+"""
+
+
+class Resealed(NamedTuple):
+    """What was done.
+
+    Attributes:
+        requests: How many there are.
+        sealed: How many of them had readable text, which is sealed now.
+        renewed: How many of them were sealed in an earlier format, and are in the present one now.
+        readable_rows: How many rows of the journal keep people's words readable; they cannot be changed.
+    """
+
+    requests: int
+    sealed: int
+    renewed: int
+    readable_rows: int
+
+
+def reseal(path: str | Path, key: str) -> Resealed:
+    """Seal all that stands readable in the store, in one transaction.
+
+    Raises:
+        StoreSealedError: A request was sealed with another key; nothing was changed.
+        StoreError: The file cannot be written, or is no store.
+    """
+    seal = Seal(key)
+    if not Path(path).is_file():
+        raise errors.StoreUnavailableError(f"{path} is not there; nothing was changed")
+    try:
+        with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
+            refuse_foreign(connection, str(path))
+            connection.execute("PRAGMA secure_delete = ON")  # what was readable is overwritten
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                done = _sealed(connection, seal)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log still has what was readable
+            return done
+    except sqlite3.Error as error:
+        raise fault(error, str(path)) from error
+
+
+def _sealed(connection: sqlite3.Connection, seal: Seal) -> Resealed:
+    requests = sealed = renewed = 0
+    for request_id, run_id, tool, *texts in connection.execute(_READ).fetchall():
+        requests += 1
+        kinds = {_kind(text) for text in texts if text is not None}
+        opened = [
+            None if text is None else seal.open_earlier(text, request_id, column)
+            for text, column in zip(texts, SEALED_COLUMNS, strict=True)
+        ]
+        if kinds == {"now"}:
+            continue
+        sealed += "readable" in kinds
+        renewed += "earlier" in kinds
+        closed = [
+            None if text is None else seal.close(text, request_id, column)
+            for text, column in zip(opened, SEALED_COLUMNS, strict=True)
+        ]
+        connection.execute(_WRITE, (sealed_search(request_id, run_id, tool), *closed, request_id))
+    readable: Any = connection.execute(_READABLE_WORDS).fetchone()[0]
+    return Resealed(requests, sealed, renewed, readable)
+
+
+def _kind(text: str) -> str:
+    if not text.startswith("sealed:"):
+        return "readable"
+    return "earlier" if text.startswith("sealed:1:") else "now"

@@ -1,0 +1,144 @@
+"""Runs in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
+
+Adding a step costs the same however many there are, and a run is read with all its steps in one query. A step's body
+is sealed for its run, number and place, so that it can be moved nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from sayso import errors
+from sayso.clock import instant, microseconds
+from sayso.model.run import RunRecord, RunState, Step
+from sayso.stores import lease
+from sayso.stores.run_verbs import NOT_DECIDED, Kept, RunFilter
+from sayso.stores.seal import Seal
+from sayso.stores.select import read_cursor
+
+__all__ = ["SqliteRunReads", "SqliteRunWrites"]
+
+_COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
+_GET = f"SELECT {_COLUMNS} FROM run WHERE run_id = ?"
+_PUT = (
+    f"INSERT INTO run ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
+    " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at"
+)
+_LAST = "SELECT n FROM step WHERE run_id = ? ORDER BY n DESC LIMIT 1"
+_ADD = "INSERT INTO step (run_id, n, place, body, waits) VALUES (?, ?, ?, ?, ?)"
+_WAIT = "INSERT OR REPLACE INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
+_WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
+_KEPT = f"""
+SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, step.n, step.place, step.body, step.waits
+FROM run LEFT JOIN step ON step.run_id = run.run_id WHERE run.run_id = ? ORDER BY step.n
+"""
+_NAMED = "FROM run WHERE state <> 'ended' AND name IN (SELECT value FROM json_each(?))"
+_READY = f"""
+SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
+    SELECT 1 FROM wait JOIN request ON request.id = wait.request_id
+    WHERE wait.run_id = run.run_id AND request.state NOT IN (SELECT value FROM json_each(?))
+) OR state = 'running' AND holder IN (SELECT value FROM json_each(?)))
+ORDER BY updated_at, n LIMIT ?
+"""
+_HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
+
+
+class SqliteRunWrites:
+    """The part of a transaction that is about runs."""
+
+    _execute: Callable[..., sqlite3.Cursor]
+    _seal: Seal
+    changed_runs: list[str]
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run, if it is kept here."""
+        found = self._execute(_GET, (run_id,)).fetchone()
+        return None if found is None else _record(found)
+
+    def put_run(self, run: RunRecord) -> None:
+        """Write a run, new or changed."""
+        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
+        self._execute(_PUT, (run.id, run.name, run.kind, run.state.value, run.holder, created, updated))
+        self.changed_runs.append(run.id)
+
+    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Add steps after those that are there."""
+        last = self._execute(_LAST, (run_id,)).fetchone()
+        for n, step in enumerate(steps, 1 if last is None else last[0] + 1):
+            body = self._seal.close(step.body, run_id, _column(n, step.place))
+            self._execute(_ADD, (run_id, n, step.place, body, step.waits))
+            if step.waits is None:
+                self._execute(_WAIT_NO_MORE, (run_id, step.place))
+            else:
+                self._execute(_WAIT, (run_id, step.place, step.waits))
+        self.changed_runs.append(run_id)
+
+
+class SqliteRunReads(ABC):
+    """The part of a store that is about runs."""
+
+    seal: Seal
+
+    @abstractmethod
+    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Return all rows."""
+
+    def get_run(self, run_id: str) -> Kept:
+        found = self._query(_KEPT, (run_id,))
+        if not found:
+            raise errors.RunNotFoundError(run_id)
+        steps = (_step(run_id, row[7:], self.seal) for row in found if row[7] is not None)
+        return Kept(_record(found[0][:7]), tuple(steps))
+
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        where, values = ["1"], list[Any]()
+        before = read_cursor(cursor)
+        if before is not None:
+            where.append("n < ?")
+            values.append(before)
+        if wanted.name is not None:
+            where.append("name = ?")
+            values.append(wanted.name)
+        if wanted.states:
+            where.append(f"state IN ({', '.join('?' * len(wanted.states))})")
+            values += sorted(wanted.states)
+        sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT ?"
+        found = self._query(sql, (*values, limit + 1))
+        return [_record(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
+
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        wanted = json.dumps(list(names))
+        free = [holder for (holder,) in self._query(_HELD, (wanted,)) if lease.is_free(holder)]
+        values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free), limit)
+        return [run_id for (run_id,) in self._query(_READY, values)]
+
+
+def _column(n: int, place: str) -> str:
+    return f"step/{n}/{place}"
+
+
+def _step(run_id: str, row: Sequence[Any], seal: Seal) -> Step:
+    n, place, body, waits = row
+    if not isinstance(body, str):
+        raise _altered(run_id, "step")
+    return Step(place, seal.open(body, run_id, _column(n, place)), waits)
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    run_id, name, kind, state, holder, created, updated = row
+    try:
+        return RunRecord(run_id, name, kind, RunState(state), holder, instant(created), instant(updated))
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise _altered(run_id, "row") from error
+
+
+def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
+    return errors.StoreCorruptError(
+        f"run {run_id!r} cannot be read: its {what} was altered; nothing was changed, restore the store"
+    )

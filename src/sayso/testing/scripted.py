@@ -1,0 +1,73 @@
+"""A model that follows a script, for tests of agents without a provider.
+
+It keeps no place in its script: which turn comes next is read from the history, so that many runs may use one script at
+the same time, and a run that goes on in another process gets the turn that follows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from sayso.runs.models import Message, ModelError, Reply, reply_of
+
+__all__ = ["Asked", "ScriptedModel"]
+
+
+class Asked(NamedTuple):
+    """What a scripted model was asked in one turn, as it was then."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]]
+
+
+class ScriptedModel:
+    """Answers a history that holds n replies with turn n of its script, counted from 0.
+
+        model = ScriptedModel([[("refund", {"order": 4721, "amount": 50})], "Refunded."])
+        output = Agent(name="clerk", model=model, tools=[refund])(prompt="Refund 4721").run()
+        assert model.seen[1].messages[-1]["content"] == "refunded 50"
+
+    Args:
+        turns: Each a text, which streams in words; a call or a list of calls (pairs of name and arguments); a `Reply`,
+            or a mapping with `text` and `calls`; an exception, which is raised; or a function of the messages, plain or
+            async, that returns one of these.
+
+    Attributes:
+        seen: What it was asked, in the order in which it came. Concurrent runs mingle.
+    """
+
+    name = "script"
+
+    def __init__(self, turns: Iterable[object]) -> None:
+        self.seen: list[Asked] = []
+        self._turns = list(turns)
+
+    async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
+        """See `Model.turn`.
+
+        Raises:
+            ModelError: The script has no turn for this history, or the turn is none.
+        """
+        self.seen.append(Asked(deepcopy(messages), deepcopy(tools)))
+        number = sum(message["role"] == "assistant" for message in messages)
+        if number >= len(self._turns):
+            raise ModelError(self.name, f"has {len(self._turns)} turns in its script and was asked for one more")
+        reply = reply_of(await _said(self._turns[number], deepcopy(messages)), messages, model=self.name)
+        for word in re.split(r"(?<=\s)(?=\S)", reply.text) if reply.text else ():
+            yield word
+        yield reply
+
+
+async def _said(turn: object, messages: list[Message]) -> object:
+    if callable(turn):
+        function: Callable[[list[Message]], object] = turn
+        turn = function(messages)
+        if inspect.isawaitable(turn):
+            turn = await turn
+    if isinstance(turn, BaseException):
+        raise turn
+    return turn

@@ -1,0 +1,66 @@
+"""What is said when SIGTERM ends a program that waits: a process that dies of it says nothing by itself.
+
+Only where the program left the signal alone, in its main thread, and for as long as it waits. Invariant: the program
+dies of the signal exactly as it would have without us.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+__all__ = ["told"]
+
+_last_words: dict[object, Callable[[], Sequence[str]]] = {}
+
+
+@contextmanager
+def told(rows: Callable[[], Sequence[str]]) -> Generator[None]:
+    """Say `rows()` on stderr if SIGTERM ends the program inside the block.
+
+    Args:
+        rows: Called in a signal handler: it must not take a lock.
+    """
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield  # handlers belong to the main thread
+        return
+    mine = object()
+    _last_words[mine] = rows
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        _listen(_die)
+    try:
+        yield
+    finally:
+        _last_words.pop(mine, None)
+        if not _last_words and signal.getsignal(signal.SIGTERM) is _die:
+            _listen(signal.SIG_DFL)
+
+
+def _listen(handler: Any) -> None:
+    with suppress(ValueError):  # an interpreter beside the main one, which may set none
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _die(number: int, _: object) -> None:
+    with suppress(Exception):  # nothing that fails here may keep the program from ending
+        rows = [row for words in list(_last_words.values()) for row in words()]
+        # Not `sys.stderr`: its buffer may be in the middle of a write.
+        os.write(2, "".join(f"{row}\n" for row in rows).encode(errors="backslashreplace"))
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _forget() -> None:
+    # A forked child waits for nothing of what its parent waits for.
+    _last_words.clear()
+    if signal.getsignal(signal.SIGTERM) is _die:
+        _listen(signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,98 @@
+"""A forked child finds every lock of the package free, whichever the parent's other threads held at that moment.
+
+Each lock is held by another thread while the process forks; in the child that thread does not exist, so that a lock
+taken over as it was would never be free again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import config
+from sayso.cli.demo import cast  # noqa: F401  its lock is one of them
+from sayso.model.request import State
+from sayso.stores.memory import MemoryStore
+from sayso.testing import sample_call
+from sayso.waiting import terminal
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+_PATIENCE = 10
+
+
+def in_a_child(work: Callable[[], bool]) -> bool:
+    """Do this in a forked child; False also when the child does not come back."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException:  # noqa: BLE001  # a child must not go on with the tests
+            os._exit(2)
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+def while_another_holds(lock: AbstractContextManager[Any], work: Callable[[], bool]) -> bool:
+    held, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        return in_a_child(work)
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_store_can_be_opened_in_a_child() -> None:
+    assert while_another_holds(config._lock, lambda: config.open_store("memory:") is not None)
+
+
+def test_the_terminals_turn_can_be_taken_in_a_child() -> None:
+    assert while_another_holds(terminal._turn, lambda: terminal._turn.acquire(timeout=1))
+
+
+def test_a_store_in_memory_goes_on_in_a_child() -> None:
+    store = MemoryStore()
+    request = store.open(sample_call())
+    review = sayso.Review(store)
+    assert while_another_holds(store._lock, lambda: review.approve(request.id, by="ada").state is State.APPROVED)
+    assert store.get(request.id).state is State.PENDING
+
+
+def test_every_lock_of_a_module_is_renewed() -> None:
+    def locks() -> dict[str, int]:
+        return {
+            f"{name}.{key}": id(value)
+            for name, module in list(sys.modules.items())
+            if name.startswith("sayso")
+            for key, value in vars(module).items()
+            if isinstance(value, type(threading.Lock()) | type(threading.RLock()))
+        }
+
+    before = locks()
+    assert {"sayso.cli.demo.cast._floor", "sayso.config._lock", "sayso.waiting.terminal._turn"} <= set(before)
+    assert in_a_child(lambda: all(locks()[name] != old for name, old in before.items()))
