@@ -116,7 +116,8 @@ class Try(Effect):
                 return Attempt(await self._function(*self._args, **self._kwargs), None)
             import asyncio
 
-            return Attempt(await asyncio.to_thread(self._function, *self._args, **self._kwargs), None)
+            # The attempt and not the error comes back: a future takes no StopIteration, and would never be done.
+            return await asyncio.to_thread(self.run)
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
             return Attempt(None, error)
 

@@ -14,7 +14,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,12 @@ import pytest
 from sayso import audit
 from sayso.cli.demo import cast, count
 from sayso.cli.demo.place import FILES, Place
+from sayso.cli.demo.tour import tour
 from sayso.model.request import State
 from sayso.reviews import Review
+from sayso.runs import models
 from sayso.stores.sqlite import SqliteStore
+from tests.integration.provider_server import Answer, Provider, serving
 from tests.person import Person
 
 MENU = "d detach\n> "
@@ -188,6 +191,89 @@ def test_demo_that_cannot_make_its_folder_says_so_in_one_line(tmp_path: Path) ->
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
+
+
+# -- with a provider's model -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    pytest.importorskip("pydantic_ai", reason="the extra `agent` is not installed: the demo of models is NOT tested")
+    with serving() as served:
+        monkeypatch.setenv("OPENAI_BASE_URL", served.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-dummy")
+        yield served
+
+
+def deletes(*paths: str) -> list[tuple[str, str]]:
+    return [("delete", json.dumps({"path": path})) for path in paths]
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5", "openai-chat/gpt-5"])
+def test_model_of_a_provider_is_the_agent_and_deletes_only_what_was_approved(
+    tmp_path: Path, provider: Provider, name: str
+) -> None:
+    provider.answers = [
+        Answer("Let me look.", [("look", "{}")]),
+        Answer("Two can go.", deletes("report-draft.md", "contract.txt")),
+        Answer("The draft is gone, the contract stays."),
+    ]
+
+    done = demo("--model", name, "--dir", str(tmp_path))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    place = made(done.stdout)
+    assert deleted(place) == ["report-draft.md"]
+    assert {(path, state) for path, _, state in story(place)} == {
+        ("report-draft.md", State.DONE),
+        ("contract.txt", State.REJECTED),
+    }
+    assert re.search(r"^agent +The draft is gone, the contract stays\.", done.stdout, re.MULTILINE)
+    assert "contract.txt" in json.dumps(provider.asked[1])  # what it saw when it looked
+    assert "rejected by simulated-reviewer" in json.dumps(provider.asked[2])
+    assert len(provider.asked) == 3
+    assert processes_of(place.root) == []
+
+
+def test_key_that_a_provider_does_not_take_ends_the_demo_with_its_words(tmp_path: Path, provider: Provider) -> None:
+    provider.answers = [Answer(status=401)]
+    done = demo("--model", "openai:gpt-5", "--dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "status 401: the key was not accepted" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("openai:gpt-5", "OPENAI_API_KEY"), ("nobody:gpt-5", "nobody knows"), ("gpt-5", "no provider")]
+)
+def test_model_that_cannot_be_asked_is_told_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    pytest.importorskip("pydantic_ai")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    done = demo("--model", name, "--dir", str(tmp_path / "new"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_demo_without_the_extra_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(models, "find_spec", lambda _: None)
+    assert tour(tmp_path / "new", with_crash=False, model="openai:gpt-5") == 1
+    assert 'pip install "sayso[agent]"' in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_crash_story_takes_no_model(tmp_path: Path) -> None:
+    done = demo("--crash", "--model", "openai:gpt-5", "--dir", str(tmp_path / "new"))
+    assert done.returncode == 2
+    assert "leave --model out" in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 # -- a person at the terminal ----------------------------------------------------------------------------------

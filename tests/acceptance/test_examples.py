@@ -278,3 +278,74 @@ def test_ten_agents_at_once_are_decided_one_by_one() -> None:
         "9: refused",
     ]
     assert lines[-1] == "published 6 times"
+
+
+# -- agents and workflows --------------------------------------------------------------------------------------------
+
+
+def lines_of(name: str) -> list[str]:
+    done = run("-W", "error", str(EXAMPLES / name))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_agent_pays_what_is_small_at_once_and_half_of_what_is_large_after_a_yes() -> None:
+    assert lines_of("agent_refund.py") == [
+        "Two orders, two refunds.",
+        "support.refund: approval_required",
+        "support.refund: refunded 15.00 for A-4722",
+        "support: approval_required",
+        "waits: Refund 320.00 for A-4721?",
+        "I refunded 160.00 for A-4721, and refunded 15.00 for A-4722.",
+    ]
+
+
+def test_agent_goes_on_in_a_second_process_and_does_nothing_twice() -> None:
+    lines = lines_of("agent_durable.py")
+    assert [line for line in lines if not line.startswith("  rq_")] == [
+        "first worker:",
+        "  looks the invoice up",
+        "ada approves: refund {'order_id': 'A-4721', 'amount': 320.0}",
+        "second worker:",
+        "  pays",
+        "  refunded 320.00 for A-4721",
+    ]
+    assert len(lines) == 7
+
+
+def test_agent_that_was_decided_by_command_goes_on_by_the_name_of_its_run() -> None:
+    first = run(str(EXAMPLES / "agent_durable.py"), "ticket-17")
+    (request_id,) = set(re.findall(r"rq_\w+", first.stdout))
+    sayso("reject", request_id, "-m", "paid already")
+    second = run(str(EXAMPLES / "agent_durable.py"), "ticket-17")
+    assert "  pays" not in second.stdout
+    assert "paid already. This is final" in second.stdout
+
+
+def test_workflow_advances_only_the_steps_that_were_decided() -> None:
+    assert lines_of("workflow_release.py") == [
+        "  build 2.1",
+        "waits: Migrate to 2.1?",
+        "waits: Put app-2.1.tar into production?",
+        "approved: migrate",
+        "  migrate to 2.1",
+        "waits: Put app-2.1.tar into production?",
+        "approved: deploy",
+        "  deploy app-2.1.tar",
+        "  announce",
+        "success: app-2.1.tar is live, database is at 2.1",
+    ]
+
+
+def test_pause_inside_an_inner_agent_surfaces_outside_and_its_no_goes_in() -> None:
+    lines = lines_of("nested_agents.py")
+    assert lines[0] == "waits: desk.billing.refund {'order_id': 'A-4721', 'amount': 320.0}"
+    assert lines[1].startswith("billing is told: refund was not run: the call refund was rejected by ada: vouchers")
+    assert lines[2:] == ["desk says: a voucher of 320.00 for A-4721", "counted: 1 denied"]
+
+
+def test_answer_that_does_not_fit_its_schema_is_refused_and_the_next_one_counts() -> None:
+    lines = lines_of("ask_user.py")
+    assert lines[:2] == ["Which account? ada", "The code for 40.00 to ada? 12-34"]
+    assert re.match(r"The code for 40\.00 to ada\? \(answer: .* pattern .*\) 123456$", lines[2])
+    assert lines[3:] == ["wired 40.00 to ada with code 12****"]

@@ -305,7 +305,10 @@ async def test_workflow(says: Callable[[Turns], Model]) -> None:
     )
 
     workflow = (
-        Workflow(name="release_pipeline").step(deploy_staging).step(deploy_prod).step(announce, depends_on=["deploy_prod"])
+        Workflow(name="release_pipeline")
+        .step(deploy_staging)
+        .step(deploy_prod)
+        .step(announce, depends_on=["deploy_prod"])
     )
     result = await workflow().collect()
     assert (result.status.reason, ran) == ("approval_required", ["staging"])

@@ -48,6 +48,7 @@ _FOR, _PROPOSED, _BEHIND = (
     "integration/test_proposed.py::",
     "integration/test_left_behind.py::",
 )
+_JSONL = "integration/test_jsonl.py::"
 _PEERS, _FACE = "integration/test_weaknesses_of_peers.py::", "integration/test_confirmation_face.py::"
 
 MUTANTS = [
@@ -860,5 +861,128 @@ MUTANTS = [
         "a hook asks for what there is", "gates/declared.py",
         "if parameter.name not in names:", "if False:",
         "integration/test_options.py::test_hook_that_asks_for_an_argument_there_is_not_is_refused",
+    ),
+    # -- runs -------------------------------------------------------------------------------------------------------
+    Mutant(
+        "who does not hold a run saves nothing of it", "stores/run_verbs.py",
+        "    if known is not None and known.holder != saved.run.holder:\n        raise", "    if False:\n        raise",
+        _CONTRACT + "TestMemory::test_who_does_not_hold_a_run_writes_nothing_of_it",
+    ),
+    Mutant(
+        "who does not hold a run does not end it", "stores/run_verbs.py",
+        "if known is not None and known.holder != saved.run.holder:\n                return", "if False:\n                return",
+        _CONTRACT + "TestMemory::test_who_does_not_hold_a_run_writes_nothing_of_it",
+    ),
+    Mutant(
+        "a run is in one hand", "stores/run_verbs.py",
+        "if run.holder != holder and not lease.is_free(run.holder):", "if False:",
+        _CONTRACT + "TestSqlite::test_of_eight_who_take_a_run_at_once_one_has_it",
+    ),
+    Mutant(
+        "a run that ended is not taken", "stores/run_verbs.py",
+        "if run.state is RunState.ENDED:", "if False:",
+        _CONTRACT + "TestMemory::test_an_ended_run_is_shown_and_not_taken",
+    ),
+    Mutant(
+        "a lease of this process holds while it lives", "stores/lease.py",
+        "return token not in _live if process == worker.current() else worker.is_gone(process)",
+        "return process == worker.current() or worker.is_gone(process)",
+        "unit/test_lease.py::test_a_lease_holds_as_long_as_its_object_lives",
+    ),
+    Mutant(
+        "a request is recorded with its run or not at all", "stores/base.py",
+        "if saved is not None:\n                save(tx, saved)\n            held", "held",
+        _CONTRACT + "TestMemory::test_a_request_and_its_run_are_recorded_together_or_not_at_all",
+    ),
+    Mutant(
+        "how a call ended is recorded whoever has its run", "stores/base.py",
+        "except errors.RunBusyError as refusal:\n                return refusal", "except errors.RunBusyError:\n                raise",
+        _CONTRACT + "TestSqlite::test_how_a_call_ended_is_recorded_even_where_its_run_is_in_other_hands",
+    ),
+    Mutant(
+        "a run does not go on while what it waits for is under way", "stores/run_verbs.py",
+        "NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})", "NOT_DECIDED = frozenset({State.PENDING})",
+        _CONTRACT + "TestSqlite::test_a_paused_run_can_go_on_when_what_it_waits_for_is_decided",
+    ),
+    Mutant(
+        "a run waits no more for what it waited for before", "stores/sqlite_runs.py",
+        "self._execute(_WAIT_NO_MORE, (run_id, step.place))", "pass",
+        _CONTRACT + "TestSqlite::test_what_a_run_waited_for_before_does_not_make_it_ready",
+    ),
+    Mutant(
+        "a sealed step is bound to its place", "stores/sqlite_runs.py",
+        'return f"step/{n}/{place}"', 'return "step"',
+        "integration/test_kept_runs.py::test_a_sealed_step_can_be_moved_nowhere",
+    ),
+    Mutant(
+        "a call that stopped itself has no more tries", "model/lifecycle.py",
+        "before = None if execution.attempt == 1 else _evolve(execution, attempt=execution.attempt - 1)", "before = None",
+        _CONTRACT + "TestMemory::test_a_call_that_stopped_to_ask_has_no_more_tries_than_before",
+    ),
+    Mutant(
+        "a store that cannot protect a start is refused", "compat.py",
+        'if not isinstance(given, Store) or not callable(getattr(given, "start", None)):', "if not isinstance(given, Store):",
+        "unit/test_compat.py::test_what_cannot_protect_a_start_is_refused",
+    ),
+    Mutant(
+        "a claim is for a request of this run", "compat.py",
+        "if where.get(approval_id).run_id != parent_id:", "if False:",
+        "unit/test_compat.py::TestClaim::test_what_is_not_approved_in_this_run_is_not_claimed",
+    ),
+    # -- lines of JSON ----------------------------------------------------------------------------------------------
+    Mutant(
+        "who writes is alone", "stores/jsonl_file.py",
+        "fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass",
+        _JSONL + "test_who_reads_does_not_wait_for_who_writes_and_a_writer_is_told",
+    ),
+    Mutant(
+        "a lock that was removed is none", "stores/jsonl_file.py",
+        "if _is_there(self._lock_fd, self._lock_path):", "if True:",
+        _JSONL + "test_a_lock_that_was_removed_keeps_nobody_apart_and_is_made_anew",
+    ),
+    Mutant(
+        "a forked child lets its parent's lock go", "stores/jsonl.py",
+        "        self._file.close_all()\n        self._begin_process()", "        self._begin_process()",
+        _JSONL + "test_a_forked_child_does_not_take_its_parents_lock_along",
+    ),
+    Mutant(
+        "a line is on the disk before the verb returns", "stores/jsonl_file.py",
+        "            _sync(fd)\n", "",
+        _JSONL + "test_what_could_not_be_written_was_not",
+    ),
+    Mutant(
+        "what could not be written is taken back", "stores/jsonl_file.py",
+        "            with suppress(OSError):\n                os.ftruncate(fd, self._offset)\n            raise", "            raise",
+        _JSONL + "test_what_could_not_be_written_was_not",
+    ),
+    Mutant(
+        "what a crash left is cut off", "stores/jsonl_file.py",
+        "os.ftruncate(fd, self._offset)\n                self._remnant = 0", "self._remnant = 0",
+        _JSONL + "test_a_last_line_whose_beginning_was_lost_is_torn_as_well",
+    ),
+    Mutant(
+        "a line that was altered is refused", "stores/jsonl_line.py",
+        "if tail != _tail(link):", "if False:",
+        _JSONL + "test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
+    ),
+    Mutant(
+        "a link covers the line before", "stores/jsonl_line.py",
+        'hashlib.sha256(before.encode("ascii") + body)', "hashlib.sha256(body)",
+        _JSONL + "test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
+    ),
+    Mutant(
+        "another program's file is left alone", "stores/jsonl_line.py",
+        'if self.number == 0 and not _FIRST.startswith(text.rstrip(b"\\0")):', "if False:",
+        _JSONL + "test_a_file_that_is_not_ours_is_refused_and_left_as_it_was",
+    ),
+    Mutant(
+        "a newer format is refused", "stores/jsonl_line.py",
+        "if version != _VERSION:", "if False:",
+        _JSONL + "test_a_newer_line_is_refused_and_left_as_it_was",
+    ),
+    Mutant(
+        "a file that was replaced is read anew", "stores/jsonl_file.py",
+        "return self._fd is not None and not _is_there(self._fd, self._path, self._offset)", "return False",
+        _JSONL + "test_a_file_that_was_replaced_or_removed_is_read_anew",
     ),
 ]  # fmt: skip

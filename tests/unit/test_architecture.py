@@ -32,8 +32,9 @@ HEAVY = {
 # Modules whose reading of data can run code; and calls that run what they are given.
 UNSAFE_MODULES = {"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "shelve", "yaml"}
 UNSAFE_CALLS = {"__import__", "compile", "eval", "exec", "execfile"}
-# The top level and the commands load their own modules late, by names that stand in the file.
-LOADS_BY_NAME = {"__init__.py", "cli/__init__.py"}
+# The top level and the commands load their own modules late, by names that stand in the file; a worker loads what the
+# person who starts it names.
+LOADS_BY_NAME = {"__init__.py", "cli/__init__.py", "cli/worker.py"}
 
 
 def linted(source: Path) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ from sayso.policy import Verdict, allow
 from sayso.runs.resolution import ApprovalPolicyDecision
 from sayso.runs.values import plain
 
-__all__ = ["Approval"]
+__all__ = ["Approval", "by_name", "rest_of"]
 
 _FLAT = (str, int, float, bool, type(None))
 
@@ -29,17 +29,21 @@ class Approval:
         context: For the gate: what makes the facts for a card out of the masked arguments; None where there are none.
     """
 
-    def __init__(self, required: object, ui: Any, kind: str | None) -> None:
+    def __init__(
+        self, required: object, ui: Any, kind: str | None, description: Callable[..., Any] | None = None
+    ) -> None:  # fmt: skip
         if not isinstance(required, bool) and not callable(required):
             raise errors.ConfigError(f"requires_approval is True, False or a callable, not {required!r}")
         self.rule: bool | Callable[..., Any] = required if isinstance(required, bool) else _ruled(required)
-        self._ui, self._kind = ui, kind
-        has_facts = not (ui is None and kind is None)
+        self._ui, self._kind, self._description = ui, kind, description
+        has_facts = not (ui is None and kind is None and description is None)
         self.context: Callable[[dict[str, Any]], Any] | None = self._facts if has_facts else None
 
     def _facts(self, masked: dict[str, Any]) -> Any:
         """Return the facts, or a coroutine that does; `masked` are the arguments as people may see them."""
-        facts = {"kind": self._kind} if self._kind is not None else {}
+        facts: dict[str, Any] = {"kind": self._kind} if self._kind is not None else {}
+        if self._description is not None:
+            facts["description"] = _text(self._description(**_chosen(self._description, masked)))
         if self._ui is None:
             return facts
         ui: Any = self._ui
@@ -68,6 +72,12 @@ async def _awaited(facts: dict[str, Any], ui: Any) -> dict[str, Any]:
     return {**facts, "ui": _card(await ui)}
 
 
+def _text(description: Any) -> str:
+    if not isinstance(description, str):
+        raise TypeError(f"approval_description gives a text, not {type(description).__name__}")
+    return description
+
+
 def _card(ui: Any) -> Any:
     if ui is not None and not isinstance(ui, BaseModel | dict):
         raise TypeError(f"approval_ui gives a dict or a pydantic model, not {type(ui).__name__}")
@@ -79,6 +89,26 @@ def _chosen(hook: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str,
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         return dict(arguments)
     return {p.name: arguments[p.name] for p in parameters if p.name in arguments}
+
+
+def rest_of(function: Callable[..., Any]) -> str | None:
+    """Return the name of a function's `**arguments`, if it takes such."""
+    parameters = inspect.signature(function).parameters.values()
+    return next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), None)
+
+
+def by_name(hook: Any, rest: str | None) -> Any:
+    """Return a hook that gets what stands under `rest` by its own names, as the handler does."""
+    if rest is None or not callable(hook) or isinstance(hook, BaseModel):
+        return hook
+
+    @functools.wraps(hook)
+    def flat(**arguments: Any) -> Any:
+        more = arguments.pop(rest, {})
+        return hook(**_chosen(hook, {**arguments, **more}))
+
+    flat.__dict__.pop("__wrapped__", None)  # its parameters are not the hook's
+    return flat
 
 
 def _ruled(policy: Callable[..., Any]) -> Callable[..., Any]:

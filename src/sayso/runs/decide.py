@@ -15,17 +15,20 @@ from pydantic import ValidationError
 from sayso import errors
 from sayso.drive import offload
 from sayso.model.request import Request, State
+from sayso.model.run import RunState
 from sayso.reviews import Review
 from sayso.runs.events import RunStatus
+from sayso.runs.frame import Frame
 from sayso.runs.halt import Halt
 from sayso.runs.journal import Journal
 from sayso.runs.resolution import ApprovalResolution, Resolution
 from sayso.stores.base import Store
+from sayso.waiting import signals
 
-__all__ = ["Decider", "IgnoredDecisionWarning", "extras_place"]
+__all__ = ["Decider", "IgnoredDecisionWarning", "cancelled", "extras_place"]
 
 T = TypeVar("T")
-_SPENT = {State.RUNNING, State.DONE, State.FAILED, State.UNKNOWN}
+_SPENT = {State.RUNNING, State.DONE, State.FAILED}
 
 
 class IgnoredDecisionWarning(UserWarning):
@@ -71,7 +74,9 @@ class Decider:
                 mine[request_id] = request
             else:
                 _warn(f"{request_id} is a request of another run; its decision is ignored")
-        if mine and all(request.state in _SPENT for request in mine.values()):
+        # After a crash whoever brings the decision again goes on with the run: nobody else would.
+        is_whole = journal.was is not RunState.BROKEN
+        if is_whole and mine and all(request.state in _SPENT for request in mine.values()):
             text = f"the calls of {', '.join(mine)} were started before; they are not started again"
             raise Halt(RunStatus(code="cancelled", reason="approval_already_claimed", message=text))
         notes: dict[str, dict[str, Any]] = {}
@@ -108,13 +113,27 @@ class Decider:
         if request.state is State.APPROVED:
             if not said.approved:
                 _warn(f"{request.id} was approved before; the later no is ignored, cancel the run instead")
+            elif said.override_input is not None:
+                _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
             return None
         if said.approved:
             self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=said.comment)
         else:
             self._review.reject(request.id, said.reason or said.comment, by=said.approver_id)
-        journal.put(extras_place(request.id), _extras(said))
+        place = extras_place(request.id)
+        journal.put(place, _extras(said, journal.at(place) or {}))
         return None
+
+    async def stop_if_cancelled(self, frame: Frame) -> None:
+        """Stop a run one of whose requests was cancelled: nothing else of it runs, whatever was approved beside.
+
+        Raises:
+            Halt: It was.
+        """
+        for _, body in frame.journal.waiting():
+            request = await self.verb(lambda wanted=body["waits"]: self._store.get(wanted))
+            if request.state is State.CANCELLED and request.holds:
+                raise cancelled(frame, request)
 
 
 def extras_place(request_id: str) -> str:
@@ -122,10 +141,21 @@ def extras_place(request_id: str) -> str:
     return f"@{request_id}"
 
 
-def _extras(said: ApprovalResolution) -> dict[str, Any]:
+def cancelled(frame: Frame, request: Request) -> Halt:
+    """Return the end of a run that a person cancelled at this request."""
+    if request.kind == "call":
+        frame.count("approvals:cancelled")
+    comment = None if request.decision is None else request.decision.comment
+    message = comment or signals.refused(request).message
+    return Halt(RunStatus(code="cancelled", reason="cancelled", message=message))
+
+
+def _extras(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:
+    # Of several that agreed, the first whose word ends ends the approval.
+    ends = [at for at in (said.expires_at, before.get("expires_at")) if at is not None]
     told = {
         "decided_at": said.decided_at,
-        "expires_at": said.expires_at,
+        "expires_at": min(ends, default=None),
         "metadata": said.metadata,
         "comment": said.comment,
         "reason": said.reason,

@@ -70,6 +70,7 @@ class Frame:
         metadata: For the record and the output.
         arguments: The real ones; None before they are known.
         answers: What persons answered to the handler's questions, by number.
+        late: The number of the question whose time ran out, if one's did.
         suspensions: How many questions the handler has asked so far in this pass.
     """
 
@@ -85,6 +86,7 @@ class Frame:
         self.usage: Counter[str] = Counter()
         self.metadata: dict[str, Any] = {} if tool_call_id is None else {"tool_call_id": tool_call_id}
         self.suspensions = 0
+        self.late: int | None = None
         self.t0 = now_ms()
 
     def child(self, runnable: Runnable, key: str, tool_call_id: str | None = None) -> Frame:

@@ -37,13 +37,15 @@ class Halt(Suspended):
 
     Attributes:
         status: What it will say.
-        cause: The error behind it, if any.
+        error: `type` and `message` of the error behind it, if any.
     """
 
-    def __init__(self, status: RunStatus, cause: BaseException | None = None) -> None:
+    def __init__(
+        self, status: RunStatus, cause: BaseException | None = None, *, error: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(status.message or status.reason)
         self.status = status
-        self.cause = cause
+        self.error = error if cause is None else {"type": type(cause).__name__, "message": status.message or ""}
 
     @property
     def is_pause(self) -> bool:

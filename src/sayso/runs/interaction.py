@@ -7,11 +7,13 @@ question of a handler, the second, and so on. Ready tools for agents: `ask_user`
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
 from sayso import clock
 from sayso.drive import Effects, Suspended, Verb
+from sayso.errors import ConfigError
 from sayso.gates import requester
 from sayso.model import canonical
 from sayso.model.call import Question
@@ -20,6 +22,7 @@ from sayso.model.ids import new_request_id
 from sayso.model.request import Request, State
 from sayso.model.shape import Shape
 from sayso.model.show.escape import storable
+from sayso.runs.decide import cancelled
 from sayso.runs.events import RunStatus
 from sayso.runs.frame import Frame, frame_now
 from sayso.runs.halt import Halt
@@ -72,7 +75,17 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
         return frame.answers[number]
     if response_schema is not None:
         annotation_of(response_schema)
+    _must_be_json(payload)
     raise Asks(number, payload, kind, response_schema)
+
+
+def _must_be_json(payload: object) -> None:
+    try:
+        json.dumps(payload, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the payload of suspend() holds what JSON has no form for: {error}") from None
+    if not isinstance(payload, dict):
+        raise ConfigError(f"the payload of suspend() is a dict, not {type(payload).__name__}")
 
 
 def ask_user(question: str, options: list[str] | None = None) -> str:
@@ -101,6 +114,10 @@ def _place(frame: Frame, number: int) -> str:
     return f"{frame.place}?{number}"
 
 
+def _inside(frame: Frame) -> str:
+    return f"{frame.place}!"
+
+
 def answers(frame: Frame) -> Effects[dict[int, Any]]:
     """Return what persons have answered to the questions of this handler, by their number.
 
@@ -108,10 +125,15 @@ def answers(frame: Frame) -> Effects[dict[int, Any]]:
         Halt: A question still waits, or a person would not answer it.
     """
     found: dict[int, Any] = {}
+    store, inside = frame.journal.store, frame.journal.at(_inside(frame))
+    if inside is not None:
+        held: Request = yield Verb(store.blocks, store.settle, inside["waits"])
+        if held.state is State.PENDING:
+            raise _waits(frame, held)  # the handler would only run to the same point again
     while (known := frame.journal.at(_place(frame, len(found)))) is not None:
-        store = frame.journal.store
         request = yield Verb(store.blocks, store.settle, known["waits"])
         if request.state is State.EXPIRED:
+            frame.late = len(found)
             break  # it is asked anew
         if request.state is not State.ANSWERED:
             raise _unanswered(frame, request)
@@ -122,8 +144,7 @@ def answers(frame: Frame) -> Effects[dict[int, Any]]:
 def _unanswered(frame: Frame, request: Request) -> Halt:
     if request.state is State.PENDING:
         return _waits(frame, request)
-    reason = signals.refused(request).message
-    return Halt(RunStatus(code="cancelled", reason="cancelled", message=reason))
+    return cancelled(frame, request)
 
 
 def _waits(frame: Frame, request: Request) -> Halt:
@@ -174,6 +195,8 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     store = frame.journal.store
     request = yield Verb(store.blocks, store.open, request, saved)
     frame.journal.confirm(numbers)
+    if asks.number == frame.late:
+        frame.leg.notes[request.id] = {"expired": True}
     return _waits(frame, request)
 
 
@@ -182,7 +205,7 @@ def hold_for(frame: Frame, holds: Holds) -> Effects[Halt]:
     store, request_id = frame.journal.store, holds.signal.confirmation_id
     request = yield Verb(store.blocks, store.get, request_id)
     body = {"waits": request_id, "path": frame.path, "name": frame.runnable.name}
-    saved, numbers = frame.journal.offer((f"{frame.place}!{request_id}", body))
+    saved, numbers = frame.journal.offer((_inside(frame), body))
     yield Verb(store.blocks, store.save_run, saved)
     frame.journal.confirm(numbers)
     return _waits(frame, request)

@@ -7,6 +7,7 @@ journal knows is never done again.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -36,18 +37,20 @@ class Journal:
 
     Attributes:
         is_kept: Whether the store has the run.
+        was: How it stood before it was taken in hand here; a run whose holder died counts as broken.
         is_stopping: Whoever listened has gone: nothing new is begun.
     """
 
     def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
         self.store = store
         self.is_kept = steps is not None
+        self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
         self.is_stopping = False
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the run is in hand as long as this object is
         self._known = bodies(steps or ())
         self._unsaved: dict[int, tuple[str, Body]] = {}
-        self._count = 0
+        self._numbers = itertools.count()
 
     @classmethod
     def new(cls, store: Store, run_id: str, name: str, kind: str) -> Journal:
@@ -76,18 +79,15 @@ class Journal:
     def put(self, place: str, body: Body) -> None:
         """Add a step; `save` makes it last."""
         self._known[place] = body
-        self._count += 1
-        self._unsaved[self._count] = place, body
+        self._unsaved[next(self._numbers)] = place, body
 
     def offer(self, *more: tuple[str, Body]) -> tuple[Saved, list[int]]:
         """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`."""
         for place, body in more:
             self.put(place, body)
-        numbers = list(self._unsaved)
-        steps = [
-            Step(place, _written(body), body.get("waits")) for place, body in map(self._unsaved.__getitem__, numbers)
-        ]
-        return Saved(self._record, steps), numbers
+        unsaved = list(self._unsaved.items())  # in one piece: a handler's thread may put something meanwhile
+        steps = [Step(place, _written(body), body.get("waits")) for _, (place, body) in unsaved]
+        return Saved(self._record, steps), [number for number, _ in unsaved]
 
     def confirm(self, numbers: Iterable[int]) -> None:
         """Note that these steps are in the store."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from sayso.drive import offload
 from sayso.gates import requester
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
+from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 from sayso.runs.code import changes, fingerprints
 from sayso.runs.decide import Decider
@@ -19,6 +21,7 @@ from sayso.runs.events import Event, OutputEvent, RunStatus
 from sayso.runs.frame import Frame, Leg
 from sayso.runs.halt import Denied, Failed, Halt
 from sayso.runs.journal import Journal
+from sayso.runs.run import handed_back
 from sayso.runs.step import perform
 from sayso.runs.values import Given
 from sayso.stores.lease import Lease
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROOT", "take"]
 
-ROOT = "input"
+ROOT = "(input)"  # no runnable has this name
 _log = logging.getLogger("sayso")
 
 
@@ -43,22 +46,30 @@ async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
     try:
         journal = await _in_hand(run, decider)
     except errors.SaysoError as error:
-        return _not_begun(run, error, await decider.run_id())
+        return _not_begun(run, error)
     run.begin(journal)
-    leg = Leg(journal, emit, scope.current().place.acts_for)
-    frame = Frame(leg, runnable, runnable.name, runnable.name)
-    state = RunState.BROKEN
+    with ExitStack() as scopes:
+        for person in _acts_for(journal):  # whoever goes on acts for them as well, or they could decide what is asked
+            scopes.enter_context(scope.run(journal.run_id, on_behalf_of=person))
+        frame = Frame(Leg(journal, emit, scope.current().place.acts_for), runnable, runnable.name, runnable.name)
+        return await _in_scope(run, frame, decider)
+
+
+def _acts_for(journal: Journal) -> list[Identity]:
+    """Return the persons on whose behalf the run was begun, the innermost last."""
+    return [Identity(*person) for person in reversed((journal.at(ROOT) or {}).get("acts_for", ()))]
+
+
+async def _in_scope(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
+    journal, state = frame.journal, RunState.BROKEN
     try:
-        given = await _input(run, frame)
-        leg.notes = await decider.decide(journal)
-        output = await _output(frame, given)
-    except Halt as halt:
-        return frame.output_event(halt.status)
-    else:
-        state = _state_of(output.status)
-        return output
+        output = await _gone(run, frame, decider)
+        state = _state_of(output.status, frame)
+        if state is RunState.ENDED:
+            await _end(frame, output)
     finally:
         await _leave(journal, state)
+    return output
 
 
 async def _in_hand(run: Run, decider: Decider) -> Journal:
@@ -67,6 +78,7 @@ async def _in_hand(run: Run, decider: Decider) -> Journal:
     run_id = run.parent_id or run.run_id or await decider.run_id()
     if run_id is None:
         return Journal.new(store, new_run_id(), runnable.name, runnable.kind)
+    await handed_back(run_id)
     lease = Lease()
     try:
         kept = await decider.verb(lambda: store.take_run(run_id, lease.holder))
@@ -77,17 +89,18 @@ async def _in_hand(run: Run, decider: Decider) -> Journal:
     return Journal(store, kept.run, lease, kept.steps)
 
 
-def _not_begun(run: Run, error: errors.SaysoError, run_id: str | None) -> OutputEvent:
+def _not_begun(run: Run, error: errors.SaysoError) -> OutputEvent:
     """Return the output of a run that could not be taken in hand."""
-    claimed, failed = isinstance(error, errors.RunBusyError), isinstance(error, errors.StoreError)
+    run_id = run.parent_id or run.run_id or getattr(error, "run_id", None) or new_run_id()
+    claimed = isinstance(error, errors.RunBusyError)
     status = RunStatus(
         code="cancelled" if claimed else "error",
-        reason="approval_already_claimed" if claimed else "store_failed" if failed else None,
+        reason="approval_already_claimed" if claimed else _reason(error),
         message=str(error),
     )
     told = None if claimed else {"type": type(error).__name__, "message": str(error)}
     name = run.runnable.name
-    journal = Journal.new(run.runnable.store, run.parent_id or run.run_id or run_id or new_run_id(), name, "")
+    journal = Journal.new(run.runnable.store, run_id, name, "")
     return Frame(Leg(journal, _nobody, ()), run.runnable, name, name).output_event(status, error=told)
 
 
@@ -108,7 +121,9 @@ async def _input(run: Run, frame: Frame) -> dict[str, Any]:
             given = runnable.signature.named(run.args, run.kwargs)
         except TypeError as error:
             raise Halt(RunStatus(code="error", message=str(error)), error) from error
-        journal.put(ROOT, {"name": runnable.name, "given": Given(given), "code": fingerprints(runnable)})
+        persons = [[person.issuer, person.subject] for person in frame.leg.acts_for]
+        code = fingerprints(runnable)
+        journal.put(ROOT, {"name": runnable.name, "given": Given(given), "code": code, "acts_for": persons})
         return given
     problems = changes(known, runnable)
     if problems:
@@ -116,49 +131,68 @@ async def _input(run: Run, frame: Frame) -> dict[str, Any]:
     return canonical.decode(known["given"], runnable.shape.classes)
 
 
-async def _output(frame: Frame, given: dict[str, Any]) -> OutputEvent:
+async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
+    """Go on with a run that is in hand, as far as it goes, and return what it says then."""
     try:
+        given = await _input(run, frame)
+        frame.leg.notes = await decider.decide(frame.journal)
+        await decider.stop_if_cancelled(frame)
         value = await perform(frame, given)
     except Halt as halt:
-        return frame.output_event(halt.status, error=_told(halt.cause) if halt.status.code == "error" else None)
+        return frame.output_event(halt.status, error=halt.error)
     except Denied as denied:
-        return frame.output_event(RunStatus(code="cancelled", reason="approval_denied", message=denied.message))
+        status = RunStatus(code="cancelled", reason="approval_denied", message=denied.message)
+        return frame.output_event(status, denied.partial)
     except Failed as failed:
         error = {"type": failed.kind, "message": failed.message}
-        return frame.output_event(RunStatus(code="error", message=str(failed)), error=error)
+        return frame.output_event(RunStatus(code="error", message=str(failed)), failed.partial, error)
+    except errors.SaysoError as error:
+        halt = Halt(RunStatus(code="error", reason=_reason(error), message=str(error)), error)
+        return frame.output_event(halt.status, error=halt.error)
     return frame.output_event(RunStatus(code="success"), value)
 
 
-def _told(cause: BaseException | None) -> dict[str, Any] | None:
-    return None if cause is None else {"type": type(cause).__name__, "message": str(cause)}
+def _reason(error: errors.SaysoError) -> str | None:
+    return "store_failed" if isinstance(error, errors.StoreError) else None
 
 
-def _state_of(status: RunStatus) -> RunState:
+def _state_of(status: RunStatus, frame: Frame) -> RunState:
     match status.reason:
-        case "approval_required" | "input_required":
-            return RunState.PAUSED
-        case "approval_already_claimed" | "stopped" | "outcome_unknown" | "run_changed" | "store_failed":
+        case "approval_required" | "input_required" | "approval_already_claimed" | "outcome_unknown":
+            return RunState.PAUSED  # what it waits for is a person's word, or another worker's end
+        case "run_changed":
+            return frame.journal.was
+        case "stopped" | "store_failed":
             return RunState.BROKEN
+        case None if status.code == "error" and not _has_ended(frame):
+            return RunState.BROKEN  # its model was out of reach
         case _:
             return RunState.ENDED
 
 
+def _has_ended(frame: Frame) -> bool:
+    return "status" in (frame.journal.at(frame.place) or {})
+
+
+async def _end(frame: Frame, output: OutputEvent) -> None:
+    """Take back what a run that has ended still asks, for nobody would hear the answer, and note how it ended."""
+    journal = frame.journal
+    try:
+        for request_id in {body["waits"] for _, body in journal.waiting()}:
+            clear = partial(journal.store.clear, request_id, requester(), "the run has ended")
+            await (offload(clear) if journal.store.blocks else _at_once(clear))
+    except errors.SaysoError:
+        _log.exception("what the run %s still asked could not be taken back", journal.run_id)
+    if not _has_ended(frame):
+        journal.put(frame.place, frame.told(output.status, error=output.error))
+
+
 async def _leave(journal: Journal, state: RunState) -> None:
     try:
-        if state is RunState.ENDED:
-            await _withdraw(journal)
         await journal.leave(state)
     except errors.SaysoError:
         # The run's end is told all the same; what is not saved is done again by whoever resumes it.
         _log.exception("the run %s could not be handed back", journal.run_id)
-
-
-async def _withdraw(journal: Journal) -> None:
-    """Take back what a run that has ended still asks: nobody would hear the answer."""
-    store = journal.store
-    for request_id in {body["waits"] for _, body in journal.waiting()}:
-        clear = partial(store.clear, request_id, requester(), "the run has ended")
-        await (offload(clear) if store.blocks else _at_once(clear))
 
 
 async def _at_once(verb: Callable[[], Any]) -> None:

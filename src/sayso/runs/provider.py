@@ -69,6 +69,10 @@ class ProviderModel:
         self._local = threading.local()
         self._streams = True
 
+    def check(self) -> None:
+        """Raise `ConfigError` if this model cannot be asked: no key, or a package that is missing. Asks nobody."""
+        self._model()
+
     async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
         """See `Model.turn`."""
         history, parameters = list(_history(messages)), _parameters(tools)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent
 from sayso.runs.pending import entry_of
@@ -19,7 +19,30 @@ if TYPE_CHECKING:
     from sayso.runs.journal import Journal
     from sayso.runs.runnable import Runnable
 
-__all__ = ["Run"]
+__all__ = ["Run", "handed_back"]
+
+
+_TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
+_streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
+
+
+async def handed_back(run_id: str) -> None:
+    """Wait for a stream of this run in this loop that its consumer has just left: whoever leaves may go on at once."""
+    stream = _streams.get(run_id)
+    if stream is not None:
+        await stream.leaving()
+
+
+async def _ended(going: asyncio.Future[OutputEvent]) -> None:
+    """Wait for the end of a run, and pass a cancellation on that comes meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not going.done():
+        try:
+            await asyncio.wait([going])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 class Run:
@@ -47,6 +70,7 @@ class Run:
         self._journal: Journal | None = None
         self._is_called = False
         self._is_stopping = False
+        self._going: asyncio.Future[OutputEvent] | None = None
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events()
@@ -54,7 +78,7 @@ class Run:
     async def _events(self) -> AsyncGenerator[Event]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._listener = queue
-        going = asyncio.ensure_future(self._go())
+        self._going = going = asyncio.ensure_future(self._go())
         going.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -65,8 +89,7 @@ class Run:
                 self._listener = None
                 self.stop()
                 # Not cancelled: a handler that has begun ends, and the record says how.
-                with suppress(asyncio.CancelledError):
-                    await asyncio.shield(going)
+                await _ended(going)
 
     def stop(self) -> None:
         """Begin nothing new: what is under way ends and is recorded, and the run is handed back, to be gone on with."""
@@ -109,6 +132,18 @@ class Run:
         """Note the run's journal, once it is in hand."""
         self._journal = journal
         journal.is_stopping = self._is_stopping
+        if self._going is not None:
+            _streams[journal.run_id] = self
+
+    async def leaving(self) -> None:
+        """Wait until this stream has handed its run back, if its consumer has left it."""
+        going = self._going
+        if going is None or going.get_loop() is not asyncio.get_running_loop():
+            return
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if self._is_stopping and not going.done():
+            await asyncio.wait([going])
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, ApprovalEvent | InteractionEvent):

@@ -18,7 +18,7 @@ from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.shape import Shape, ShapeError
 from sayso.model.signature import Signature
-from sayso.runs.approval import Approval
+from sayso.runs.approval import Approval, by_name, rest_of
 from sayso.runs.halt import Failed
 from sayso.runs.interaction import Holds
 from sayso.runs.resolution import resolutions_of
@@ -26,7 +26,7 @@ from sayso.runs.run import Run
 from sayso.stores.base import Store
 from sayso.waiting.signals import ConfirmationRequired
 
-__all__ = ["Runnable", "entry"]
+__all__ = ["Runnable", "checked_name", "entry"]
 
 _RESERVED = ("parent_id", "run_id", "resume", "approval_decisions")
 
@@ -39,7 +39,8 @@ class Runnable(ABC):
         description: What it does, for models and reviewers.
         requires_approval: Whether a person must approve a call: True, False, or a sync or async callable over the
             arguments that returns a bool or an `ApprovalPolicyDecision`.
-        approval_prompt, approval_description: For the reviewer; the prompt may be a callable over the arguments.
+        approval_prompt, approval_description: For the reviewer; each may be a callable: the prompt over the arguments,
+            the description over the masked ones.
         approval_redact_keys: More names of arguments and fields to mask, at every depth.
         approval_redactor: Gets a copy of the arguments and returns what people may see.
         approval_ui: Data for a front end's card, or a callable over the masked arguments that returns it.
@@ -59,22 +60,27 @@ class Runnable(ABC):
     def __init__(
         self, *, name: str, function: Callable[..., Any], description: str | None = None,
         requires_approval: bool | Callable[..., Any] = False,
-        approval_prompt: str | Callable[..., Any] | None = None, approval_description: str | None = None,
+        approval_prompt: str | Callable[..., Any] | None = None,
+        approval_description: str | Callable[..., Any] | None = None,
         approval_redact_keys: Collection[str] = (), approval_redactor: Callable[[dict[str, Any]], Any] | None = None,
         approval_ui: Any = None, approval_kind: str | None = None, default_params: Mapping[str, Any] | None = None,
         expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h", quorum: int = 1,
         roles: Collection[str] = (), risk: str | None = None, idempotent: bool = False,
         verify: Callable[..., Any] | None = None, store: Store | str | None = None, tracing_provider: Any = None,
     ) -> None:  # fmt: skip
-        self.name = _checked_name(name)
+        self.name = checked_name(name)
         self.description = description
         self.default_params = dict(default_params or {})
         self.function = function
         self._store = compat.store_of(store, tracing_provider)
-        self._approval = Approval(requires_approval, approval_ui, approval_kind)
+        rest = rest_of(function)
+        told = approval_description if callable(approval_description) else None
+        self._approval = Approval(
+            by_name(requires_approval, rest), by_name(approval_ui, rest), approval_kind, by_name(told, rest)
+        )
         self._options: dict[str, Any] = {
-            "prompt": approval_prompt,
-            "description": approval_description or description,
+            "prompt": by_name(approval_prompt, rest),
+            "description": description if told is not None else approval_description or description,
             "expires": duration.parse(expires),
             "approval_expires": duration.parse(approval_expires),
             "quorum": _quorum(quorum, roles),
@@ -143,23 +149,58 @@ class Runnable(ABC):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments that a caller may give."""
-        return self.shape.json_schema()
+        """JSON Schema of the arguments that a model is asked for: none that the program makes for each call."""
+        whole = self.shape.json_schema()
+        properties: dict[str, Any] = whole.get("properties", {})
+        asked = {n: p for n, p in properties.items() if not callable(self.default_params.get(n))}
+        required = [name for name in whole.get("required", []) if name not in self.default_params]
+        return {**whole, "properties": asked, "required": required}
 
-    def arguments_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments_of(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name: what is given, else the default parameters, else the defaults.
 
         Raises:
             Failed: They do not fit the types.
         """
         try:
-            return self.validate({**self._defaults(given), **given})
+            return self.validate(self._placed({**defaults, **given}))
         except ShapeError as error:
             raise Failed("ValidationError", "; ".join(error.problems), error) from None
 
-    def _defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        missing = ((name, value) for name, value in self.default_params.items() if name not in given)
-        return {name: value() if callable(value) else value for name, value in missing}
+    @cached_property
+    def makes_defaults(self) -> bool:
+        """Whether a default parameter is made anew for each call."""
+        return any(map(callable, self.default_params.values()))
+
+    def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the default parameters of a call that gives these arguments; each callable is asked once.
+
+        Raises:
+            Failed: One of them failed.
+        """
+        found: dict[str, Any] = {}
+        for name, value in self.default_params.items():
+            if name in given or (self.rest is not None and name in given.get(self.rest, ())):
+                continue
+            try:
+                found[name] = value() if callable(value) else value
+            except Exception as error:  # noqa: BLE001  user code
+                text = f"the default of {name!r} could not be made: {error}"
+                raise Failed(type(error).__name__, text, error) from error
+        return found
+
+    @cached_property
+    def rest(self) -> str | None:
+        """The name under which arguments of any name stand, where the function takes such."""
+        return rest_of(self.function)
+
+    def _placed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.rest is None:
+            return given
+        names = self.signature.names
+        more = {name: value for name, value in given.items() if name not in names}
+        own = {name: value for name, value in given.items() if name in names}
+        return {**own, self.rest: {**more, **own.get(self.rest, {})}}
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the handler takes them, from values or from JSON.
@@ -197,8 +238,8 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
     return enter
 
 
-def _checked_name(name: str) -> str:
-    # The names that every provider takes for a tool.
+def checked_name(name: str) -> str:
+    """Return a name that every provider takes for a tool, and that a path may hold; raises `ConfigError` for others."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise errors.ConfigError(f"a name is 1 to 64 letters, digits, '_' or '-', not {name!r}")
     return name

@@ -13,19 +13,20 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb, adrive
-from sayso.gates import Check, Needs, again, check, execute
+from sayso.gates import Check, Needs, again, check, execute, requester
 from sayso.gates.words import secrets_among
 from sayso.model import canonical, told
 from sayso.model.request import Request, State
 from sayso.model.run import Saved
-from sayso.runs.decide import extras_place
+from sayso.runs.decide import cancelled, extras_place
 from sayso.runs.events import RunStatus
-from sayso.runs.frame import Frame, frame_now
+from sayso.runs.frame import Frame, frame_now, now_ms
 from sayso.runs.halt import Denied, Failed, Halt
+from sayso.runs.inner import Inner
 from sayso.runs.interaction import Asks, Holds, answers, ask_for, hold_for
 from sayso.runs.journal import Body
 from sayso.runs.pending import approval_event, resolution_of
-from sayso.runs.values import Live, back, result_classes
+from sayso.runs.values import Live, Made, back, result_classes
 from sayso.waiting import scope, signals
 
 __all__ = ["perform"]
@@ -50,7 +51,7 @@ async def perform(frame: Frame, given: Mapping[str, Any]) -> Any:
     try:
         value = await _taken(frame, given, known)
     except Halt as halt:
-        frame.leg.emit(frame.output_event(halt.status, error=_error_of(halt)))
+        frame.leg.emit(frame.output_event(halt.status, error=halt.error))
         raise
     except Denied as denied:
         status = RunStatus(code="cancelled", reason="approval_denied", message=denied.message)
@@ -78,24 +79,20 @@ async def _ended(frame: Frame, status: RunStatus, error: dict[str, Any] | None =
         await frame.journal.save()
 
 
-def _error_of(halt: Halt) -> dict[str, Any] | None:
-    if halt.status.code != "error":
-        return None
-    return {"type": "Halt" if halt.cause is None else type(halt.cause).__name__, "message": halt.status.message or ""}
-
-
 def _once_more(frame: Frame, known: Body) -> Any:
     frame.metadata = known.get("metadata") or {}
     status: Body = known["status"]
     error: Body = known.get("error") or {}
     value = _value_of(frame, known.get("value"))
-    match status["code"]:
-        case "success":
+    match status["code"], status.get("reason"):
+        case "success", _:
             return value
-        case "cancelled":
+        case "cancelled", "approval_denied":
             end = Denied(status.get("message", ""), is_feedback=bool(error.get("feedback")))
-        case _:
+        case "error", None:
             end = Failed(error.get("type", "Error"), error.get("message", ""))
+        case _:
+            raise Halt(RunStatus(**status), error=error or None)
     end.partial = value
     raise end
 
@@ -116,6 +113,7 @@ async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> 
     waits = None if known is None else known.get("waits")
     try:
         with scope.run(frame.journal.run_id):
+            scope.current().memory = Inner(frame)
             return await _settled(frame, given, waits)
     except Asks as asks:
         raise (await adrive(ask_for(frame, asks))) from None
@@ -138,13 +136,27 @@ async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> 
 
 async def _settled(frame: Frame, given: Mapping[str, Any], waits: str | None) -> Any:
     runnable = frame.runnable
-    arguments = {} if waits is not None else runnable.arguments_of(given)
+    arguments = {} if waits is not None else runnable.arguments_of(given, _defaults(frame, given))
     frame.answers, frame.suspensions = await adrive(answers(frame)), 0
     if waits is not None or not runnable.is_free:
         return await adrive(_through(frame, arguments, waits))
     frame.arguments, frame.input = arguments, runnable.shown(arguments)
     args, kwargs = runnable.signature.spread(arguments)
     return _unwrapped(frame, await Try(runnable.function, args, kwargs).arun())
+
+
+def _defaults(frame: Frame, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default parameters of this call: what the journal knows, else made now, and noted where it matters."""
+    runnable, place = frame.runnable, f"{frame.place}="
+    if not runnable.makes_defaults:
+        return runnable.defaults(given)
+    known = frame.journal.at(place)
+    if known is not None and known["made"] is not None:
+        made = known["made"]
+        return made.value if isinstance(made, Made) else canonical.decode(made, runnable.shape.classes)
+    values = runnable.defaults(given)
+    frame.journal.put(place, {"made": Made(values)})
+    return values
 
 
 def _through(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effects[Any]:
@@ -184,6 +196,9 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
                 raise Failed("Error", error or "the call failed")
             case State.EXPIRED:
                 arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
+            case State.APPROVED if _is_late(frame, request):
+                yield Verb(store.blocks, store.clear, waits, requester(), "the decision counted until now")
+                arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
     asked: list[int] = []
@@ -201,6 +216,11 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
     if expired and answer.request is not None:
         frame.leg.notes[answer.request.id] = {"expired": True}
     return answer
+
+
+def _is_late(frame: Frame, request: Request) -> bool:
+    until = (frame.journal.at(extras_place(request.id)) or {}).get("expires_at")
+    return until is not None and now_ms() >= until
 
 
 def _recorded(result: str) -> Any:
@@ -239,11 +259,9 @@ def _held(frame: Frame, request: Request) -> Halt:
 
 
 def _refused(frame: Frame, request: Request) -> Halt | Denied:
-    signal = signals.refused(request)
     if request.state is State.CANCELLED:
-        frame.count("approvals:cancelled")
-        reason = None if request.decision is None else request.decision.comment
-        return Halt(RunStatus(code="cancelled", reason="cancelled", message=reason or signal.message))
+        return cancelled(frame, request)
+    signal = signals.refused(request)
     frame.count("approvals:denied")
     return Denied(signal.message, is_feedback=request.state is State.FEEDBACK)
 

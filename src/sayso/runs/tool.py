@@ -77,7 +77,7 @@ class Tool(Runnable):
 
     def _way(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects[Attempt]:
         given = self.signature.named(args, kwargs)
-        arguments = self.validate({**self._defaults(given), **given})
+        arguments = self.validate(self._placed({**self.defaults(given), **given}))
         return Passage(self._own_gate, store=self.store).effects(*self.signature.spread(arguments))
 
     @cached_property

@@ -16,7 +16,7 @@ from sayso.errors import ArgumentError, ValueNotKeptError
 from sayso.model import canonical
 from sayso.model.shape import Shape
 
-__all__ = ["Given", "Later", "Live", "back", "keep", "plain", "result_classes"]
+__all__ = ["Given", "Later", "Live", "Made", "back", "keep", "plain", "result_classes"]
 
 _PLAIN = (str, bool, int)
 
@@ -90,6 +90,24 @@ class Given(Later):
     def told(self) -> str:
         """Return the canonical form; raises `ArgumentError` where there is none."""
         return canonical.encode(dict(self._arguments)).text
+
+
+class Made(Later):
+    """The default parameters that were made for a call.
+
+    Attributes:
+        value: By name.
+    """
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self.value = value
+
+    def told(self) -> str | None:
+        """Return the canonical form; None where there is none: a resumed run then makes them anew."""
+        try:
+            return canonical.encode(self.value).text
+        except ArgumentError:
+            return None
 
 
 @lru_cache(maxsize=1024)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from sayso import errors
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
-from sayso.runs.runnable import Runnable
+from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
 
@@ -47,6 +47,8 @@ class Workflow(Runnable):
             return await self._flow(inputs)
 
         go.__name__ = go.__qualname__ = name
+        # Its approval is for going on until it ends: each of its own steps is in the journal, and starts once for itself.
+        options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
     def step(
@@ -65,7 +67,7 @@ class Workflow(Runnable):
             ConfigError: The name is taken, or `depends_on` names no step that was added before.
         """
         runnable = step if isinstance(step, Runnable) else Tool(step, name=name)
-        key = name or runnable.name
+        key = checked_name(name or runnable.name)
         if key in self._steps:
             raise errors.ConfigError(f"{self.name} has a step {key!r} already; give this one another name=")
         named = [depends_on] if isinstance(depends_on, str) else depends_on

@@ -13,18 +13,17 @@ from itertools import islice
 from typing import Any
 
 from sayso import errors
-from sayso.clock import instant, microseconds
 from sayso.model.entry import Entry, first_link
 from sayso.model.request import LIVE, Request, State
-from sayso.model.run import RunRecord, RunState, Step
+from sayso.model.run import Step
 from sayso.stores.base import Anchor, Filter, Page
-from sayso.stores.memory_runs import RunShelf
+from sayso.stores.memory_runs import RunShelf, run_of
 from sayso.stores.row import ASKED_COLUMNS, Row, anchor_of, request_of
 from sayso.stores.run_verbs import NOT_DECIDED
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
 
-__all__ = ["JsonlState", "run_columns"]
+__all__ = ["JsonlState"]
 
 _NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
 _ASKED = len(ASKED_COLUMNS)
@@ -63,7 +62,7 @@ class JsonlState:
         for entry in record.get("journal", ()):
             self._chains.setdefault(entry[0], []).append(Entry(*entry))
         for run in record.get("runs", ()):
-            self.shelf.put(_run(**run))
+            self.shelf.put(run_of(run))
         for run_id, _, place, body, waits in record.get("steps", ()):
             self.shelf.add(run_id, (Step(place, body, waits),))
 
@@ -193,16 +192,3 @@ def _passes(row: Row, wanted: Filter) -> bool:
         and (wanted.claimed_by is None or wanted.claimed_by.folded == row.claimed_by)
         and (wanted.text is None or wanted.text.casefold() in row.search)
     )
-
-
-def run_columns(run: RunRecord) -> dict[str, Any]:
-    """Return a run as it stands in a line."""
-    created, updated = microseconds(run.created_at), microseconds(run.updated_at)
-    return {"id": run.id, "name": run.name, "kind": run.kind, "state": run.state.value, "holder": run.holder,
-            "created_at": created, "updated_at": updated}  # fmt: skip
-
-
-def _run(
-    *, id: str, name: str, kind: str, state: str, holder: str | None, created_at: int, updated_at: int  # noqa: A002
-) -> RunRecord:  # fmt: skip
-    return RunRecord(id, name, kind, RunState(state), holder, instant(created_at), instant(updated_at))

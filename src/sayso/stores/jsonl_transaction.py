@@ -13,8 +13,8 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import row as rows
 from sayso.stores.base import Transaction
-from sayso.stores.jsonl_state import JsonlState, run_columns
-from sayso.stores.memory_runs import RunWrites
+from sayso.stores.jsonl_state import JsonlState
+from sayso.stores.memory_runs import RunWrites, run_values
 from sayso.stores.progress import changed_values, progress_values
 from sayso.stores.seal import Seal
 from sayso.stores.words import sealed
@@ -44,7 +44,7 @@ class JsonlTransaction(RunWrites, Transaction):
     def record(self) -> dict[str, Any]:
         """Return what the line has to say; empty where nothing was written."""
         if self.runs:
-            self._record["runs"] = [run_columns(run) for run in self.runs.values()]
+            self._record["runs"] = [run_values(run) for run in self.runs.values()]
         steps = [
             (run_id, n, step.place, self._seal.close(step.body, run_id, step_column(n, step.place)), step.waits)
             for run_id, added in self.steps.items()

@@ -7,16 +7,17 @@ last step names, and for none where that step names none.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sayso import errors
+from sayso.clock import instant, microseconds
 from sayso.model.run import RunRecord, RunState, Step
 from sayso.stores import lease
 from sayso.stores.run_verbs import Kept, RunFilter
 from sayso.stores.select import read_cursor
 
-__all__ = ["RunShelf", "RunWrites", "ShelfReads"]
+__all__ = ["RunShelf", "RunWrites", "ShelfReads", "run_of", "run_values"]
 
 T = TypeVar("T")
 
@@ -70,6 +71,10 @@ class RunShelf:
             raise errors.RunNotFoundError(run_id)
         return Kept(run, tuple(self._steps.get(run_id, ())))
 
+    def everything(self) -> Iterator[Kept]:
+        """Yield all runs in the order in which they were first kept."""
+        return map(self.kept, self._ids)
+
     def page(self, wanted: RunFilter, cursor: str | None, limit: int) -> tuple[Sequence[RunRecord], str | None]:
         """Return runs newest first, as `sayso.stores.run_verbs.RunVerbs.runs` says."""
         before = read_cursor(cursor)
@@ -102,6 +107,21 @@ class RunShelf:
 
 def _passes(run: RunRecord, wanted: RunFilter) -> bool:
     return (not wanted.states or run.state in wanted.states) and wanted.name in {None, run.name}
+
+
+def run_values(run: RunRecord) -> dict[str, Any]:
+    """Return a run as plain values, for JSON."""
+    times = {"created_at": microseconds(run.created_at), "updated_at": microseconds(run.updated_at)}
+    return {"id": run.id, "name": run.name, "kind": run.kind, "state": run.state.value, "holder": run.holder, **times}
+
+
+def run_of(values: Mapping[str, Any]) -> RunRecord:
+    """Return the run whose values these are; raises `LookupError`, `TypeError` or `ValueError` where they are none."""
+    fields = dict(values)
+    for name in ("created_at", "updated_at"):
+        fields[name] = instant(fields[name])
+    fields["state"] = RunState(fields["state"])
+    return RunRecord(**fields)
 
 
 class ShelfReads(ABC):

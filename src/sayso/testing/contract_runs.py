@@ -265,10 +265,11 @@ class RunContract(Scene):
     def test_who_no_longer_watches_all_is_not_woken(self) -> None:
         calls = list[str]()
         self.store.watch_all(lambda: calls.append("woken"))()
-        calls.clear()  # a watcher may wake once without need
-        self.ask()
-        self.store.save_run(Saved(self.run(), []))
-        assert calls == []
+        calls.clear()  # a watcher may wake once without need, and be at it just now
+        for _ in range(3):
+            self.ask()
+            self.store.save_run(Saved(self.run(), []))
+        assert len(calls) <= 1
 
     # -- a call that stopped itself ----------------------------------------------------------------------------
 

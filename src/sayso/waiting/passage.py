@@ -20,6 +20,7 @@ from sayso.model import duration
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
+from sayso.model.run import Saved
 from sayso.policy import describe
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
@@ -31,6 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Wait = Literal["block", "raise"]
 OnExpiry = Literal["reject", "ask"]
+Saves = Callable[[Attempt], Saved | None]
 _MOST_WITHDRAWN = 5
 
 
@@ -182,7 +184,17 @@ class Passage:
         """Take one call through the gate."""
         gate, arguments = self._gate, self._gate.signature.bind(args, kwargs)
         store, here = config.open_store(self._store), scope.current()
-        withdrawn: list[str] = []
+        recalled = None if here.memory is None else here.memory.recall(gate, store, arguments)
+        if recalled is not None and recalled.known is not None:
+            return recalled.known
+        saves = None if recalled is None else recalled.saves
+        return (yield from self._through(store, here, arguments, args, kwargs, saves))
+
+    def _through(
+        self, store: Store, here: scope.Scope, arguments: dict[str, Any], args: tuple[Any, ...],
+        kwargs: dict[str, Any], saves: Saves | None,
+    ) -> Effects[Attempt]:  # fmt: skip
+        gate, withdrawn = self._gate, list[str]()
         while True:
             answer = yield from check(gate, store, arguments, here.place)
             match answer.kind:
@@ -197,7 +209,7 @@ class Passage:
                 case "ready":
                     request = _sure(answer.request)
                     try:
-                        attempt = yield from execute(gate, store, request, answer.needs)
+                        attempt = yield from execute(gate, store, request, answer.needs, saves)
                     except (NotApprovedError, ApprovalExpiredError):
                         continue  # cancelled or expired since the check, which now says so in its own words
                     for known in here.lineage():

@@ -13,19 +13,43 @@ import os
 import sys
 import threading
 import unicodedata
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 from weakref import ref
 
-from sayso.gates import Place
+from sayso.drive import Attempt
+from sayso.gates import Gate, Place
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.run import Saved
+from sayso.stores.base import Store
 
-__all__ = ["Scope", "current", "run"]
+__all__ = ["Memory", "Recalled", "Scope", "current", "run"]
 
 _LONGEST_NAME = 200
+
+
+class Recalled(Protocol):
+    """What a run knows of one gated call."""
+
+    @property
+    def known(self) -> Attempt | None:
+        """What it gave in an earlier pass; None where it has to be made."""
+        ...
+
+    def saves(self, attempt: Attempt) -> Saved | None:
+        """Note what it gave; return what is to be saved of the run together with its outcome."""
+        ...
+
+
+class Memory(Protocol):
+    """A run that makes its handlers again from their top, and knows which gated calls they had finished."""
+
+    def recall(self, gate: Gate, store: Store, arguments: Mapping[str, Any]) -> Recalled | None:
+        """Return what is known of this call; None where the run cannot keep it."""
+        ...
 
 
 class Scope:
@@ -38,6 +62,7 @@ class Scope:
         adopted: Requests decided from here, by digest of their call.
         raised: Requests that this run's calls wait for, or waited for, by id.
         responses: What `respond_to_confirmation` was told here, by id.
+        memory: What is known of the calls that were made here before, where handlers are made again.
         occasions: How often an equal question was answered here, by digest.
     """
 
@@ -53,6 +78,7 @@ class Scope:
         self._alone = Place((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
+        self.memory: Memory | None = None
         self.occasions: dict[str, int] = {}
 
     def lineage(self) -> Iterator[Scope]:

@@ -19,7 +19,8 @@ __all__ = ["demo"]
     "--dir", "folder", type=click.Path(file_okay=False, path_type=Path), help="Where to make the folder sayso-demo."
 )
 @click.option("--crash", "with_crash", is_flag=True, help="Kill the agent, twice, at the worst moments.")
-def demo(folder: Path | None, with_crash: bool) -> int:
+@click.option("--model", metavar="NAME", help="Let a provider's model be the agent: openai:gpt-5 (extra `agent`).")
+def demo(folder: Path | None, with_crash: bool, model: str | None) -> int:
     """Watch a deletion wait for a person, and happen once.
 
     A scripted agent tidies a folder of real files. Two harmless calls pass by rule, two deletions are held. On a
@@ -28,4 +29,4 @@ def demo(folder: Path | None, with_crash: bool) -> int:
     """
     from sayso.cli.demo.tour import tour
 
-    return tour(folder, with_crash=with_crash)
+    return tour(folder, with_crash=with_crash, model=model)

@@ -1,49 +1,51 @@
-"""The scripted agent of the demo: a program of its own that tidies a folder.
+"""The agent of the demo: a program of its own that tidies a folder, as an `Agent` with tools on real files.
 
-Three gated functions do the work, on real files. Each writes into the ledger what it really did, after it did it, so
-that effects can be counted from the disk. A list on disk is ticked off after each step: an agent that was killed goes
-on with the first step that has no tick, and cannot know whether that step had happened. The gate knows, or says that
-nobody does.
+Each tool writes into the ledger what it really did, after it did it, so that effects can be counted from the disk. The
+run has a name and lives in the store: an agent that was killed goes on with what its run has not done, and cannot know
+whether the call that it died in had happened. The record knows, or says that nobody does.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path, PurePath
+from typing import Any
 
 import sayso
 from sayso.cli.demo.place import RUN, Effect, Place, say
-from sayso.errors import OutcomeUnknownError
+from sayso.drive import drive
+from sayso.errors import ConfigError
 from sayso.model.show import escape, line
+from sayso.model.show.label import short
+from sayso.testing import ScriptedModel
+from sayso.waiting.block import Block
 
-__all__ = ["Fate", "Step", "delete", "leaves_the_archive", "main", "move", "steps_to", "work", "write"]
+__all__ = ["delete", "leaves_the_archive", "look", "main", "move", "script_to", "work", "write"]
 
-
-@dataclass
-class Fate:
-    """What this process was told about its own end."""
-
-    dies_in_call: bool = False
-
-
-_fate = Fate()
+PROMPT = "Tidy this folder: put logs into archive/, with a summary, and delete what nobody needs any more."
+_HOW = (
+    "You tidy a folder with your tools, and nothing else. Paths are relative to it. Look before you act."
+    " A refused call is final: leave that file and go on. End with one sentence that says what you did."
+)
+# For an agent whose demo is gone: it does not stand there for ever.
+_STANDS = timedelta(minutes=10)
+_dies_with: list[str] = []
 
 
 # -- what it can do ------------------------------------------------------------------------------------------------
 
 
-def leaves_the_archive(path: str) -> bool:
-    """Hold whatever does not stay inside `archive/`."""
-    parts = PurePath(path).parts
-    return parts[:1] != ("archive",) or ".." in parts
+def look() -> list[str]:
+    """List the files."""
+    return sorted(path.relative_to(Path.cwd()).as_posix() for path in Path.cwd().rglob("*") if path.is_file())
 
 
-@sayso.gate(when=leaves_the_archive)
 def move(source: str, path: str) -> str:
     """Move a file."""
     old, new = _inside(source), _inside(path)
@@ -55,24 +57,38 @@ def move(source: str, path: str) -> str:
     return f"moved {source} to {path}"
 
 
-@sayso.gate(when=leaves_the_archive)
 def write(path: str, text: str) -> str:
     """Write a new file."""
-    with _inside(path).open("x", encoding="utf-8") as file:
+    new = _inside(path)
+    new.parent.mkdir(exist_ok=True)
+    with new.open("x", encoding="utf-8") as file:
         file.write(text)
     _note("write", path)
     return f"wrote {path}"
 
 
-# The timeout is for an agent whose demo is gone: it does not stand there for ever.
-@sayso.gate(when=leaves_the_archive, risk="high", expires="1h", timeout="10m")
 def delete(path: str) -> str:
     """Delete a file for good."""
     _inside(path).unlink()
     _note("delete", path)
-    if _fate.dies_in_call:
+    request = sayso.current_request()
+    if request is not None and request.call.arguments["path"] in _dies_with:
         os.kill(os.getpid(), signal.SIGKILL)  # after the effect, before anybody could write down that it happened
     return f"deleted {path}"
+
+
+def leaves_the_archive(path: str) -> bool:
+    """Hold whatever does not stay inside `archive/`."""
+    parts = PurePath(path).parts
+    return parts[:1] != ("archive",) or ".." in parts
+
+
+TOOLS = [
+    sayso.Tool(look),
+    sayso.Tool(move, requires_approval=leaves_the_archive),
+    sayso.Tool(write, requires_approval=leaves_the_archive),
+    sayso.Tool(delete, requires_approval=leaves_the_archive, risk="high", expires="1h"),
+]
 
 
 def _inside(path: str) -> Path:
@@ -90,74 +106,126 @@ def _note(did: str, path: str, source: str | None = None) -> None:
     Place(Path.cwd().parent).note(Effect(did, name, source, None if request is None else request.id))
 
 
+# -- what it thinks ------------------------------------------------------------------------------------------------
+
+
+def script_to(deletions: Sequence[str]) -> ScriptedModel:
+    """Return a stand-in for a model, which says the same in every life of the agent."""
+    summary = {"path": "archive/summary.txt", "text": "app.log was moved to archive/\n"}
+    tidies = [("move", {"source": "app.log", "path": "archive/app.log"}), ("write", summary)]
+    return ScriptedModel(
+        [
+            {"text": "The log goes into the archive.", "calls": tidies},
+            *({"text": f"Nobody needs {path} any more.", "calls": [("delete", {"path": path})]} for path in deletions),
+            _last_words,
+        ]
+    )
+
+
+def _last_words(messages: list[dict[str, Any]]) -> str:
+    ends = [message["is_error"] for message in messages if message["role"] == "tool"]
+    return f"Tidied up: {ends.count(False)} calls of {len(ends)} were made."
+
+
 # -- what it does --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Step:
-    """One entry of the agent's list."""
+class Voice:
+    """Says line by line what the events of a run tell."""
 
-    function: Callable[..., str]
-    arguments: dict[str, str]
+    def __init__(self) -> None:
+        self._said = ""
 
-    def __str__(self) -> str:
-        return line(self.function.__name__, dict(self.arguments))
+    def tell(self, event: Any) -> None:
+        """Say what an event tells."""
+        if isinstance(event, sayso.DeltaEvent):
+            self._said += event.text
+            return
+        for row in filter(str.strip, self._said.splitlines()):
+            say("agent", escape(row))
+        self._said = ""
+        if isinstance(event, sayso.ApprovalEvent):
+            say("agent", f"wants {line(event.runnable_name, event.input)}, and must ask")
+        elif isinstance(event, sayso.OutputEvent) and event.runnable_type == "tool":
+            self._end_of_call(event)
+
+    @staticmethod
+    def _end_of_call(event: sayso.OutputEvent) -> None:
+        match event.status.code, event.status.reason:
+            case "success", _:
+                if "approval" not in event.metadata:
+                    say("agent", f"calls {line(event.path.rpartition('.')[2], event.input or {})}: need not ask")
+                say("agent", escape(str(event.output)))
+            case "cancelled", "approval_denied":
+                say("agent", f"does not do it: {escape(event.status.message or '')}")
+            case "error", None:
+                say("agent", f"could not do it: {escape((event.error or {}).get('message', ''))}")
+            case _:  # it waits, or it stops the whole run, which says so itself
+                pass
 
 
-def steps_to(deletions: Sequence[str]) -> list[Step]:
-    """Return the agent's list, the same in every life of it."""
-    return [
-        Step(move, {"source": "app.log", "path": "archive/app.log"}),
-        Step(write, {"path": "archive/summary.txt", "text": "app.log was moved here\n"}),
-        *(Step(delete, {"path": path}) for path in deletions),
-    ]
+async def _leg(agent: sayso.Agent) -> sayso.OutputEvent:
+    """Take the run from where it stands to its end, or to where it waits."""
+    voice = Voice()
+    async for event in agent(PROMPT, run_id=RUN):
+        voice.tell(event)
+        if isinstance(event, sayso.OutputEvent) and event.path == agent.name:
+            return event
+    raise AssertionError("unreachable")
 
 
-def work(step: Step) -> bool:
-    """Do one step; say whether it can be ticked off."""
-    say("agent", f"calls {step}")
+def work(agent: sayso.Agent) -> int:
+    """Work until the run has ended, or waits for nothing but what a person left to wait; return the exit code."""
+    left: set[str] = set()
+    while True:
+        output = asyncio.run(_leg(agent))
+        match output.status.reason:
+            case "approval_required":
+                waiting = {entry["approval_id"] for entry in output.metadata["pending_approvals"]} - left
+                left |= {request_id for request_id in sorted(waiting) if not _is_decided(agent, request_id)}
+                if waiting <= left:
+                    return 0
+            case None if output.status.code == "success":
+                return 0
+            case reason:
+                say("agent", f"stops here: {escape(output.status.message or reason or '')}")
+                return 0 if reason in {"outcome_unknown", "cancelled"} else 1
+
+
+def _is_decided(agent: sayso.Agent, request_id: str) -> bool:
+    """Wait for a person, who decides at this terminal or by command."""
     try:
-        done = step.function(**step.arguments)
-    except sayso.ConfirmationRequired as held:
-        say("agent", f"leaves it: {held.confirmation_id} still waits for a person")
+        drive(Block(_STANDS, "ask").until_decided(agent.store, agent.store.get(request_id)))
+    except sayso.ConfirmationRequired:
+        say("agent", f"leaves it: {short(request_id)} still waits for a person")
         return False
-    except OutcomeUnknownError as unknown:
-        say("agent", f"stops here: {escape(str(unknown))}")
-        return False
-    except sayso.ConfirmationRejected as no:
-        say("agent", f"does not do it: {escape(no.message)}")
-    except (OSError, ValueError) as error:
-        say("agent", f"could not do it: {escape(str(error))}")
-    else:
-        say("agent", escape(done))
     return True
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Tidy the folder: do every step that has no tick."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tidy the folder: do what the run has not done yet; return the exit code."""
     parser = argparse.ArgumentParser(prog="agent")
     parser.add_argument("folder", type=Path)
     parser.add_argument("deletions", nargs="*")
+    parser.add_argument("--model", help="a provider's model, instead of the script")
     parser.add_argument("--dies-in-last-call", action="store_true")
     given = parser.parse_args(arguments)
     place = Place(given.folder.resolve())
-    sayso.configure(store=place.address)
     os.chdir(place.files)
-    ticked = place.ticks.read_text(encoding="utf-8").splitlines() if place.ticks.exists() else []
-    steps = steps_to(given.deletions)
+    sayso.configure(store=place.address)
+    _dies_with[:] = given.deletions[-1:] if given.dies_in_last_call else []
+    try:
+        model = given.model or script_to(given.deletions)
+        agent = sayso.Agent(name="tidy", model=model, tools=TOOLS, system_prompt=_HOW, max_iters=30)
+    except ConfigError as error:
+        say("agent", f"stops here: {escape(str(error))}")
+        return 1
     say("agent", f"finds {', '.join(sorted(place.present()))}")
-    with sayso.run(RUN):
-        for step in steps:
-            if str(step) in ticked:
-                continue
-            _fate.dies_in_call = given.dies_in_last_call and step is steps[-1]
-            if work(step):
-                with place.ticks.open("a", encoding="utf-8") as ticks:
-                    ticks.write(f"{step}\n")
+    return work(agent)
 
 
 if __name__ == "__main__":
     try:
-        main()
+        sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)

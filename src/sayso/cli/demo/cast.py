@@ -29,6 +29,7 @@ __all__ = ["PATIENCE", "Agent", "Broken", "Stage"]
 
 T = TypeVar("T")
 PATIENCE = 30.0
+_THINKING = 300.0  # a provider's model may take its time
 _LOOK_AGAIN = 0.02
 _ANNOUNCEMENT = _GOODBYE = 2.0
 _PYTHON = (sys.executable, "-P", "-m")  # -P: what lies in the reader's folder is no part of the demo
@@ -57,12 +58,16 @@ class Agent:
     Args:
         place: Its folder.
         deletions: Which files it wants to delete.
+        model: The name of a provider's model that thinks for it; None for the script.
         dies: Whether it kills itself in its last call.
         at_terminal: Whether it talks to the person itself; otherwise its lines pass through here.
     """
 
-    def __init__(self, place: Place, deletions: Sequence[str], *, dies: bool, at_terminal: bool) -> None:
+    def __init__(
+        self, place: Place, deletions: Sequence[str], *, model: str | None, dies: bool, at_terminal: bool
+    ) -> None:  # fmt: skip
         words = [*_PYTHON, "sayso.cli.demo.agent", str(place.root), *deletions]
+        words += [] if model is None else [f"--model={model}"]
         words += ["--dies-in-last-call"] if dies else []
         self._said: list[str] = []
         self._relay: threading.Thread | None = None
@@ -126,11 +131,13 @@ class Stage:
     Args:
         place: The folder.
         with_person: Whether a person decides at this terminal; else the simulated reviewer does.
+        model: The name of a provider's model that thinks for the agent; None for the script.
     """
 
-    def __init__(self, place: Place, *, with_person: bool) -> None:
+    def __init__(self, place: Place, *, with_person: bool, model: str | None = None) -> None:
         self.place = place
         self.with_person = with_person
+        self.model = model
         self.store = config.open_store(place.address)
         self._agents: list[Agent] = []
         self._met: set[str] = set()
@@ -145,7 +152,7 @@ class Stage:
 
     def start(self, deletions: Sequence[str], *, dies: bool = False, at_terminal: bool = False) -> Agent:
         """Start the agent."""
-        agent = Agent(self.place, deletions, dies=dies, at_terminal=at_terminal)
+        agent = Agent(self.place, deletions, model=self.model, dies=dies, at_terminal=at_terminal)
         self._agents.append(agent)
         return agent
 
@@ -155,14 +162,23 @@ class Stage:
 
     def next_request(self, agent: Agent) -> Request:
         """Wait until the agent stands before a request that was not met yet, and has said so."""
+        request = self.next_or_end(agent)
+        if request is None:
+            raise Broken(f"the agent ended ({agent.ended}) and asked nothing")
+        return request
 
-        def found() -> Request | None:
+    def next_or_end(self, agent: Agent) -> Request | None:
+        """Wait as `next_request` does; return None if the agent ends instead."""
+
+        def found() -> tuple[Request | None] | None:
             fresh = [request for request in self.waiting() if request.id not in self._met]
-            if not fresh and agent.ended is not None:
-                raise Broken(f"the agent ended ({agent.ended}) and asked nothing")
-            return fresh[0] if fresh else None
+            if fresh:
+                return (fresh[0],)
+            return None if agent.ended is None else (None,)
 
-        request = self._until("the agent asks", found)
+        (request,) = self._until("the agent asks", found)
+        if request is None:
+            return None
         self._met.add(request.id)
         heard = time.monotonic() + _ANNOUNCEMENT
         while not agent.has_said(short(request.id)) and time.monotonic() < heard:
@@ -175,15 +191,16 @@ class Stage:
         return agent.reap()
 
     def _until(self, what: str, found: Callable[[], T | None], *, may_ask: bool = False) -> T:
-        late = time.monotonic() + PATIENCE
+        patience = PATIENCE if self.model is None else _THINKING
+        late = time.monotonic() + patience
         while True:
             answer = found()
             if answer is not None:
                 return answer
             if may_ask and self.waiting():
-                late = time.monotonic() + PATIENCE
+                late = time.monotonic() + patience
             if time.monotonic() > late:
-                raise Broken(f"waited {PATIENCE:.0f} seconds until {what}; stopped everything")
+                raise Broken(f"waited {patience:.0f} seconds until {what}; stopped everything")
             time.sleep(_LOOK_AGAIN)
 
     # -- the reviewer ------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from sayso.stores.base import Store
 
 __all__ = ["Row", "Witnesses", "problems", "rows"]
 
+_DONE = {"delete": "deleted", "move": "moved", "write": "written"}
+
 
 class Row(NamedTuple):
     """What is shown of one file.
@@ -100,7 +102,7 @@ def _wrong(seen: Witnesses, request: Request) -> Iterator[str]:
         yield f"{request.id} was started {starts} times"
     for effect in seen.effects:
         if effect.request == request.id and effect.path != seen.name(request):
-            yield f"{request.id} was approved for {seen.name(request)}, and {effect.path} was deleted"
+            yield f"{request.id} was approved for {seen.name(request)}, and {effect.path} was {_DONE[effect.did]}"
 
 
 def _unasked(seen: Witnesses) -> Iterator[str]:
@@ -135,6 +137,9 @@ def rows(seen: Witnesses) -> Iterator[Row]:
             yield Row(effect.path, f"{effect.did} 1x", "passed by rule, nobody was asked")
     for request in seen.requests:
         name = seen.name(request)
-        disk = f"{'still there' if name in seen.present else 'gone'}, deleted {seen.times(request)}x"
+        is_deletion = request.call.name == "delete"
+        there = "still there" if is_deletion else "there"
+        disk = f"{there if name in seen.present else 'gone' if is_deletion else 'not there'}, "
+        disk += f"{_DONE[request.call.name]} {seen.times(request)}x"
         events = seen.events[request.id]
         yield Row(name, disk, " > ".join([*events, *({str(request.state)} - {events[-1]})]))

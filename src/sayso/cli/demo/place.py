@@ -75,11 +75,6 @@ class Place:
         return f"sqlite:///{self.root / 'sayso.db'}"
 
     @property
-    def ticks(self) -> Path:
-        """The agent's list of steps that it need not do again."""
-        return self.root / "ticks.txt"
-
-    @property
     def ledger(self) -> Path:
         """What was really done, one line each, written by what did it."""
         return self.root / "effects.jsonl"

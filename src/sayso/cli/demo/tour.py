@@ -20,16 +20,19 @@ from sayso.cli.demo.cast import Agent, Broken, Stage
 from sayso.cli.demo.count import Row
 from sayso.cli.demo.place import RUN, Place, say
 from sayso.cli.say import WRONG, complain, out
+from sayso.errors import ConfigError
 from sayso.model.request import Request, State
 from sayso.model.show import escape
 from sayso.model.show.label import short
+from sayso.runs.models import model_of
 from sayso.waiting import terminal
 
-__all__ = ["Left", "crash", "tidy", "tour"]
+__all__ = ["Left", "crash", "improvise", "tidy", "tour"]
 
 _APPROVE_THE_DRAFT = ("approve", "--set", "path=report-draft.md", "-m", "you mean the draft; the final one stays")
 _REJECT = ("reject", "-m", "keep it: the contract runs until 2031")
 _APPROVE = ("approve",)
+_JUNK = {"report-draft.md", "old-backup.txt"}
 
 _TIDY = ("report-final.md", "contract.txt")
 _CRASH = ("report-final.md", "old-backup.txt")
@@ -47,7 +50,7 @@ class Left(Exception):
     """The person went away without deciding; the story ends here."""
 
 
-def tour(folder: Path | None, *, with_crash: bool) -> int:
+def tour(folder: Path | None, *, with_crash: bool, model: str | None = None) -> int:
     """Make the folder, tell the story, show the journal, count; see `sayso demo --help`.
 
     Returns:
@@ -55,26 +58,38 @@ def tour(folder: Path | None, *, with_crash: bool) -> int:
     """
     if with_crash and sys.platform == "win32":
         raise click.UsageError("--crash needs the signals of a POSIX system")
+    if with_crash and model is not None:
+        raise click.UsageError("--crash follows a script, so that it dies where it should; leave --model out")
     try:
-        _tour(Place.made_in(folder), with_crash=with_crash)
-    except (Broken, OSError) as error:
+        if model is not None:
+            _check(model)
+        _tour(Place.made_in(folder), with_crash=with_crash, model=model)
+    except (Broken, ConfigError, OSError) as error:
         complain(f"error: {escape(str(error))}")
         return WRONG
     return 0
 
 
-def _tour(place: Place, *, with_crash: bool) -> None:
-    stage = Stage(place, with_person=terminal.is_there())
+def _check(model: str) -> None:
+    """Raise `ConfigError` where this model cannot be asked, before anything is made."""
+    model_of(model)  # says what to install
+    from sayso.runs.provider import ProviderModel
+
+    ProviderModel(model).check()
+
+
+def _tour(place: Place, *, with_crash: bool, model: str | None) -> None:
+    stage = Stage(place, with_person=terminal.is_there(), model=model)
     # What is ignored stays so: under nohup a hang-up ends nothing.
     endings = [ending for ending in _ENDINGS if signal.getsignal(ending) is not signal.SIG_IGN]
     before = {ending: signal.signal(ending, _stop) for ending in endings}
     try:
         _begin(stage)
         try:
-            crash(stage) if with_crash else tidy(stage)
+            _story(stage, with_crash=with_crash)
         except Left:
             say("demo", "nobody decided, so the story ends here; the request stays in the store")
-        _end(stage, (*_BY_RULE, _DRAFT, _BACKUP if with_crash else _CONTRACT))
+        _end(stage, None if model else (*_BY_RULE, _DRAFT, _BACKUP if with_crash else _CONTRACT))
     finally:
         stage.close()
         for ending, handler in before.items():
@@ -88,8 +103,11 @@ def _stop(number: int, _: object) -> NoReturn:
 def _begin(stage: Stage) -> None:
     say("demo", f"made {escape(str(stage.place.files))}")
     say("demo", "an agent tidies it: calls that stay inside archive/ pass by rule, others wait for a person")
-    if stage.with_person:
+    if stage.model is not None:
+        say("demo", f"what it does is up to {escape(stage.model)}")
+    elif stage.with_person:
         say("demo", "it takes report-final.md for a draft: try e, and give it report-draft.md instead")
+    if stage.with_person:
         say("demo", f"decide here, or in a second terminal: {terminal.command(stage.store)} ls")
     else:
         say("demo", "no terminal here, so a simulated reviewer decides, in a process of its own, by command")
@@ -97,6 +115,24 @@ def _begin(stage: Stage) -> None:
 
 
 # -- the stories -----------------------------------------------------------------------------------------------
+
+
+def _story(stage: Stage, *, with_crash: bool) -> None:
+    if with_crash:
+        crash(stage)
+    elif stage.model is None:
+        tidy(stage)
+    else:
+        improvise(stage)
+
+
+def improvise(stage: Stage) -> None:
+    """A provider's model does as it likes; only what nobody needs may be deleted."""
+    agent = stage.start((), at_terminal=stage.with_person)
+    while not stage.with_person and (request := stage.next_or_end(agent)) is not None:
+        may_go = request.call.name == "delete" and request.call.arguments["path"] in _JUNK
+        stage.decide(request, *(_APPROVE if may_go else ("reject", "-m", "leave it as it is")))
+    _must_end_well(stage, agent)
 
 
 def tidy(stage: Stage) -> None:
@@ -130,7 +166,7 @@ def _killed_before_the_start(stage: Stage) -> None:
 
 
 def _killed_inside_the_call(stage: Stage) -> None:
-    say("demo", "starts the agent again: it goes on where its list has no tick, and asks nothing twice")
+    say("demo", "starts the agent again: its run goes on where it stood, and asks nothing twice")
     agent = stage.start(_CRASH, dies=True)
     request = stage.next_request(agent)
     say("demo", "2. killed inside the call: after the file is gone, before anybody could record it")
@@ -176,7 +212,7 @@ def _resolve(stage: Stage, request: Request) -> None:
 # -- the end ---------------------------------------------------------------------------------------------------
 
 
-def _end(stage: Stage, promised: Sequence[Row]) -> None:
+def _end(stage: Stage, promised: Sequence[Row] | None) -> None:
     out("")
     stage.command("demo", "log", "--run", RUN)
     verified = stage.command("demo", "log", "--verify")

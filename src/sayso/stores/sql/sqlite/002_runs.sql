@@ -20,8 +20,8 @@ CREATE TABLE step (
     place  TEXT NOT NULL,
     body   TEXT NOT NULL,            -- JSON; sealed with a key
     waits  TEXT,                     -- id of the request for which the run waited then
-    PRIMARY KEY (run_id, n)
-) WITHOUT ROWID;
+    PRIMARY KEY (run_id, n)          -- not WITHOUT ROWID: bodies may be long, and would be moved when pages split
+);
 
 -- For which request a run waits at which place, now: what the last step of that place says.
 CREATE TABLE wait (

@@ -1,0 +1,245 @@
+"""`worker`: goes on with runs when a person has decided, whoever began them; how it does is `sayso.runs.worker`.
+
+Here the runnables are loaded, signals are heard, and one line is printed for each run. Invariant: after SIGTERM the
+process ends when the grace is over, whatever a handler does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from sayso import config, errors
+from sayso.cli.desk import Desk, as_json
+from sayso.cli.say import complain, out
+from sayso.model import duration
+from sayso.model.show.escape import escape
+from sayso.model.show.label import in_short, short, token
+from sayso.runs.report import Ending, Report
+from sayso.runs.runnable import Runnable
+from sayso.runs.worker import Worker
+
+__all__ = ["worker"]
+
+_AFTER_GRACE = 0.15  # seconds for writing down what was broken off; the grace and this stay below one second
+_THREADS = 32  # for handlers that are plain functions
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="MODULE:NAME...")
+@click.option("--concurrency", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Runs at a time.")
+@click.option("--grace", metavar="SPAN", default="800ms", show_default=True, help="For handlers, after SIGTERM.")
+@click.option("--once", is_flag=True, help="Go on with what is ready now, and end.")
+@as_json
+@click.pass_obj
+def worker(desk: Desk, targets: tuple[str, ...], concurrency: int, grace: str, once: bool, as_json: bool) -> int:
+    """Go on with runs when a person has decided.
+
+    Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are looked
+    for in this folder first. Start as many workers as you like; SIGTERM or Ctrl-C ends one within a second.
+    """
+    if desk.address is not None:
+        config.configure(store=desk.address)
+    span = _span(grace)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    tally = _Tally(as_json=as_json)
+    served = Worker([_loaded(target) for target in targets], concurrency=concurrency, grace=span, tell=tally.add)
+    _refuse_memory(served)
+    _hear_log()
+    _serve(served, span, once=once)
+    tally.close()
+    if served.is_cut_short:
+        _leave(0)  # a handler in a thread cannot be broken off, and Python would wait for it
+    return 1 if once and tally.has_faults else 0
+
+
+# -- what to serve ---------------------------------------------------------------------------------------------
+
+
+def _span(text: str) -> timedelta:
+    try:
+        return duration.parse(text)
+    except errors.ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="--grace") from error
+
+
+def _loaded(target: str) -> Runnable:
+    """Return what `module:name` stands for.
+
+    Raises:
+        BadParameter: It has another form.
+        ConfigError: It is not there, or is no runnable.
+    """
+    module, colon, name = target.partition(":")
+    if not (colon and name and all(part.isidentifier() for part in [*module.split("."), *name.split(".")])):
+        raise click.BadParameter(f"{target!r} has not the form module:name", param_hint="MODULE:NAME")
+    found: Any = _imported(module, target)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise errors.ConfigError(f"{target}: there is no {part!r} in {module}")
+        found = getattr(found, part)
+    if not isinstance(found, Runnable) and callable(found):
+        found = _of_user(target, "calling it", found)
+    if isinstance(found, Runnable):
+        return found
+    raise errors.ConfigError(
+        f"{target} is {type(found).__name__!r}; a worker takes a Tool, Agent or Workflow, or a function without"
+        " arguments that returns one"
+    )
+
+
+def _imported(module: str, target: str) -> Any:
+    try:
+        return _of_user(target, "importing it", lambda: importlib.import_module(module))
+    except errors.ConfigError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
+            raise errors.ConfigError(f"{target}: there is no module {cause.name!r} in {Path.cwd()}") from cause
+        raise
+
+
+def _of_user(target: str, doing: str, code: Callable[[], Any]) -> Any:
+    try:
+        return code()
+    except errors.ConfigError as error:
+        raise errors.ConfigError(f"{target}: {error}") from error
+    except (Exception, SystemExit) as error:
+        # The user's own module; where it went wrong says more than our traceback would.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}, line {place.lineno}"
+        raise errors.ConfigError(f"{target}: {doing} raised {type(error).__name__}: {error} ({where})") from error
+
+
+def _refuse_memory(served: Worker) -> None:
+    if any(store.url.startswith("memory:") for store in served.stores):
+        raise errors.ConfigError("a store in memory is seen by its own program only; no worker can go on with its runs")
+
+
+# -- signals ---------------------------------------------------------------------------------------------------
+
+
+def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
+    """Let the worker work until it ends or a signal ends it."""
+    stopping = threading.Event()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if stopping.is_set():
+            _leave(128 + number)
+        stopping.set()
+        served.stop()
+
+    def watch() -> None:
+        # A handler that keeps the event loop or its thread busy must not keep the process.
+        stopping.wait()
+        time.sleep(grace.total_seconds() + _AFTER_GRACE)
+        _leave(0)
+
+    threading.Thread(target=watch, name="sayso-stop", daemon=True).start()
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    before = [signal.signal(number, stop) for number in numbers]
+    loop = asyncio.new_event_loop()
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="handler")
+    loop.set_default_executor(threads)
+    task = loop.create_task(served.run(once=once))
+    try:
+        while not task.done():
+            # A handler that calls sys.exit() stops the loop; that is the end of its own run only.
+            with suppress(SystemExit):
+                loop.run_until_complete(task)
+    finally:
+        threads.shutdown(wait=False)
+        loop.close()
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _leave(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+# -- printing --------------------------------------------------------------------------------------------------
+
+
+class _Tally:
+    """Prints a line for each run, and at the end how many there were of each kind."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._counts: Counter[Ending] = Counter()
+        self._changed: list[Report] = []
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether a run could not be gone on with because of a fault."""
+        return any(self._counts[ending] for ending in (Ending.RETRY, Ending.BROKEN, Ending.CHANGED))
+
+    def add(self, report: Report) -> None:
+        """Print what became of a run."""
+        self._counts[report.ending] += 1
+        if report.ending is Ending.CHANGED:
+            self._changed.append(report)
+        out(json.dumps(_document(report)) if self._as_json else _row(report))
+
+    def close(self) -> None:
+        """Print how many there were, and which were not gone on with because their code has changed."""
+        counts = [f"{count} {ending.words}" for ending, count in self._counts.items()]
+        rows = [f"{report.run_id} not gone on with: {report.message}" for report in self._changed]
+        complain(f"worker ended: {', '.join(counts) or 'no run went on'}", *map(escape, rows))
+
+
+def _row(report: Report) -> str:
+    row = f"{token(report.run_id)} {token(report.name)} {report.ending.words}"
+    match report.ending:
+        case Ending.DONE:
+            return row
+        case Ending.PAUSED:
+            return f"{row}: {', '.join(map(short, report.waits))}"
+        case _:
+            return f"{row}: {escape(in_short(report.message or ''))}"
+
+
+def _document(report: Report) -> dict[str, Any]:
+    return {
+        "run": report.run_id,
+        "name": report.name,
+        "ending": report.ending.value,
+        "message": report.message,
+        "waits": list(report.waits),
+        "seconds": round(report.seconds, 6),
+    }
+
+
+class _Told(logging.Handler):
+    """Prints what is logged as commands print their complaints."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(*map(escape, self.format(record).splitlines()))
+
+
+def _hear_log() -> None:
+    logger = logging.getLogger("sayso")
+    if not logger.hasHandlers():  # else the program that was loaded has said where it goes
+        logger.addHandler(_Told(logging.WARNING))

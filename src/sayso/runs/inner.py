@@ -1,0 +1,73 @@
+"""Gated functions that a handler calls by itself: what they gave is kept in the run, too.
+
+A handler that waits inside of itself runs again from its top when it goes on. The gated calls that it had finished by
+then are not made a second time: they give again what they gave. They are told apart by what would run and by how often
+the handler has called exactly that in this pass. Invariant: what is not surely the same call asks a person anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sayso import errors
+from sayso.drive import Attempt
+from sayso.gates import Gate
+from sayso.model import canonical
+from sayso.model.fingerprint import call_digest
+from sayso.model.run import Saved
+from sayso.runs.frame import Frame
+from sayso.runs.values import Live, back, result_classes
+from sayso.stores.base import Store
+
+__all__ = ["Inner"]
+
+
+class Inner:
+    """The gated calls of one handler in one pass; a `sayso.waiting.scope.Memory`."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._seen: Counter[str] = Counter()
+
+    def recall(self, gate: Gate, store: Store, arguments: Mapping[str, Any]) -> InnerCall | None:
+        """Return what is known of this call; None where the run cannot keep it."""
+        if store is not self._frame.journal.store:
+            return None
+        try:
+            form = canonical.encode(dict(arguments))
+        except errors.ArgumentError:
+            return None
+        digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
+        self._seen[digest] += 1
+        return InnerCall(self._frame, f"{self._frame.place}!{digest}.{self._seen[digest]}", gate)
+
+
+class InnerCall:
+    """One gated call inside of a handler.
+
+    Attributes:
+        known: What it gave in an earlier pass; None where it has to be made.
+    """
+
+    def __init__(self, frame: Frame, place: str, gate: Gate) -> None:
+        self._frame, self._place, self._gate = frame, place, gate
+        body = frame.journal.at(place)
+        self.known = None if body is None else self._given(body["value"])
+
+    def _given(self, kept: Any) -> Attempt | None:
+        if isinstance(kept, Live):
+            return Attempt(kept.value, None)
+        if kept is None or "form" in kept:
+            return Attempt(None if kept is None else back(kept["form"], result_classes(self._gate.function)), None)
+        return None
+
+    def saves(self, attempt: Attempt) -> Saved | None:
+        """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
+        if attempt.raised is not None:
+            return None
+        journal, value = self._frame.journal, attempt.value
+        live = None if value is None else Live(value, self._gate.function, self._gate.name)
+        journal.put(self._place, {"value": live})
+        return journal.offer()[0] if journal.is_kept else None

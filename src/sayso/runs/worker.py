@@ -1,0 +1,291 @@
+"""The worker: goes on with the runs of its runnables for which a person has decided.
+
+It looks at the store when something has changed there, and now and then, and takes first what nobody touched for
+longest. Many workers share the work: the store settles who takes a run in hand. Neither signals nor printing are here.
+The invariant: a run is begun again only when something about it has changed since this worker left it, so that what
+waits costs a look and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sayso import errors
+from sayso.model import duration
+from sayso.runs.events import OutputEvent
+from sayso.runs.leg import take
+from sayso.runs.report import Ending, Heard, Report, ending_of
+from sayso.runs.run import Run
+from sayso.runs.runnable import Runnable
+from sayso.runs.shelf import LOOK, Mark, Shelf, shelves
+from sayso.stores.base import Store
+
+__all__ = ["Worker"]
+
+_PACE = 0.05  # seconds between two looks at a store that changes all the time
+_LAST = 0.12  # seconds for writing down what was broken off
+_SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
+_log = logging.getLogger("sayso")
+
+_Key = tuple[Shelf, str]
+
+
+@dataclass
+class _Hand:
+    """What a worker knows of a run that has not ended.
+
+    Attributes:
+        mark: Where it stood when it was last begun again.
+        told: What was last reported of it.
+        faults: How often in a row the store has failed.
+        due: When it may be tried again, by the monotonic clock.
+        is_changed: Its code is not what it began with; it is not looked at again.
+        run: While it is under way.
+    """
+
+    mark: Mark | None = None
+    told: tuple[object, ...] = ()
+    faults: int = 0
+    due: float = 0.0
+    is_changed: bool = False
+    run: Run | None = None
+
+
+class Worker:
+    """Goes on with runs of these runnables.
+
+    Args:
+        runnables: Tools, agents and workflows; the runs of each are looked for in its own store.
+        concurrency: How many runs are under way at a time.
+        grace: How long handlers may go on after `stop`.
+        tell: Gets a report of each run that ended or stopped again.
+
+    Attributes:
+        is_cut_short: Whether handlers were broken off at the end; one that is a plain function still runs in a thread.
+
+    Raises:
+        ConfigError: An option cannot be used, or two runnables of one store have one name.
+    """
+
+    def __init__(
+        self, runnables: Iterable[Runnable], *, concurrency: int = 8, grace: timedelta | str = "800ms",
+        tell: Callable[[Report], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        if type(concurrency) is not int or concurrency < 1:
+            raise errors.ConfigError(f"concurrency is a whole number from 1, not {concurrency!r}")
+        self.is_cut_short = False
+        self._shelves = shelves(runnables)
+        self._concurrency, self._grace, self._tell = concurrency, duration.parse(grace).total_seconds(), tell
+        self._hands: dict[_Key, _Hand] = {}
+        self._going: dict[_Key, asyncio.Task[None]] = {}
+        self._backlog: deque[_Key] = deque()
+        self._aside: set[_Key] = set()  # what the store calls ready and is not begun
+        self._once = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._has_changed, self._next_look, self._faults = True, 0.0, 0
+        self._stopped_at: float | None = None
+
+    @property
+    def stores(self) -> list[Store]:
+        """Where it looks."""
+        return [shelf.store for shelf in self._shelves]
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped_at is not None
+
+    def stop(self) -> None:
+        """Begin nothing new, give handlers the grace, hand back what is left. From any thread or signal handler."""
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop_runs)
+
+    def _stop_runs(self) -> None:
+        for hand in self._hands.values():
+            if hand.run is not None:
+                hand.run.stop()
+        self._news.set()
+
+    async def run(self, *, once: bool = False) -> None:
+        """Go on with what is ready, until `stop`; with `once`, until nothing is ready any more.
+
+        Raises:
+            StoreError: With `once`, a store cannot be looked at. Without, that is logged and tried again.
+        """
+        self._loop, self._once = asyncio.get_running_loop(), once
+        unwatch = [] if once else [shelf.store.watch_all(self._wake) for shelf in self._shelves]
+        try:
+            while not self.is_stopping:
+                self._news.clear()
+                if self._has_room and not self._backlog and self._has_changed and self._pause == 0:
+                    await self._look()
+                while self._has_room and self._backlog and not self.is_stopping:
+                    self._begin(self._backlog.popleft())
+                if once and not self._going and not self._backlog and not self._has_changed:
+                    break
+                await self._rest()
+        finally:
+            for end in unwatch:
+                end()
+            await self._end()
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._going) < self._concurrency
+
+    @property
+    def _pause(self) -> float:
+        return max(0.0, self._next_look - time.monotonic())
+
+    def _wake(self) -> None:
+        # Called from other threads, and for every step that is saved: most calls have nothing new to say.
+        if not self._has_changed and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._changed)
+
+    def _changed(self) -> None:
+        self._has_changed = True
+        self._news.set()
+
+    async def _rest(self) -> None:
+        """Wait until there is something to do."""
+        is_wanted = self._has_changed and self._has_room and not self._backlog
+        try:
+            await asyncio.wait_for(self._news.wait(), self._pause if is_wanted else LOOK)
+        except TimeoutError:
+            self._has_changed = True
+
+    async def _look(self) -> None:
+        """Put what could go on into the backlog."""
+        self._has_changed = False  # first: what changes during the look wants another one
+        listed: set[_Key] = set()
+        try:
+            for shelf in self._shelves:
+                room = 4 * self._concurrency + len(self._going) + len(self._aside)
+                found = [(shelf, run_id) for run_id in await shelf.ready(room)]
+                self._has_changed |= len(found) >= room  # there is more
+                listed.update(found)
+                self._backlog += filter(self._may_begin, found)
+        except errors.StoreError as error:
+            if self._once:
+                raise
+            self._faults, self._has_changed = self._faults + 1, True
+            self._next_look = time.monotonic() + _pause_after(self._faults)
+            _log.warning("the store cannot be looked at, and is tried again in %.1f s: %s", self._pause, error)
+            return
+        self._faults = 0
+        self._aside &= listed
+        self._aside |= listed - set(self._backlog) - set(self._going)
+        # What lies aside costs a look at its steps each time, and there may be much of it.
+        self._next_look = time.monotonic() + min(LOOK, _PACE * (1 + len(self._aside) / 10))
+
+    def _may_begin(self, key: _Key) -> bool:
+        hand = self._hands.get(key)
+        if hand is None:
+            return True
+        is_early = hand.faults > 0 and (self._once or hand.due > time.monotonic())
+        return key not in self._going and not hand.is_changed and not is_early
+
+    # -- going on ----------------------------------------------------------------------------------------------
+
+    def _begin(self, key: _Key) -> None:
+        if key not in self._going:
+            self._going[key] = task = asyncio.ensure_future(self._resume(key))
+            task.add_done_callback(lambda _: self._settled(key))
+
+    def _settled(self, key: _Key) -> None:
+        self._going.pop(key, None)
+        self._news.set()
+
+    async def _resume(self, key: _Key) -> None:
+        """Go on with a run, if anything about it has changed, and report what became of it."""
+        shelf, run_id = key
+        hand, began, heard = self._hands.setdefault(key, _Hand()), time.monotonic(), Heard()
+        name = ""
+        try:
+            standing = await shelf.standing(run_id)
+            if standing is None:
+                del self._hands[key]
+                return
+            if standing.mark == hand.mark or self.is_stopping:
+                self._aside.add(key)
+                return
+            name, hand.mark, self._has_changed = standing.name, standing.mark, True
+            hand.run = shelf.runnables[name](parent_id=run_id)
+            output = await take(hand.run, heard.hear)
+            ending, message = await self._became(key, output, heard), output.status.message
+        except asyncio.CancelledError:
+            ending, message = (Ending.HANDED_BACK if self.is_stopping else Ending.BROKEN), "broken off"
+        except errors.StoreError as error:
+            ending, message = Ending.RETRY, str(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the edge of the process
+            # A fault of the code or the record of this one run; the others go on.
+            _log.exception("the run %s stopped", run_id)
+            ending, message = Ending.BROKEN, f"{type(error).__name__}: {error}"
+        finally:
+            hand.run = None
+        if ending is not None:
+            self._report(key, Report(run_id, name, ending, message, tuple(heard.waits), time.monotonic() - began))
+
+    async def _became(self, key: _Key, output: OutputEvent, heard: Heard) -> Ending | None:
+        """Return what became of a run; None where it was somebody else's."""
+        shelf, run_id = key
+        ending = ending_of(output)
+        if ending is None and not heard.has_begun:
+            self._hands[key].mark = None  # whoever has it may be killed before anything changes
+        is_doubtful = ending is Ending.FAILED or not heard.has_begun
+        if ending is None or ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
+            return ending
+        if await shelf.standing(run_id) is not None:  # it has not ended: its model was out of reach, or it cannot begin
+            return Ending.RETRY if heard.has_begun else Ending.BROKEN
+        if not heard.has_begun:  # it had ended in somebody else's hands
+            del self._hands[key]
+        return ending if heard.has_begun else None
+
+    def _report(self, key: _Key, report: Report) -> None:
+        hand, ending = self._hands[key], report.ending
+        hand.faults = hand.faults + 1 if ending is Ending.RETRY else 0
+        if ending is Ending.RETRY:
+            hand.mark, pause = None, _pause_after(hand.faults)
+            hand.due = time.monotonic() + pause
+            asyncio.get_running_loop().call_later(pause, self._changed)
+        elif ending is Ending.CHANGED:
+            hand.is_changed = True
+            _log.warning("the run %s of %s is not gone on with: %s", report.run_id, report.name, report.message)
+        elif ending.is_final:
+            del self._hands[key]
+        told = (ending, report.message, report.waits)
+        if hand.told != told:  # begun again in vain, it has nothing new to say
+            hand.told = told
+            self._tell(report)
+
+    # -- ending ------------------------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        """Let handlers end within the grace, and break the others off."""
+        if not self._going:
+            return
+        self.stop()
+        self._stop_runs()
+        stopped_at = self._stopped_at if self._stopped_at is not None else time.monotonic()
+        going = set(self._going.values())
+        _, late = await asyncio.wait(going, timeout=max(0.0, stopped_at + self._grace - time.monotonic()))
+        for task in late:
+            self.is_cut_short = True
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_LAST)
+
+
+def _pause_after(faults: int) -> float:
+    return min(_LONGEST, _SHORTEST * 2 ** min(faults - 1, 10))
