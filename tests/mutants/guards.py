@@ -555,7 +555,7 @@ MUTANTS = [
     Mutant(
         "a place in the chain is taken once", "stores/sqlite_transaction.py",
         "            raise Stale from None", "            return",
-        _CONTRACT + "TestSqlite::test_what_a_verb_returned_stands_for_every_other_process",
+        _SQLITE + "test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",
     ),
     Mutant(
         "no answer from memory alone", "stores/sqlite.py",

@@ -12,7 +12,7 @@ from sayso.drive import Effects, UserCode, Verb
 from sayso.gates.apart import keep_apart
 from sayso.gates.gate import ALLOWED, Check, Gate, Place, current, requester
 from sayso.gates.needs import Needs
-from sayso.gates.words import call_of, must_fit, prompt_of, refuse, rule_text, secrets_among, secrets_of
+from sayso.gates.words import call_of, fit_facts, must_fit, prompt_of, refuse, rule_text, secrets_among, secrets_of
 from sayso.model import canonical, told
 from sayso.model.call import Call
 from sayso.model.fingerprint import call_digest, fingerprint
@@ -186,7 +186,8 @@ def _facts(
             facts = yield UserCode(gate.context, {"masked": call.arguments})
         except Exception as error:  # noqa: BLE001  user code: the call waits for nobody whom it cannot be shown to
             refuse(gate, "context=", error, arguments)
-    return {**(place.context or {}), **facts, **(verdict.context or {})}
+    told_of = fit_facts(gate, {**facts, **(verdict.context or {})}, secrets_of(gate, call.form, call.masked))
+    return {**(place.context or {}), **told_of}
 
 
 def _earlier(gate: Gate, store: Store, place: Place) -> Effects[dict[str, Any] | None]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn, cast
 
 from sayso import errors
 from sayso.drive import Effects
@@ -13,7 +13,17 @@ from sayso.model.call import Call
 from sayso.model.canonical.tags import dump
 from sayso.policy import Verdict, describe
 
-__all__ = ["call_of", "is_as_shown", "must_fit", "prompt_of", "refuse", "rule_text", "secrets_among", "secrets_of"]
+__all__ = [
+    "call_of",
+    "fit_facts",
+    "is_as_shown",
+    "must_fit",
+    "prompt_of",
+    "refuse",
+    "rule_text",
+    "secrets_among",
+    "secrets_of",
+]
 
 
 def call_of(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest: str) -> Call:
@@ -99,6 +109,19 @@ def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -
     finally:
         # `from None` hides what was raised before and still holds it, for whoever walks the chain: a tracker of errors.
         refusal.__context__ = cause
+
+
+def fit_facts(gate: Gate, facts: Any, secrets: Collection[str]) -> Any:
+    """Return what a program tells a front end about a call, JSON values, with the call's secrets masked."""
+    if isinstance(facts, dict):
+        named = cast("dict[str, Any]", facts)
+        is_secret = gate.redaction.is_secret
+        return {n: redaction.MASK if is_secret(n) else fit_facts(gate, v, secrets) for n, v in named.items()}
+    if isinstance(facts, list):
+        return [fit_facts(gate, item, secrets) for item in cast("list[Any]", facts)]
+    if isinstance(facts, str):
+        return told.fit(facts, secrets)
+    return redaction.MASK if isinstance(facts, int | float) and str(facts) in secrets else facts
 
 
 def rule_text(gate: Gate, verdict: Verdict) -> str | None:

@@ -15,6 +15,7 @@ from sayso import clock
 from sayso.drive import Effects, Suspended, Verb
 from sayso.errors import ConfigError
 from sayso.gates import requester
+from sayso.gates.words import fit_facts, secrets_among
 from sayso.model import canonical
 from sayso.model.call import Question
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -169,11 +170,13 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
 
 def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     """Record a handler's question, and return what the run says then."""
-    text = storable(str(asks.payload.get("question") or asks.payload.get("action") or asks.kind))
+    secrets = secrets_among(frame.runnable.gate, frame.arguments or {}) or frozenset[str]()
+    payload = fit_facts(frame.runnable.gate, asks.payload, secrets)
+    text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
     shape = Shape.of_type(str if asks.schema is None else annotation_of(asks.schema))
     place = _place(frame, asks.number)
     digest = question_digest(text, shape.digest, 0)
-    facts = {**(frame.gate_place.context or {}), "kind": asks.kind, "payload": asks.payload}
+    facts = {**(frame.gate_place.context or {}), "kind": asks.kind, "payload": payload}
     now, acts_for = clock.now(), frame.leg.acts_for
     request = Request(
         id=new_request_id(),

@@ -64,8 +64,10 @@ class LoadedRun:
 
     def __init__(self, record: RunRecord, known: dict[str, Body], store: Store) -> None:
         self.record = record
-        self._known, self._store = known, store
-        self.spans = tuple(self._spans())
+        self._store = store
+        # Not the steps themselves: they hold the real arguments.
+        self._open = [(body["waits"], body["path"]) for body in known.values() if "waits" in body]
+        self.spans = tuple(self._spans(known))
 
     @property
     def run_id(self) -> str:
@@ -83,19 +85,17 @@ class LoadedRun:
         ]
 
     def _waiting(self) -> Iterator[tuple[Request, str]]:
-        for body in self._known.values():
-            if "waits" not in body:
-                continue
+        for request_id, path in self._open:
             try:
-                request = self._store.settle(body["waits"])
+                request = self._store.settle(request_id)
             except RequestNotFoundError:
                 continue
             if request.state is State.PENDING:
-                yield request, body["path"]
+                yield request, path
 
-    def _spans(self) -> Iterator[Span]:
+    def _spans(self, known: dict[str, Body]) -> Iterator[Span]:
         waiting: list[Span] = []
-        for place, body in self._known.items():
+        for place, body in known.items():
             if "status" in body:
                 yield _span(place, body)
             elif "waits" in body:

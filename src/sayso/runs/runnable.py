@@ -84,7 +84,6 @@ class Runnable(ABC):
             "expires": duration.parse(expires),
             "approval_expires": duration.parse(approval_expires),
             "quorum": _quorum(quorum, roles),
-            "redaction": Redaction(approval_redact_keys),
             "redact": tuple(approval_redact_keys),
             "redactor": approval_redactor,
             "risk": risk,
@@ -140,7 +139,20 @@ class Runnable(ABC):
         approval = self._approval
         own = getattr(inspect.unwrap(self.function), "__name__", None)
         named = None if own == self.name and self.kind == "tool" else self.name
-        return Gate(self.function, when=approval.rule, context=approval.context, named=named, **self._options)
+        redaction = Redaction([*self._options["redact"], *self.hidden()])
+        return Gate(
+            self.function, when=approval.rule, context=approval.context, named=named, redaction=redaction,
+            **self._options,
+        )  # fmt: skip
+
+    def hidden(self) -> Collection[str]:
+        """Return names to mask beside those that were asked for."""
+        return ()
+
+    def secrets(self) -> Collection[str]:
+        """Return the names of what people may not see of its input; all of them where a redactor decides."""
+        named = {*self._options["redact"], *self.hidden()}
+        return named if self._options["redactor"] is None else named.union(self.signature.names)
 
     @property
     def is_free(self) -> bool:

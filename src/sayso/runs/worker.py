@@ -89,7 +89,7 @@ class Worker:
         self._once = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
-        self._has_changed, self._next_look, self._faults = True, 0.0, 0
+        self._has_changed, self._next_look, self._faults = False, 0.0, 0
         self._stopped_at: float | None = None
 
     @property
@@ -121,7 +121,7 @@ class Worker:
         Raises:
             StoreError: With `once`, a store cannot be looked at. Without, that is logged and tried again.
         """
-        self._loop, self._once = asyncio.get_running_loop(), once
+        self._loop, self._once, self._has_changed = asyncio.get_running_loop(), once, True
         unwatch = [] if once else [shelf.store.watch_all(self._wake) for shelf in self._shelves]
         try:
             while not self.is_stopping:

@@ -77,8 +77,13 @@ class Workflow(Runnable):
         taken = {parameter for parameter in runnable.signature.names if parameter in self._steps} - set(given)
         hooks = (hook for hook in given.values() if callable(hook))
         read = {name for hook in hooks for name in inspect.signature(hook).parameters if name in self._steps}
+        self.__dict__.pop("gate", None)  # it hides what the steps hide
         self._steps[key] = _Step(runnable, frozenset(named) | taken | read, given)
         return self
+
+    def hidden(self) -> Collection[str]:
+        """Return what its steps hide: its input is theirs."""
+        return {name for step in self._steps.values() for name in step.runnable.secrets()}
 
     def parts(self) -> Mapping[str, Runnable]:
         """Return the steps by name."""

@@ -202,7 +202,8 @@ def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:
 def _checked(name: str) -> str:
     if not name or name != name.strip() or len(name) > _LONGEST_NAME:
         raise ValueError(f"a run's name has 1 to {_LONGEST_NAME} characters and no white space around it, not {name!r}")
-    if any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in name):
+    is_plain = name.isascii() and name.isprintable()  # most are, and then no character needs to be looked up
+    if not is_plain and any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in name):
         raise ValueError(f"a run's name must not hold invisible characters, as {name!r} does")
     return name
 

@@ -1,0 +1,112 @@
+"""A question at one point of a run: found there again with its answer, or asked.
+
+`sayso.ask` and the requests of `sayso.channels` are thin layers over this; how the waiting is done is theirs. In one
+run an equal question finds its answer again, also in another process; asked a second time in the same run of the
+program, it is a new question. Invariant: an answer counts for the question's own run and place, and once.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from sayso import clock
+from sayso.drive import Effects, Verb
+from sayso.errors import InvalidAnswerError
+from sayso.gates import Needs, requester
+from sayso.model import canonical
+from sayso.model.call import Question
+from sayso.model.fingerprint import fingerprint, question_digest
+from sayso.model.ids import new_request_id
+from sayso.model.lifecycle import is_due
+from sayso.model.quorum import Quorum
+from sayso.model.request import Request, State
+from sayso.model.shape import Shape, ShapeError
+from sayso.stores import worker
+from sayso.stores.base import Store
+from sayso.waiting.scope import Scope
+
+__all__ = ["Asking"]
+
+
+class Asking:
+    """One question, asked now.
+
+    Args:
+        text: What is asked.
+        shape: Which answers fit.
+        here: The run in which it is asked.
+        at: The place in a journaled run from which it is asked: equal questions of two places have two answers.
+    """
+
+    def __init__(self, text: str, shape: Shape, here: Scope, at: str = "") -> None:
+        self._shape, self._here, self._at = shape, here, at
+        self._occasion = question_digest(at + text, shape.digest, 0)
+        self._number = here.occasions.get(self._occasion, 0)
+        self._subject = Question(text, question_digest(text, shape.digest, self._number), shape.text, shape.digest)
+
+    def find_or_ask(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
+        """Return the request of this question: the one that is known, else a new one. Durable then.
+
+        Raises:
+            StoreError: The question could not be recorded.
+        """
+        request = yield from self._found_or_asked(store, expires, quorum, risk)
+        if request.state is State.PENDING:
+            self._here.raised[request.id] = None
+        return request
+
+    def answer(self, store: Store, request: Request) -> Effects[Any]:
+        """Return the answer as a value of the type; the next equal question of this run is a new one.
+
+        The type's own validators see it here once more; the reviewer's process may not have had them.
+
+        Raises:
+            InvalidAnswerError: They refuse it.
+        """
+        text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
+        try:
+            answer = self._shape.validate(canonical.decode(text, self._shape.classes))["answer"]
+        except ShapeError as error:
+            yield Verb(store.blocks, store.clear, request.id, requester())
+            raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
+        here = self._here
+        # Several tasks of the run may have asked this at once, and all of them have this one answer.
+        here.occasions[self._occasion] = max(here.occasions.get(self._occasion, 0), self._number + 1)
+        for known in here.lineage():
+            known.forget(request.id)
+        return answer
+
+    def _found_or_asked(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
+        place, digest = self._here.place, self._subject.digest
+        needs = Needs(quorum, place.acts_for)
+        for run_id in place.run_ids:
+            found = yield Verb(store.blocks, store.find, fingerprint(run_id, digest, self._at))
+            if found is not None and is_due(found, clock.now()):
+                found = yield Verb(store.blocks, store.settle, found.id)
+            if found is None or not found.holds:
+                continue
+            lacks = needs.unmet_by(found) if found.state in {State.PENDING, State.ANSWERED} else None
+            if lacks is None:
+                return found
+            yield Verb(store.blocks, store.clear, found.id, requester(), lacks)
+            needs = needs.joined(found)
+        now = clock.now()
+        request = Request(
+            id=new_request_id(),
+            kind="question",
+            run_id=self._here.run_id,
+            fingerprint=fingerprint(self._here.run_id, digest, self._at),
+            place=self._at,
+            subject=self._subject,
+            requester=requester(),
+            created_at=now,
+            expires_at=now + expires,
+            approval_window=expires,
+            quorum=needs.quorum,
+            on_behalf_of=needs.barred[0] if needs.barred else None,
+            also_for=needs.barred[1:],
+            process=None if place.has_name else worker.current(),
+            risk=risk,
+        )
+        return (yield Verb(store.blocks, store.open, request))
