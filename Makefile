@@ -18,7 +18,7 @@ ARGS   ?=
 VENV    := .venv
 BENCH   := .venv-bench
 DOCS    := .venv-docs
-PEERS   := udspy holdpoint call4agents chowki
+PEERS   := udspy holdpoint call4agents chowki timbal
 INSTALL := -m pip --disable-pip-version-check install -qq
 
 # pyright looks for a newer version of itself on every run unless it is told not to.

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from .contest import Plan
 from .core import one_core
+from .crowd import paused, workers
 from .footprint import footprint
 from .listing import listed
 from .machine import describe
 from .overhead import allow
 from .rounds import durable, memory, thousand
+from .runs import call, resume, trip
 from .table import Row, as_json, as_markdown, as_text, fill
 from .waking import wake
 
@@ -26,6 +28,11 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "thousand": thousand,
     "wake": wake,
     "list": listed,
+    "call": call,
+    "trip": trip,
+    "resume": resume,
+    "workers": workers,
+    "paused": paused,
     "import": footprint,
 }
 

@@ -48,7 +48,7 @@ class Entry:
     @property
     def is_ours(self) -> bool:
         """Whether this is sayso itself."""
-        return self.path.startswith("ours:")
+        return self.path.partition(":")[0] in {"ours", "ours_runs"}
 
 
 DURABLE = (

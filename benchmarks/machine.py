@@ -14,7 +14,7 @@ from .statistic import median, percentile
 
 __all__ = ["describe", "versions"]
 
-LIBRARIES = ("sayso", "udspy", "holdpoint", "call4agents", "chowki", "pydantic", "click")
+LIBRARIES = ("sayso", "udspy", "holdpoint", "call4agents", "chowki", "timbal", "pydantic", "click")
 
 
 def describe(folder: Path) -> list[str]:

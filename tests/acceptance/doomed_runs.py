@@ -102,9 +102,7 @@ def built(kind: str) -> Runnable:
                 .step(free, name="d", n=4, depends_on=["b"])
             )
         case "nested":
-            below = agent(
-                "below", [("look", {"n": 1}), ("pay", {"n": 2})], tools=[gated, free], requires_approval=True
-            )
+            below = agent("below", [("look", {"n": 1}), ("pay", {"n": 2})], tools=[gated, free], requires_approval=True)
             return agent("nested", [("below", {"prompt": "go"}), ("pay", {"n": 3})], tools=[below, gated])
         case _:
             inside = agent("inside", [("pay", {"n": 2})], tools=[gated])
@@ -142,7 +140,9 @@ def look_at(folder: Path, store: str) -> dict[str, Any]:
     except sayso.errors.RunNotFoundError:
         steps = []
     bodies = [json.loads(step.body) for step in steps]
-    ended = [body["value"]["form"] for body in bodies if "status" in body and body["type"] == "tool" and "value" in body]
+    ended = [
+        body["value"]["form"] for body in bodies if "status" in body and body["type"] == "tool" and "value" in body
+    ]
     return {"running": [a["n"] for a in running if "n" in a], "ended": [json.loads(form)["value"] for form in ended]}
 
 

@@ -32,7 +32,7 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Callable[[Turns], ScriptedModel]:
 
     def script(turns: Turns) -> ScriptedModel:
         model = ScriptedModel(turns)
-        monkeypatch.setattr("sayso.runs.agent.model_of", lambda given: model)
+        monkeypatch.setattr("sayso.runs.agent.model_of", lambda _: model)
         return model
 
     return script
@@ -236,7 +236,7 @@ async def test_redacted_keys(says: Callable[[Turns], Model]) -> None:
     rotate_key = Tool(
         handler=rotate_key_impl,
         requires_approval=True,
-        approval_redactor=lambda input: {
+        approval_redactor=lambda input: {  # noqa: A006  the description's own word
             **input,
             "api_key": "***",
             "customer_email": input["customer_email"].split("@")[0] + "@***",
@@ -246,7 +246,7 @@ async def test_redacted_keys(says: Callable[[Turns], Model]) -> None:
     assert entry["input"] == {"api_key": "***", "password": "***", "customer_email": "ada@***"}
 
 
-@pytest.mark.parametrize("redactor", [lambda input: input["nothing"], lambda input: [input], lambda input: None])
+@pytest.mark.parametrize("redactor", [lambda given: given["nothing"], lambda given: [given], lambda _: None])
 @awaited
 async def test_a_bad_redactor_shows_a_placeholder(says: Callable[[Turns], Model], redactor: Any) -> None:
     says([])
@@ -350,7 +350,7 @@ async def test_durable_resume(says: Callable[[Turns], Model], tmp_path: Path) ->
     )
     paused = await agent(prompt="Refund $250").collect()
     paused_run_id, approval_id = paused.run_id, paused.metadata["pending_approvals"][0]["approval_id"]
-    assert Path("traces.jsonl").exists()
+    assert Path("traces.jsonl").exists()  # noqa: ASYNC240
 
     result = await agent(
         prompt="Refund $250",
@@ -375,7 +375,7 @@ async def test_a_second_worker_is_told_so(says: Callable[[Turns], Model]) -> Non
 
 @awaited
 async def test_pending_approvals_can_be_listed(says: Callable[[Turns], Model]) -> None:
-    says([[("refund_customer", {"amount": 1}), ("refund_customer", {"amount": 2})], lambda messages: "both"])
+    says([[("refund_customer", {"amount": 1}), ("refund_customer", {"amount": 2})], "both"])
     refund = AnyTool(handler=refund_customer, requires_approval=True)
     agent = sayso.Agent(name="support_agent", model="openai/gpt-5", tools=[refund])
     from sayso import ApprovalEvent
@@ -383,14 +383,15 @@ async def test_pending_approvals_can_be_listed(says: Callable[[Turns], Model]) -
     pending = []
     async for event in agent(prompt="..."):
         if isinstance(event, ApprovalEvent):
-            pending.append(event)
+            pending.append(event)  # noqa: PERF401  the description's own words
     assert [event.input for event in pending] == [{"amount": 1}, {"amount": 2}]
 
     result = await agent(prompt="...").collect()
     lines = []
     if result.status.reason == "approval_required":
         for entry in result.metadata["pending_approvals"]:
-            lines.append((entry["approval_id"], entry["runnable_path"], entry["prompt"], entry["input"]))
+            line = (entry["approval_id"], entry["runnable_path"], entry["prompt"], entry["input"])
+            lines.append(line)
     assert [line[1:] for line in lines] == [
         ("support_agent.refund_customer", None, {"amount": 1}),
         ("support_agent.refund_customer", None, {"amount": 2}),

@@ -36,6 +36,26 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return config.default_store()
 
 
+@pytest.fixture(params=["memory:", "sqlite:///{}.db", "jsonl:{}.jsonl"], ids=["memory", "sqlite", "jsonl"])
+def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """The configured store, of every kind that needs no server."""
+    config.configure(store=request.param.format(tmp_path / "sayso"))
+    return config.default_store()
+
+
+@pytest.fixture
+def memory() -> Store:
+    """The configured store, in memory: for tests that are about no store."""
+    config.configure(store="memory:")
+    return config.default_store()
+
+
+@pytest.fixture
+def ran() -> list[Any]:
+    """What handlers did."""
+    return []
+
+
 @pytest.fixture
 def file_store(tmp_path: Path) -> Store:
     """The configured store, in a file that other processes can open."""

@@ -10,7 +10,6 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,15 +22,6 @@ from sayso.testing import ScriptedModel
 from tests.integration.running import agent_of, awaited, ids, reason, yes
 
 
-@pytest.fixture(params=["memory", "sqlite", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """The configured store, of each kind in turn."""
-    file = tmp_path / "sayso"
-    address = {"memory": "memory:", "sqlite": f"sqlite:///{file}.db", "jsonl": f"jsonl:{file}.jsonl"}[request.param]
-    sayso.configure(store=address)
-    return sayso.Review().store
-
-
 class Desk:
     """An agent with a free tool, a gated one and a gated agent below it; what ran is in `ran`."""
 
@@ -41,7 +31,10 @@ class Desk:
         pay = Tool(self._noted("pay"), name="pay", requires_approval=True)
         below = agent_of([pay], {"text": "let me see", "calls": [("pay", {"n": 3})]}, name="below")
         turns: list[Any] = [
-            {"text": "one moment please", "calls": [("look", {"n": 1}), ("pay", {"n": 2}), ("below", {"prompt": "go"})]},
+            {
+                "text": "one moment please",
+                "calls": [("look", {"n": 1}), ("pay", {"n": 2}), ("below", {"prompt": "go"})],
+            },
             [("look", {"n": 4})],
             "all done",
         ]
@@ -63,15 +56,15 @@ class Desk:
         return output
 
 
-async def _count(store: Store) -> int:
+async def _count(each_store: Store) -> int:
     desk = Desk()
     return len([event async for event in desk.agent(prompt="go")])
 
 
 @pytest.mark.parametrize("way", ["break", "aclose", "raise", "dropped"])
 @awaited
-async def test_a_stream_that_its_consumer_leaves_can_be_gone_on_with(store: Store, way: str) -> None:
-    for n in range(await _count(store)):
+async def test_a_stream_that_its_consumer_leaves_can_be_gone_on_with(each_store: Store, way: str) -> None:
+    for n in range(await _count(each_store)):
         desk = Desk()
         run_id = await _left(aiter(desk.agent(prompt="go")), n, way)
         output = await desk.to_its_end(run_id)
@@ -104,9 +97,9 @@ async def _left(events: AsyncIterator[Event], after: int, way: str) -> str:
 
 
 @awaited
-async def test_a_consumer_that_leaves_at_the_gate_can_decide_at_once(store: Store) -> None:
+async def test_a_consumer_that_leaves_at_the_gate_can_decide_at_once(each_store: Store) -> None:
     ran: list[int] = []
-    pay = Tool(lambda n: ran.append(n), name="pay", requires_approval=True)
+    pay = Tool(lambda n: ran.append(n), name="pay", requires_approval=True)  # noqa: PLW0108
     agent = agent_of([pay], [("pay", {"n": 1})])
     held = ""
     async for event in agent(prompt="go"):
@@ -119,8 +112,8 @@ async def test_a_consumer_that_leaves_at_the_gate_can_decide_at_once(store: Stor
 
 @pytest.mark.parametrize("way", ["cancel", "wait_for"])
 @awaited
-async def test_a_task_that_is_cancelled_while_it_streams_can_be_gone_on_with(store: Store, way: str) -> None:
-    for n in range(await _count(store)):
+async def test_a_task_that_is_cancelled_while_it_streams_can_be_gone_on_with(each_store: Store, way: str) -> None:
+    for n in range(await _count(each_store)):
         desk, seen, ids_seen = Desk(), asyncio.Event(), list[str]()
 
         async def consume(desk: Desk = desk, after: int = n, seen: asyncio.Event = seen, known: Any = ids_seen) -> None:
@@ -147,7 +140,7 @@ async def test_a_task_that_is_cancelled_while_it_streams_can_be_gone_on_with(sto
 
 
 @awaited
-async def test_a_second_cancellation_is_not_lost_while_a_stream_closes(store: Store) -> None:
+async def test_a_second_cancellation_is_not_lost_while_a_stream_closes(each_store: Store) -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -174,7 +167,7 @@ async def test_a_second_cancellation_is_not_lost_while_a_stream_closes(store: St
 
 @pytest.mark.parametrize("gated", [False, True])
 @awaited
-async def test_a_gated_handler_that_is_cancelled_inside_is_unknown(store: Store, gated: bool) -> None:
+async def test_a_gated_handler_that_is_cancelled_inside_is_unknown(each_store: Store, gated: bool) -> None:
     ran: list[str] = []
     inside = asyncio.Event()
 
@@ -209,7 +202,7 @@ async def test_a_gated_handler_that_is_cancelled_inside_is_unknown(store: Store,
 
 
 @awaited
-async def test_a_free_step_that_is_cancelled_inside_is_done_by_who_goes_on(store: Store) -> None:
+async def test_a_free_step_that_is_cancelled_inside_is_done_by_who_goes_on(each_store: Store) -> None:
     ran: list[str] = []
     inside = asyncio.Event()
 
@@ -231,7 +224,7 @@ async def test_a_free_step_that_is_cancelled_inside_is_done_by_who_goes_on(store
 
 
 @awaited
-async def test_a_run_in_hand_is_left_alone_by_all_others(store: Store) -> None:
+async def test_a_run_in_hand_is_left_alone_by_all_others(each_store: Store) -> None:
     go = asyncio.Event()
 
     async def pay() -> str:

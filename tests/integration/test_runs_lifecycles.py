@@ -1,8 +1,8 @@
 """Five kinds of runs through every life that a person can give them, over every store.
 
-A tool, an agent, a workflow, an agent as another's tool, an agent in a workflow's step; each is paused, approved, denied,
-edited, cancelled, too late, and decided in parts. The code is built anew for each leg, as another process would. The
-one invariant: the handlers that ran are exactly those that a person let run.
+A tool, an agent, a workflow, an agent as another's tool, an agent in a workflow's step; each is paused, approved,
+denied, edited, cancelled, too late, and decided in parts. The code is built anew for each leg, as another process
+would. The one invariant: the handlers that ran are exactly those that a person let run.
 """
 
 from __future__ import annotations
@@ -24,15 +24,6 @@ from tests.integration.running import agent_of, awaited, reason
 
 KINDS = ("tool", "agent", "workflow", "nested", "step")
 MANY = ("agent", "workflow", "nested", "step")
-
-
-@pytest.fixture(params=["memory", "sqlite", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """The configured store, of each kind in turn."""
-    file = tmp_path / "sayso"
-    address = {"memory": "memory:", "sqlite": f"sqlite:///{file}.db", "jsonl": f"jsonl:{file}.jsonl"}[request.param]
-    sayso.configure(store=address)
-    return sayso.Review().store
 
 
 class Life:
@@ -92,7 +83,7 @@ class Life:
 
 
 @pytest.fixture(params=KINDS)
-def life(request: pytest.FixtureRequest, store: Store, clock: Clock) -> Life:
+def life(request: pytest.FixtureRequest, each_store: Store, clock: Clock) -> Life:
     """A run that has paused."""
     life = Life(request.param)
     assert reason(life.said) == ("cancelled", "approval_required")
@@ -197,7 +188,7 @@ def test_paused_again_and_again(life: Life) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @awaited
-async def test_of_twenty_tasks_that_go_on_one_runs_the_handler(store: Store, kind: str) -> None:
+async def test_of_twenty_tasks_that_go_on_one_runs_the_handler(each_store: Store, kind: str) -> None:
     life = await asyncio.to_thread(Life, kind)
     decisions = dict.fromkeys(life.waiting().values(), True)
     runs = [life.built()(parent_id="order-1", resume=decisions).collect() for _ in range(20)]

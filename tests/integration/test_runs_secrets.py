@@ -12,7 +12,6 @@ import logging
 import os
 import traceback
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +37,6 @@ from tests.integration.canaries import (
     tree,
 )
 from tests.integration.running import agent_of, answers, ids, reason, yes
-
-
-@pytest.fixture(params=["memory", "sqlite", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """The configured store, of each kind in turn."""
-    file = tmp_path / "sayso"
-    address = {"memory": "memory:", "sqlite": f"sqlite:///{file}.db", "jsonl": f"jsonl:{file}.jsonl"}[request.param]
-    sayso.configure(store=address)
-    return sayso.Review().store
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +89,7 @@ def told(runnable: Runnable, *args: Any, **given: Any) -> tuple[OutputEvent, lis
     return output, texts
 
 
-def test_a_waiting_call_tells_no_secret_and_runs_with_all_of_them(store: Store, program: Program) -> None:
+def test_a_waiting_call_tells_no_secret_and_runs_with_all_of_them(each_store: Store, program: Program) -> None:
     tool = tool_of(program)
     output, texts = told(tool, **program.arguments)
     assert reason(output) == ("cancelled", "approval_required")
@@ -112,13 +102,13 @@ def test_a_waiting_call_tells_no_secret_and_runs_with_all_of_them(store: Store, 
     assert program.ran == [program.arguments]
 
 
-def test_a_free_call_tells_no_secret(store: Store, program: Program) -> None:
+def test_a_free_call_tells_no_secret(each_store: Store, program: Program) -> None:
     _, texts = told(tool_of(program, requires_approval=False), **program.arguments)
     assert_clean(*texts)
     assert program.ran == [program.arguments]
 
 
-def test_an_override_tells_no_secret(store: Store, program: Program) -> None:
+def test_an_override_tells_no_secret(each_store: Store, program: Program) -> None:
     tool = tool_of(program)
     output, _ = told(tool, **program.arguments)
     override = {"password": canary("new"), "secret": NUMBER, "tree": tree(1), "rows": rows(2), "to": "bob"}
@@ -140,7 +130,7 @@ def test_an_override_tells_no_secret(store: Store, program: Program) -> None:
         [canary("bad")],
     ],
 )
-def test_a_bad_override_is_refused_without_its_value(store: Store, program: Program, override: Any) -> None:
+def test_a_bad_override_is_refused_without_its_value(each_store: Store, program: Program, override: Any) -> None:
     tool = tool_of(program)
     output, _ = told(tool, **program.arguments)
     said = {"approved": True, "override_input": override}
@@ -150,20 +140,23 @@ def test_a_bad_override_is_refused_without_its_value(store: Store, program: Prog
     assert_clean(*texts)
 
 
-@pytest.mark.parametrize("hook", ["requires_approval", "approval_prompt", "approval_ui", "approval_description", "default"])
-def test_a_hook_that_fails_and_quotes_secrets_is_not_quoted(store: Store, program: Program, hook: str) -> None:
+HOOKS = ("requires_approval", "approval_prompt", "approval_ui", "approval_description")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_fails_and_quotes_secrets_is_not_quoted(each_store: Store, program: Program, hook: str) -> None:
     def fails(password: str = canary("zero")) -> Any:
         raise ValueError(password) from KeyError(program.everything())
 
-    tool = tool_of(program, **({hook: fails} if hook != "default" else {"default_params": {"to": lambda: "x"}}))
-    output, texts = told(tool, **program.arguments)
-    if hook != "default":
-        assert reason(output) == ("error", "approval_policy_error")
+    output, texts = told(tool_of(program, **{hook: fails}), **program.arguments)
+    assert reason(output) == ("error", "approval_policy_error")
     assert_clean(*texts)
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_an_error_of_the_handler_that_quotes_secrets_is_scrubbed(store: Store, program: Program, gated: bool) -> None:
+def test_an_error_of_the_handler_that_quotes_secrets_is_scrubbed(
+    each_store: Store, program: Program, gated: bool
+) -> None:
     program.ends.append(ValueError(f"alice may not use {program.everything()}"))
     tool = tool_of(program, requires_approval=gated)
     output, texts = told(tool, **program.arguments)
@@ -174,7 +167,7 @@ def test_an_error_of_the_handler_that_quotes_secrets_is_scrubbed(store: Store, p
     assert_clean(*texts)
 
 
-def test_prompt_card_and_rule_that_quote_secrets_are_scrubbed(store: Store, program: Program) -> None:
+def test_prompt_card_and_rule_that_quote_secrets_are_scrubbed(each_store: Store, program: Program) -> None:
     def rule(password: str) -> ApprovalPolicyDecision:
         return ApprovalPolicyDecision(required=True, prompt=f"Use {password} for alice?")
 
@@ -187,7 +180,7 @@ def test_prompt_card_and_rule_that_quote_secrets_are_scrubbed(store: Store, prog
     assert "for alice?" in output.metadata["pending_approvals"][0]["prompt"]
 
 
-def test_a_rule_that_puts_secrets_on_the_card_is_masked(store: Store, program: Program) -> None:
+def test_a_rule_that_puts_secrets_on_the_card_is_masked(each_store: Store, program: Program) -> None:
     def rule(password: str, tree: dict[str, Any]) -> ApprovalPolicyDecision:
         text = f"with {password}"
         return ApprovalPolicyDecision(
@@ -199,8 +192,8 @@ def test_a_rule_that_puts_secrets_on_the_card_is_masked(store: Store, program: P
     assert_clean(*texts)
 
 
-@pytest.mark.parametrize("redactor", [lambda given: 1 / 0, lambda given: [given], lambda given: None])
-def test_a_redactor_that_fails_shows_nothing(store: Store, program: Program, redactor: Any) -> None:
+@pytest.mark.parametrize("redactor", [lambda _: 1 / 0, lambda given: [given], lambda _: None])
+def test_a_redactor_that_fails_shows_nothing(each_store: Store, program: Program, redactor: Any) -> None:
     tool = tool_of(program, approval_redactor=redactor)
     output, texts = told(tool, **program.arguments)
     assert_clean(*texts)
@@ -226,7 +219,7 @@ OWN: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OWN)
 @pytest.mark.parametrize("kind", ["tool", "free", "agent", "workflow", "nested", "failing"])
-def test_a_tools_own_secrets_are_masked_wherever_its_input_passes(store: Store, options: Any, kind: str) -> None:
+def test_a_tools_own_secrets_are_masked_wherever_its_input_passes(each_store: Store, options: Any, kind: str) -> None:
     seen.clear()
     iban = f"fail{WORD}" if kind == "failing" else f"DE{WORD}"
     tool = Tool(hush, requires_approval=kind != "free", **options)
@@ -246,7 +239,7 @@ def test_a_tools_own_secrets_are_masked_wherever_its_input_passes(store: Store, 
     assert seen == [iban]
 
 
-def test_values_of_default_params_are_masked(store: Store) -> None:
+def test_values_of_default_params_are_masked(each_store: Store) -> None:
     seen.clear()
     tool = Tool(hush, requires_approval=True, approval_redact_keys=["iban"], default_params={"iban": lambda: WORD})
     output, texts = told(tool)
@@ -256,7 +249,7 @@ def test_values_of_default_params_are_masked(store: Store) -> None:
     assert seen == [WORD]
 
 
-def test_a_question_that_quotes_a_secret_argument_is_scrubbed(store: Store) -> None:
+def test_a_question_that_quotes_a_secret_argument_is_scrubbed(each_store: Store) -> None:
     def rotate(api_key: str) -> str:
         return suspend({"question": f"Rotate {api_key}?", "card": {"api_key": api_key, "of": [f"key {api_key}"]}})
 
@@ -272,7 +265,7 @@ def test_a_question_that_quotes_a_secret_argument_is_scrubbed(store: Store) -> N
         assert output.output == "yes"
 
 
-def test_arguments_that_do_not_fit_are_refused_without_their_values(store: Store, program: Program) -> None:
+def test_arguments_that_do_not_fit_are_refused_without_their_values(each_store: Store, program: Program) -> None:
     tool = tool_of(program)
     for name, odd in {"password": [canary("x")], "secret": canary("x"), "crate": {"password": [canary("x")]}}.items():
         output, texts = told(tool, **{**program.arguments, name: odd})
@@ -283,7 +276,7 @@ def test_arguments_that_do_not_fit_are_refused_without_their_values(store: Store
     assert_clean(*texts)
 
 
-def test_a_tool_called_directly_raises_without_secrets(store: Store, program: Program) -> None:
+def test_a_tool_called_directly_raises_without_secrets(each_store: Store, program: Program) -> None:
     tool = tool_of(program)
     with pytest.raises(sayso.ConfirmationRequired) as caught:
         tool.call(**program.arguments)
@@ -305,12 +298,12 @@ def test_sealed_files_hold_no_secret_of_a_run(
     plain = Tool(hush, requires_approval=True, approval_redact_keys=["iban"])
     calls = [("hush", {"iban": WORD}), ("hush", {"iban": f"fail {WORD}"})]
     inner = Agent(name="inner", model=ScriptedModel([calls, f"said {WORD}"]), tools=[plain])
-    given: dict[str, Callable[..., Any] | Any] = dict(program.arguments)
-    flow = Workflow(name="flow").step(act).step(inner, prompt=f"use {WORD}").step(lambda act: None, name="last")
-    output, _ = told(flow, **given)
-    while output.status.reason == "approval_required":
-        output, _ = told(flow, parent_id=output.run_id, resume=yes(output))
-    assert output.status.code == "success"
+    flow = Workflow(name="flow").step(plain).step(inner, prompt=f"use {WORD}", depends_on=["hush"])
+    for runnable, given in ((act, program.arguments), (flow, {"iban": WORD})):
+        output, _ = told(runnable, **given)
+        while output.status.reason == "approval_required":
+            output, _ = told(runnable, parent_id=output.run_id, resume=yes(output))
+        assert output.status.code == "success"
     assert program.ran == [program.arguments]
     files = [path for path in folder.iterdir() if path.is_file()]
     assert files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -45,12 +45,18 @@ def state(store: Store, output: OutputEvent) -> RunState:
 async def work(*runnables: Runnable, **options: Any) -> list[Report]:
     """Let a new worker go on with what is ready."""
     told: list[Report] = []
-    await Worker(runnables, tell=told.append, **options).run(once=True)
+    await bounded(Worker(runnables, tell=told.append, **options).run(once=True))
     return told
 
 
 def endings(told: list[Report]) -> list[str]:
     return [report.ending.value for report in told]
+
+
+async def bounded(going: Awaitable[None]) -> None:
+    """A worker that finds no end fails its test."""
+    async with asyncio.timeout(20):
+        await going
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -154,13 +160,13 @@ async def test_a_run_that_waits_again_is_not_begun_again_until_something_changes
     told: list[Report] = []
     served = Worker([flow], tell=told.append)
     for _ in range(5):
-        await served.run(once=True)
+        await bounded(served.run(once=True))
     # Begun in vain at most once: the store goes on to call it ready, because its first question is answered.
     assert endings(told) == ["paused"]
     assert begun <= 2
 
     sayso.Review(reviewer="ada").answer(told[0].waits[0], "yes")
-    await served.run(once=True)
+    await bounded(served.run(once=True))
     assert endings(told) == ["paused", "done"]
 
 
@@ -173,8 +179,8 @@ def test_a_run_of_another_name_is_left_alone_and_named_once(store: Store, caplog
     @awaited
     async def twice() -> None:
         served = Worker([mine])
-        await served.run(once=True)
-        await served.run(once=True)
+        await bounded(served.run(once=True))
+        await bounded(served.run(once=True))
 
     with caplog.at_level(logging.WARNING, "sayso"):
         twice()
@@ -184,22 +190,25 @@ def test_a_run_of_another_name_is_left_alone_and_named_once(store: Store, caplog
 
 @awaited
 async def test_a_run_whose_code_has_changed_is_reported_once_and_not_begun(caplog: pytest.LogCaptureFixture) -> None:
-    output = await gated()(amount=1).collect()
-    approve(output)
+    def flow(handler: Callable[..., Any]) -> Workflow:
+        return Workflow(name="flow").step(gated(handler, name="first")).step(gated(name="second"))
+
     ran: list[str] = []
 
     def other(amount: str) -> None:
         ran.append(amount)
 
+    output = await flow(pay)(amount=1).collect()
     told: list[Report] = []
-    served = Worker([gated(other, name="pay")], tell=told.append)
-    for _ in range(3):
-        await served.run(once=True)
+    served = Worker([flow(other)], tell=told.append)
+    for request_id in ids(output):
+        sayso.Review(reviewer="ada").approve(request_id)
+        await bounded(served.run(once=True))
     assert (endings(told), ran) == (["changed"], [])
     assert "takes other arguments" in str(told[0].message)
     assert [record.levelname for record in caplog.records if output.run_id in record.getMessage()] == ["WARNING"]
 
-    assert endings(await work(gated())) == ["done"]  # by a worker that has the code it began with
+    assert endings(await work(flow(pay))) == ["done"]  # by a worker that has the code it began with
 
 
 @awaited
@@ -213,13 +222,14 @@ async def test_a_run_that_another_has_in_hand_is_no_error(store: Store, monkeypa
     monkeypatch.setattr(store, "ready_runs", lambda *_: [output.run_id])
     told: list[Report] = []
     served = Worker([tool], tell=told.append)
-    await served.run(once=True)
+    await bounded(served.run(once=True))
     assert (told, store.get(ids(output)[0]).state) == ([], "approved")
 
     lease.release()  # whoever had it has died without a word
-    await served.run(once=True)
+    served._hands.clear()  # as if the pause were over
+    await bounded(served.run(once=True))
     assert endings(told) == ["done"]
-    await served.run(once=True)
+    await bounded(served.run(once=True))
     assert endings(told) == ["done"]
 
 

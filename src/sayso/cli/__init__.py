@@ -35,6 +35,7 @@ _COMMANDS = {
     "extend": ("care", "Let a request, or an unused approval, last longer."),
     "resolve": ("care", "Say whether a call happened whose outcome is unknown."),
     "log": ("log", "Print the journal, or verify it."),
+    "serve": ("serve", "Open the inbox in a browser."),
     "worker": ("worker", "Go on with runs when a person has decided."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "demo": ("demo", "Watch a destructive call wait for a person."),

@@ -39,7 +39,7 @@ from sayso.runs.worker import Worker
 
 __all__ = ["worker"]
 
-_AFTER_GRACE = 0.15  # seconds for writing down what was broken off; the grace and this stay below one second
+_AFTER_GRACE = 0.12  # seconds for writing down what was broken off; the grace and this stay below one second
 _THREADS = 32  # for handlers that are plain functions
 
 

@@ -58,9 +58,10 @@ class Sessions:
 
     def new_link(self, reviewer: Reviewer) -> str:
         """Return a token that begins one session of this reviewer, once, within the hour."""
-        token = new_token() + new_token()
+        token, now = new_token() + new_token(), clock.now()
         with self._lock:
-            self._links[token] = (reviewer, clock.now())
+            self._links = {key: link for key, link in self._links.items() if now < link[1] + LINK}
+            self._links[token] = (reviewer, now)
         return token
 
     def begin_by(self, token: str) -> Session | None:
@@ -94,6 +95,11 @@ class Sessions:
                 return None
             session.used = now
             return session
+
+    def is_open(self, session: Session) -> bool:
+        """Say whether a session still lasts; this is no use of it."""
+        with self._lock:
+            return self._open.get(session.id) is session and not session.is_over(clock.now())
 
     def end(self, session: Session) -> None:
         """End a session."""

@@ -23,7 +23,19 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
 
-__all__ = ["Form", "Settings", "Visit", "does", "is_ours", "path_to", "read_form", "see_other", "session_of", "shows", "signed_in"]
+__all__ = [
+    "Form",
+    "Settings",
+    "Visit",
+    "does",
+    "is_ours",
+    "path_to",
+    "read_form",
+    "see_other",
+    "session_of",
+    "shows",
+    "signed_in",
+]
 
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]

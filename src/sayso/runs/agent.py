@@ -57,7 +57,7 @@ class Agent(Runnable):
             return await self._converse(prompt)
 
         go.__name__ = go.__qualname__ = name
-        # Its approval is for going on until it ends: each of its own steps is in the journal, and starts once for itself.
+        # Its approval holds until it ends: its own steps are in the journal, and each starts once for itself.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
@@ -102,7 +102,7 @@ class Agent(Runnable):
         frame.leg.check_going()
         try:
             reply = await self._streamed(frame, messages, tools)
-        except Exception as error:  # noqa: BLE001  a model may be a user's function: the run can go on later
+        except Exception as error:
             raise Halt(RunStatus(code="error", message=str(error)), error) from error
         for what, n in reply.usage.items():
             frame.count(what, n)

@@ -15,7 +15,7 @@ from typing import Any
 from sayso.drive import Suspended
 from sayso.runs.events import RunStatus
 
-__all__ = ["Denied", "Failed", "Halt", "worst"]
+__all__ = ["Denied", "Failed", "Halt", "end_of", "worst"]
 
 # Of several that stop in one turn the first of these is the run's reason.
 _ORDER = (
@@ -85,6 +85,14 @@ class Failed(Exception):
         self.message = message
         self.raised = raised
         self.partial: Any = None
+
+
+def end_of(fault: Denied | Failed) -> tuple[RunStatus, dict[str, Any]]:
+    """Return what is said of a call that ended so: the status, and what the record adds to it."""
+    if isinstance(fault, Denied):
+        status = RunStatus(code="cancelled", reason="approval_denied", message=fault.message)
+        return status, {"feedback": fault.is_feedback}
+    return RunStatus(code="error", message=str(fault)), {"type": fault.kind, "message": fault.message}
 
 
 def worst(halts: Iterable[Halt]) -> Halt:

@@ -19,7 +19,7 @@ from sayso.runs.code import changes, fingerprints
 from sayso.runs.decide import Decider
 from sayso.runs.events import Event, OutputEvent, RunStatus
 from sayso.runs.frame import Frame, Leg
-from sayso.runs.halt import Denied, Failed, Halt
+from sayso.runs.halt import Denied, Failed, Halt, end_of
 from sayso.runs.journal import Journal
 from sayso.runs.run import handed_back
 from sayso.runs.step import perform
@@ -140,12 +140,9 @@ async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
         value = await perform(frame, given)
     except Halt as halt:
         return frame.output_event(halt.status, error=halt.error)
-    except Denied as denied:
-        status = RunStatus(code="cancelled", reason="approval_denied", message=denied.message)
-        return frame.output_event(status, denied.partial)
-    except Failed as failed:
-        error = {"type": failed.kind, "message": failed.message}
-        return frame.output_event(RunStatus(code="error", message=str(failed)), failed.partial, error)
+    except (Denied, Failed) as fault:
+        status, error = end_of(fault)
+        return frame.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None)
     except errors.SaysoError as error:
         halt = Halt(RunStatus(code="error", reason=_reason(error), message=str(error)), error)
         return frame.output_event(halt.status, error=halt.error)

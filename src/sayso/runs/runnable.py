@@ -196,7 +196,7 @@ class Runnable(ABC):
                 continue
             try:
                 found[name] = value() if callable(value) else value
-            except Exception as error:  # noqa: BLE001  user code
+            except Exception as error:
                 text = f"the default of {name!r} could not be made: {error}"
                 raise Failed(type(error).__name__, text, error) from error
         return found

@@ -21,12 +21,12 @@ from sayso.model.run import Saved
 from sayso.runs.decide import cancelled, extras_place
 from sayso.runs.events import RunStatus
 from sayso.runs.frame import Frame, frame_now, now_ms
-from sayso.runs.halt import Denied, Failed, Halt
+from sayso.runs.halt import Denied, Failed, Halt, end_of
 from sayso.runs.inner import Inner
 from sayso.runs.interaction import Asks, Holds, answers, ask_for, hold_for
 from sayso.runs.journal import Body
 from sayso.runs.pending import approval_event, resolution_of
-from sayso.runs.values import Live, Made, back, result_classes
+from sayso.runs.values import Live, Lost, Made, back, result_classes
 from sayso.waiting import scope, signals
 
 __all__ = ["perform"]
@@ -53,15 +53,10 @@ async def perform(frame: Frame, given: Mapping[str, Any]) -> Any:
     except Halt as halt:
         frame.leg.emit(frame.output_event(halt.status, error=halt.error))
         raise
-    except Denied as denied:
-        status = RunStatus(code="cancelled", reason="approval_denied", message=denied.message)
-        await _ended(frame, status, {"feedback": denied.is_feedback}, value=denied.partial)
-        frame.leg.emit(frame.output_event(status, denied.partial))
-        raise
-    except Failed as failed:
-        status, error = RunStatus(code="error", message=str(failed)), {"type": failed.kind, "message": failed.message}
-        await _ended(frame, status, error, value=failed.partial)
-        frame.leg.emit(frame.output_event(status, failed.partial, error=error))
+    except (Denied, Failed) as fault:
+        status, error = end_of(fault)
+        await _ended(frame, status, error, value=fault.partial)
+        frame.leg.emit(frame.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None))
         raise
     finally:
         frame_now.reset(token)
@@ -104,9 +99,8 @@ def _value_of(frame: Frame, kept: Any) -> Any:
         return None
     if "form" in kept:
         return back(kept["form"], result_classes(frame.runnable.function))
-    if frame.runnable.needs_values:
-        raise Failed("ValueNotKeptError", str(errors.ValueNotKeptError(frame.path, kept["lost"])))
-    return kept["plain"]
+    lost = Lost(kept["plain"], str(errors.ValueNotKeptError(frame.path, kept["lost"])))
+    return lost if frame.parent is not None and frame.parent.runnable.needs_values else lost.plain
 
 
 async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> Any:
@@ -270,21 +264,24 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
     offered: list[int] = []
 
     def saves(attempt: Attempt) -> Saved | None:
-        if attempt.raised is None:
-            live = Live(attempt.value, frame.runnable.function, frame.path)
-            body = frame.told(_SUCCESS, value=live)
-        elif isinstance(attempt.raised, Exception):
-            failed = _failed(frame, attempt.raised)
-            error = {"type": failed.kind, "message": failed.message}
-            body = frame.told(RunStatus(code="error", message=str(failed)), error=error)
-        else:
+        try:
+            value, (status, error) = _unwrapped(frame, attempt), (_SUCCESS, None)
+        except (Denied, Failed) as fault:
+            value, (status, error) = fault.partial, end_of(fault)
+        except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
             return None
+        live = None if value is None and status is not _SUCCESS else Live(value, frame.runnable.function, frame.path)
+        body = frame.told(status, value=live, error=error)
         saved, numbers = frame.journal.offer((frame.place, body))
         offered.extend(numbers)
         return saved
 
     attempt = yield from execute(frame.runnable.gate, frame.journal.store, request, needs, saves)
     frame.journal.confirm(offered)
+    if request.idempotent and isinstance(attempt.raised, Exception):
+        # Its end stands in the journal, and nothing starts it again: its approval is not left open.
+        store = frame.journal.store
+        yield Verb(store.blocks, store.clear, request.id, requester(), "it has ended")
     if not isinstance(attempt.raised, Suspended):
         frame.count("approvals:approved")
     return _unwrapped(frame, attempt)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from sayso.errors import ArgumentError, ValueNotKeptError
 from sayso.model import canonical
 from sayso.model.shape import Shape
 
-__all__ = ["Given", "Later", "Live", "Made", "back", "keep", "plain", "result_classes"]
+__all__ = ["Given", "Later", "Live", "Lost", "Made", "back", "keep", "plain", "result_classes"]
 
 _PLAIN = (str, bool, int)
 
@@ -108,6 +108,18 @@ class Made(Later):
             return canonical.encode(self.value).text
         except ArgumentError:
             return None
+
+
+class Lost(NamedTuple):
+    """A value that could not be kept: whoever takes it must be told, whoever only shows it has the plain one.
+
+    Attributes:
+        plain: As JSON values.
+        reason: Why, in a sentence.
+    """
+
+    plain: Any
+    reason: str
 
 
 @lru_cache(maxsize=1024)

@@ -29,7 +29,7 @@ from sayso.stores.base import Store
 __all__ = ["Worker"]
 
 _PACE = 0.05  # seconds between two looks at a store that changes all the time
-_LAST = 0.12  # seconds for writing down what was broken off
+_LAST = 0.1  # seconds for writing down what was broken off
 _SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
 _log = logging.getLogger("sayso")
 
@@ -44,7 +44,7 @@ class _Hand:
         mark: Where it stood when it was last begun again.
         told: What was last reported of it.
         faults: How often in a row the store has failed.
-        due: When it may be tried again, by the monotonic clock.
+        due: When it may be begun again, by the monotonic clock.
         is_changed: Its code is not what it began with; it is not looked at again.
         run: While it is under way.
     """
@@ -193,7 +193,7 @@ class Worker:
         hand = self._hands.get(key)
         if hand is None:
             return True
-        is_early = hand.faults > 0 and (self._once or hand.due > time.monotonic())
+        is_early = hand.due > time.monotonic() or (self._once and hand.faults > 0)
         return key not in self._going and not hand.is_changed and not is_early
 
     # -- going on ----------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class Worker:
             if standing.mark == hand.mark or self.is_stopping:
                 self._aside.add(key)
                 return
-            name, hand.mark, self._has_changed = standing.name, standing.mark, True
+            name, hand.mark = standing.name, standing.mark
             hand.run = shelf.runnables[name](parent_id=run_id)
             output = await take(hand.run, heard.hear)
             ending, message = await self._became(key, output, heard), output.status.message
@@ -241,8 +241,10 @@ class Worker:
         """Return what became of a run; None where it was somebody else's."""
         shelf, run_id = key
         ending = ending_of(output)
+        self._has_changed |= heard.has_begun  # there may be more to do
         if ending is None and not heard.has_begun:
-            self._hands[key].mark = None  # whoever has it may be killed before anything changes
+            # Whoever has it may be killed before anything changes, so it is looked at again, though not at once.
+            self._hands[key].mark, self._hands[key].due = None, time.monotonic() + LOOK
         is_doubtful = ending is Ending.FAILED or not heard.has_begun
         if ending is None or ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending

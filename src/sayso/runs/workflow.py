@@ -19,6 +19,7 @@ from sayso.runs.halt import Denied, Failed, Halt, worst
 from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
+from sayso.runs.values import Lost
 
 __all__ = ["Workflow"]
 
@@ -47,7 +48,7 @@ class Workflow(Runnable):
             return await self._flow(inputs)
 
         go.__name__ = go.__qualname__ = name
-        # Its approval is for going on until it ends: each of its own steps is in the journal, and starts once for itself.
+        # Its approval holds until it ends: its own steps are in the journal, and each starts once for itself.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
@@ -77,7 +78,7 @@ class Workflow(Runnable):
         taken = {parameter for parameter in runnable.signature.names if parameter in self._steps} - set(given)
         hooks = (hook for hook in given.values() if callable(hook))
         read = {name for hook in hooks for name in inspect.signature(hook).parameters if name in self._steps}
-        self.__dict__.pop("gate", None)  # it hides what the steps hide
+        vars(self).pop("gate", None)  # it hides what the steps hide
         self._steps[key] = _Step(runnable, frozenset(named) | taken | read, given)
         return self
 
@@ -105,7 +106,7 @@ class Workflow(Runnable):
     ) -> Any:  # fmt: skip
         step = self._steps[name]
         known = {**inputs, **results}
-        given = {wanted: known[wanted] for wanted in step.runnable.signature.names if wanted in known}
+        given = {wanted: _whole(known[wanted]) for wanted in step.runnable.signature.names if wanted in known}
         if step.runnable.signature.takes_any:
             given = {**inputs, **given}
         for parameter, value in step.given.items():
@@ -169,10 +170,21 @@ class _Going:
         for kind in (Failed, Denied):
             named = [(name, fault) for name, fault in self._faults.items() if isinstance(fault, kind)]
             if named:
-                named[0][1].partial = self.results
+                named[0][1].partial = self.shown()
                 raise named[0][1]
-        return self.results
+        return self.shown()
+
+    def shown(self) -> dict[str, Any]:
+        """Return the results by name, as the workflow gives them."""
+        return {name: value.plain if isinstance(value, Lost) else value for name, value in self.results.items()}
 
 
 def _chosen(hook: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: known[name] for name in inspect.signature(hook).parameters if name in known}
+    return {name: _whole(known[name]) for name in inspect.signature(hook).parameters if name in known}
+
+
+def _whole(value: Any) -> Any:
+    """Return a step's result for a step that takes it; raises `Failed` if it was not kept."""
+    if isinstance(value, Lost):
+        raise Failed("ValueNotKeptError", value.reason)
+    return value

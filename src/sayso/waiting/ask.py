@@ -12,23 +12,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, cast, overload
 
-from sayso import clock, config
-from sayso.drive import Effects, Verb, adrive, drive
-from sayso.errors import ConfigError, InvalidAnswerError
-from sayso.gates import Needs, requester
-from sayso.model import canonical, duration
-from sayso.model.call import Question
-from sayso.model.fingerprint import fingerprint, question_digest
-from sayso.model.ids import new_request_id
-from sayso.model.lifecycle import is_due
+from sayso import config
+from sayso.drive import Effects, adrive, drive
+from sayso.errors import ConfigError
+from sayso.model import duration
 from sayso.model.quorum import Quorum
-from sayso.model.request import Request, State
-from sayso.model.shape import Shape, ShapeError
+from sayso.model.request import State
+from sayso.model.shape import Shape
 from sayso.model.show.escape import storable
-from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import block_of
+from sayso.waiting.question import Asking
 
 __all__ = ["aask", "ask"]
 
@@ -90,23 +85,16 @@ def _asking(
 ) -> Effects[Any]:  # fmt: skip
     question, shape = storable(question), _shape(_answer_type(type, choices))
     _lately.append(shape)
-    where, here, block = config.open_store(store), scope.current(), block_of(wait, timeout, on_expiry)
+    where, block = config.open_store(store), block_of(wait, timeout, on_expiry)
+    asking = Asking(question, shape, scope.current())
     while True:
-        occasion = question_digest(question, shape.digest, 0)
-        digest = question_digest(question, shape.digest, here.occasions.get(occasion, 0))
-        subject = Question(question, digest, shape.text, shape.digest)
-        request = yield from _find_or_ask(where, here, subject, duration.parse(expires), Quorum(1, roles), risk)
+        request = yield from asking.find_or_ask(where, duration.parse(expires), Quorum(1, roles), risk)
         if request.state is State.PENDING:
-            here.raised[request.id] = None
             if block is None:
                 raise signals.ConfirmationRequired.of(request)
             request = yield from block.until_decided(where, request)
         if request.state is State.ANSWERED:
-            answer = yield from _answer(where, request, shape)
-            here.occasions[occasion] = here.occasions.get(occasion, 0) + 1
-            for known in here.lineage():
-                known.forget(request.id)
-            return answer
+            return (yield from asking.answer(where, request))
         if request.state is not State.EXPIRED:
             raise signals.refused(request)
 
@@ -129,49 +117,3 @@ def _shape(answer_type: Any) -> Shape:
             f"{answer_type!r} cannot be asked for: it has no form in which an answer could be kept and checked"
         )
     return shape
-
-
-def _answer(store: Store, request: Request, shape: Shape) -> Effects[Any]:
-    """Return the answer as a value that the type's own validators saw; the reviewer's process may not have had them."""
-    text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
-    try:
-        return shape.validate(canonical.decode(text, shape.classes))["answer"]
-    except ShapeError as error:
-        yield Verb(store.blocks, store.clear, request.id, requester())
-        raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
-
-
-def _find_or_ask(
-    store: Store, here: scope.Scope, subject: Question, expires: timedelta, quorum: Quorum, risk: str | None
-) -> Effects[Request]:
-    place = here.place
-    needs = Needs(quorum, place.acts_for)
-    for run_id in place.run_ids:
-        found = yield Verb(store.blocks, store.find, fingerprint(run_id, subject.digest))
-        if found is not None and is_due(found, clock.now()):
-            found = yield Verb(store.blocks, store.settle, found.id)
-        if found is None or not found.holds:
-            continue
-        lacks = needs.unmet_by(found) if found.state in {State.PENDING, State.ANSWERED} else None
-        if lacks is None:
-            return found
-        yield Verb(store.blocks, store.clear, found.id, requester(), lacks)
-        needs = needs.joined(found)
-    now = clock.now()
-    request = Request(
-        id=new_request_id(),
-        kind="question",
-        run_id=here.run_id,
-        fingerprint=fingerprint(here.run_id, subject.digest),
-        subject=subject,
-        requester=requester(),
-        created_at=now,
-        expires_at=now + expires,
-        approval_window=expires,
-        quorum=needs.quorum,
-        on_behalf_of=needs.barred[0] if needs.barred else None,
-        also_for=needs.barred[1:],
-        process=None if place.has_name else worker.current(),
-        risk=risk,
-    )
-    return (yield Verb(store.blocks, store.open, request))

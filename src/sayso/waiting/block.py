@@ -37,11 +37,15 @@ class Block:
     Args:
         timeout: How long to stand there; None without end. The request itself is not touched.
         on_expiry: `reject` raises, `ask` returns, so that the caller asks anew.
+        is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
     """
 
-    def __init__(self, timeout: timedelta | None, on_expiry: Literal["reject", "ask"]) -> None:
+    def __init__(
+        self, timeout: timedelta | None, on_expiry: Literal["reject", "ask"], *, is_quiet: bool = False
+    ) -> None:
         self._timeout = timeout
         self._on_expiry = on_expiry
+        self._is_quiet = is_quiet
 
     def until_decided(self, store: Store, request: Request) -> Effects[Request]:
         """Wait until the request is no longer pending, and return it.
@@ -50,7 +54,7 @@ class Block:
             ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
             ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
         """
-        after: Request = yield _Decided(store, request, self._timeout)
+        after: Request = yield _Decided(store, request, self._timeout, self._is_quiet)
         if after.state is State.PENDING:
             raise signals.ConfirmationRequired.of(after)
         if after.state is State.EXPIRED and self._on_expiry == "reject":
@@ -81,8 +85,8 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
 class _Decided(Effect):
     """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
 
-    def __init__(self, store: Store, request: Request, timeout: timedelta | None) -> None:
-        self._store, self._request = store, request
+    def __init__(self, store: Store, request: Request, timeout: timedelta | None, is_quiet: bool) -> None:  # noqa: FBT001  private
+        self._store, self._request, self._is_quiet = store, request, is_quiet
         self._until = None if timeout is None else time.monotonic() + timeout.total_seconds()
 
     def _look(self) -> Request:
@@ -101,15 +105,23 @@ class _Decided(Effect):
         unwatch = self._store.watch(self._request.id, wake.set)
         try:
             with stop.told(self._last_words):
-                if terminal.is_there():
+                if self._is_shown_at_terminal():
                     return terminal.converse(self._store, self._request, lambda: self._is_over(self._look()))
-                terminal.announce(self._store, self._request)
                 return self._wait(wake)
         except KeyboardInterrupt:
             terminal.say_goodbye(self._store, self._request, is_interrupted=True)
             raise
         finally:
             unwatch()
+
+    def _is_shown_at_terminal(self) -> bool:
+        """Say whether to ask here; where there is no terminal, say what waits."""
+        if self._is_quiet:
+            return False
+        if not terminal.is_there():
+            terminal.announce(self._store, self._request)
+            return False
+        return True
 
     def _last_words(self) -> list[str]:
         return terminal.last_words(self._store, self._request)
@@ -137,9 +149,8 @@ class _Decided(Effect):
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
         try:
             with stop.told(self._last_words):
-                if terminal.is_there():
+                if self._is_shown_at_terminal():
                     return await self._converse()
-                terminal.announce(self._store, self._request)
                 return await self._await(wake)
         except KeyboardInterrupt:
             terminal.say_goodbye(self._store, self._request, is_interrupted=True)

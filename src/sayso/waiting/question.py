@@ -41,8 +41,9 @@ class Asking:
 
     def __init__(self, text: str, shape: Shape, here: Scope, at: str = "") -> None:
         self._shape, self._here, self._at = shape, here, at
-        self._occasion = question_digest(at + text, shape.digest, 0)
-        self._number = here.occasions.get(self._occasion, 0)
+        self._occasion = question_digest(text, shape.digest, 0)
+        # What a parent of this task has heard is asked anew as well.
+        self._number = max(known.occasions.get(self._occasion, 0) for known in here.lineage())
         self._subject = Question(text, question_digest(text, shape.digest, self._number), shape.text, shape.digest)
 
     def find_or_ask(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
@@ -70,11 +71,12 @@ class Asking:
         except ShapeError as error:
             yield Verb(store.blocks, store.clear, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
-        here = self._here
-        # Several tasks of the run may have asked this at once, and all of them have this one answer.
-        here.occasions[self._occasion] = max(here.occasions.get(self._occasion, 0), self._number + 1)
-        for known in here.lineage():
+        for known in self._here.lineage():
             known.forget(request.id)
+            if known is self._here or known.run_id == request.run_id:
+                # Several tasks of the run may have asked this at once, and all of them have this one answer.
+                heard = known.occasions.get(self._occasion, 0)
+                known.occasions[self._occasion] = max(heard, self._number + 1)
         return answer
 
     def _found_or_asked(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:

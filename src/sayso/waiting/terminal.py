@@ -25,7 +25,7 @@ from sayso.stores.base import Store
 from sayso.waiting.screen import Gone, Over, Screen, is_there
 from sayso.waiting.talk import Talk
 
-__all__ = ["announce", "command", "converse", "is_there", "last_words", "say_goodbye"]
+__all__ = ["announce", "command", "converse", "is_there", "last_words", "say_goodbye", "turn"]
 
 _LOOK_AGAIN = 0.1
 _INDENT = "       "
@@ -42,6 +42,11 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def turn() -> threading.Lock:
+    """Return the lock that whoever talks to the person at the terminal holds while it does."""
+    return _turn
 
 
 def announce(store: Store, request: Request) -> None:
@@ -68,14 +73,14 @@ def converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Req
     Raises:
         StoreError: The store failed.
     """
-    turn = _turn
-    while not turn.acquire(timeout=_LOOK_AGAIN):
+    mine = turn()
+    while not mine.acquire(timeout=_LOOK_AGAIN):
         if is_over():
             return store.get(request.id)
     try:
         return _converse(store, request, is_over)
     finally:
-        turn.release()
+        mine.release()
 
 
 def _converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Request:

@@ -26,7 +26,19 @@ from sayso.model.show.label import short
 from sayso.testing import ScriptedModel
 from sayso.waiting.block import Block
 
-__all__ = ["delete", "leaves_the_archive", "look", "main", "move", "script_to", "work", "write"]
+__all__ = [
+    "PROMPT",
+    "TOOLS",
+    "Voice",
+    "delete",
+    "leaves_the_archive",
+    "look",
+    "main",
+    "move",
+    "script_to",
+    "work",
+    "write",
+]
 
 PROMPT = "Tidy this folder: put logs into archive/, with a summary, and delete what nobody needs any more."
 _HOW = (

@@ -1,0 +1,105 @@
+"""A question at the console: printed, and answered by the next line that is typed.
+
+The program goes on meanwhile: a thread reads, and can be left at any time. Invariant: one question at a time has the
+console, and what was typed at a terminal before the question was shown is no answer to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from contextlib import suppress
+from functools import partial
+
+from sayso import clock
+from sayso.channels.lines import Lines
+from sayso.channels.request import HumanInputRequest
+from sayso.drive import Attempt, offload
+from sayso.model.request import Request, State
+from sayso.model.show import card
+from sayso.model.show.escape import escape
+from sayso.model.show.label import short
+from sayso.model.show.standing import decided
+from sayso.waiting import terminal
+
+__all__ = ["console_requester"]
+
+_LOOK_AGAIN = 0.05
+_lines = Lines()
+
+
+async def console_requester(request: HumanInputRequest) -> None:
+    """Ask at the console where this program runs, in the name of the configured reviewer.
+
+    Questions that come at the same time are asked one after the other. When the question is decided elsewhere, the
+    console says so and is free again.
+
+    Raises:
+        EOFError: Nobody is at the console; the question still waits in the store.
+        StoreError: The store failed.
+        DecisionRefusedError: The configured reviewer may not answer this.
+    """
+    request.channel = "console"
+    await request.ask()
+    await request.meanwhile(_asked(request))
+
+
+async def _asked(request: HumanInputRequest) -> None:
+    turn = terminal.turn()
+    while not turn.acquire(blocking=False):  # noqa: ASYNC110  whoever has it may be in no loop, and rings no bell
+        await asyncio.sleep(_LOOK_AGAIN)
+    try:
+        typed = await _typed(_prompt(request), turn)
+    except asyncio.CancelledError:
+        _take_leave(request)
+        raise
+    except EOFError:
+        raise EOFError(f"nobody is at the console to answer; {short(request.id)} still waits") from None
+    await offload(partial(request.set_response, typed))
+
+
+async def _typed(prompt: str, turn: threading.Lock) -> str:
+    """Return the line that follows the prompt; the thread that reads it gives the turn back when it has ended."""
+    loop, left = asyncio.get_running_loop(), threading.Event()
+    read: asyncio.Future[Attempt] = loop.create_future()
+
+    def hand_over(attempt: Attempt) -> None:
+        if not read.done():
+            read.set_result(attempt)
+
+    def work() -> None:
+        try:
+            attempt = Attempt(_lines.after(prompt, left.is_set), None)
+        except BaseException as error:  # noqa: BLE001  it belongs to the task that waits
+            attempt = Attempt(None, error)
+        turn.release()
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(hand_over, attempt)
+
+    # Not a pool's thread: where `input` reads it cannot be left, and the program would not end without it.
+    threading.Thread(target=work, name="sayso-console", daemon=True).start()
+    try:
+        return (await read).unwrap()
+    finally:
+        left.set()
+
+
+def _prompt(request: HumanInputRequest) -> str:
+    first, *more = escape(request.question, block=True).split("\n")
+    warnings = [] if request.known is None else [f"(warning: {said})" for said in card.cautions(request.known)]
+    return "\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "])
+
+
+def _take_leave(request: HumanInputRequest) -> None:
+    known = request.known
+    if known is not None and known.state is State.PENDING:
+        terminal.say_goodbye(request.store, known, is_interrupted=True)
+    elif known is not None:
+        _say(known)
+
+
+def _say(after: Request) -> None:
+    with suppress(AttributeError, OSError, ValueError):  # no stderr, or one that nobody reads
+        sys.stderr.write(f"\nsayso  {short(after.id)} {decided(after, clock.now())}\n")
+        sys.stderr.flush()

@@ -1,0 +1,220 @@
+"""A question with an awaitable response: what a requester is given to carry to a person.
+
+Behind it stands a request in the store, in the run in which it was made, so that it is in every list, can be answered
+there as well, and is found again with its answer by the same question in the same named run. Invariant: the response
+is what the store holds; the first answer counts, and whoever comes second is told who was first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from sayso import config
+from sayso.drive import Effects, adrive, drive
+from sayso.errors import AlreadyDecidedError, RequestExpiredError
+from sayso.model import duration
+from sayso.model.quorum import Quorum
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Reviewer
+from sayso.model.shape import Shape
+from sayso.model.show.escape import storable
+from sayso.reviews import Review
+from sayso.runs.frame import current_frame
+from sayso.stores.base import Store
+from sayso.waiting import scope, signals
+from sayso.waiting.block import Block
+from sayso.waiting.question import Asking
+
+__all__ = ["HumanInputRequest", "Requester", "carried"]
+
+
+class HumanInputRequest:
+    """A question to a person, and its response.
+
+    It is recorded when it is first needed: by `ask`, `response`, `set_response` or `id`. The run that it belongs to is
+    the one in which it is made.
+
+    Args:
+        question: What is asked.
+        expires: How long it waits for an answer.
+        roles: Whoever answers must have one of these.
+        risk: A word of yours.
+        store: Where it lives, instead of the configured store.
+
+    Attributes:
+        question: What is asked.
+        store: Where it lives.
+        channel: How it reaches the person, as the record of the answer will say; a requester puts its own word here.
+    """
+
+    def __init__(
+        self, question: str, *, expires: timedelta | str = "24h", roles: Sequence[str] = (), risk: str | None = None,
+        store: Store | str | None = None,
+    ) -> None:  # fmt: skip
+        self.question = question
+        self.channel = "python"
+        self.store = config.open_store(store)
+        self._expires, self._quorum, self._risk = duration.parse(expires), Quorum(1, roles), risk
+        frame = current_frame()
+        self._asking = Asking(storable(question), _text(), scope.current(), "" if frame is None else frame.place)
+        self._request: Request | None = None
+        self._has_answered = False
+        self._forgets: list[Callable[[], object]] = []
+
+    def __repr__(self) -> str:
+        known = "" if self._request is None else f", {self._request.id} was {self._request.state} when last seen"
+        return f"<HumanInputRequest {self.question!r}{known}>"
+
+    @property
+    def id(self) -> str:
+        """Its id in the store, by which it can be answered from anywhere."""
+        return drive(self._asked()).id
+
+    @property
+    def known(self) -> Request | None:
+        """The request as it was last seen here; None before it is recorded."""
+        return self._request
+
+    async def ask(self) -> bool:
+        """Record the question, or find it in its run; return whether it waits for an answer. Durable then.
+
+        Raises:
+            StoreError: It could not be recorded.
+        """
+        return (await adrive(self._asked())).state is State.PENDING
+
+    async def response(self) -> str:
+        """Wait for the answer, through whichever channel it comes. A cancelled wait leaves the question pending.
+
+        Raises:
+            ConfirmationExpired: Nobody answered in time.
+            ConfirmationRejected: The person would not answer.
+            StoreError: The store failed.
+        """
+        try:
+            return await adrive(self._answered())
+        except BaseException as error:
+            signals.trim(error)
+            raise
+        finally:
+            self._forget()
+
+    def set_response(self, response: str, *, by: Reviewer | str | None = None, comment: str | None = None) -> None:
+        """Give the answer, from any thread or loop; whoever waits goes on. Durable on return.
+
+        It writes to the store; in a coroutine where that matters, `await asyncio.to_thread(request.set_response, …)`.
+
+        Args:
+            response: The answer.
+            by: Who answers; the configured reviewer when not given. Name the person where several use the program.
+            comment: The record keeps it.
+
+        Raises:
+            AlreadyDecidedError: Somebody was first; says who, when and through which channel.
+            DecisionRefusedError: Another of its kinds, e.g. because the question has expired.
+            InvalidAnswerError: It is no text.
+        """
+        review = Review(self.store, channel=self.channel)
+        self._request = review.answer(self.id, response, by=by, comment=comment)
+        self._has_answered = True
+
+    async def meanwhile(self, work: Awaitable[None]) -> None:
+        """Await `work`, and break it off when the question is decided first: then nobody needs to be asked any more.
+
+        What `work` raises is raised, unless the question was decided by then.
+
+        Raises:
+            StoreError: The store failed.
+        """
+        working, deciding = asyncio.ensure_future(work), asyncio.ensure_future(adrive(self._decided()))
+        try:
+            await asyncio.wait({working, deciding}, return_when=asyncio.FIRST_COMPLETED)
+            if deciding.done() or _came_second(working):
+                await deciding
+            else:
+                working.result()
+        finally:
+            await _ended(deciding)
+            await _ended(working)
+            if deciding.done() and not deciding.cancelled():
+                _report(working)
+
+    def when_decided_elsewhere(self, forget: Callable[[], object]) -> None:
+        """Call `forget` when `response` has ended by an answer that did not come through this object."""
+        self._forgets.append(forget)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        is_decided = self._request is not None and self._request.state is not State.PENDING
+        if is_decided and not self._has_answered:
+            for forget in self._forgets:
+                forget()
+
+    def _asked(self) -> Effects[Request]:
+        if self._request is None:
+            self._request = yield from self._asking.find_or_ask(self.store, self._expires, self._quorum, self._risk)
+        return self._request
+
+    def _decided(self) -> Effects[Request]:
+        request = yield from self._asked()
+        if request.state is State.PENDING:
+            request = yield from Block(None, "ask", is_quiet=True).until_decided(self.store, request)
+            self._request = request
+        return request
+
+    def _answered(self) -> Effects[str]:
+        request = yield from self._decided()
+        if request.state is not State.ANSWERED:
+            raise signals.refused(request)
+        return (yield from self._asking.answer(self.store, request))
+
+
+Requester = Callable[[HumanInputRequest], Awaitable[None]]
+"""Carries a request to a person, who may answer it there: calls `set_response`, or sees to it that somebody can."""
+
+
+async def carried(request: HumanInputRequest, requester: Requester) -> str:
+    """Have a requester carry the request, unless it is decided already, and return the response.
+
+    Raises:
+        Exception: What the requester raised while nobody had answered; the question still waits in the store.
+        ConfirmationRejected: As `HumanInputRequest.response` says.
+        StoreError: The store failed.
+    """
+    if await request.ask():
+        await request.meanwhile(requester(request))
+    return await request.response()
+
+
+@cache
+def _text() -> Shape:
+    return Shape.of_type(str)
+
+
+def _came_second(work: asyncio.Future[None]) -> bool:
+    return not work.cancelled() and isinstance(work.exception(), AlreadyDecidedError | RequestExpiredError)
+
+
+async def _ended(work: asyncio.Future[Any]) -> None:
+    """Cancel what still runs, and wait until it has ended, also when this task is cancelled meanwhile."""
+    work.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def _report(work: asyncio.Future[None]) -> None:
+    """Tell the loop's handler how a requester failed whose question was decided all the same."""
+    if not work.cancelled() and work.exception() is not None and not _came_second(work):
+        told = {"message": "a requester failed after its question was decided", "exception": work.exception()}
+        asyncio.get_running_loop().call_exception_handler(told)

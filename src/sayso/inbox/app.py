@@ -1,0 +1,100 @@
+"""The ASGI program of the inbox: its routes, and what they stand on.
+
+`create_app` is all that another program needs to mount it; `sayso serve` is another such program. Routes that look
+are made by `shows`, routes that change something by `does` (`sayso.inbox.visit`). The invariant: there is no route
+that changes something and takes GET.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request as Http
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from sayso import config, errors
+from sayso.inbox import bulk, deed, lists, live, login, request_page, run_page
+from sayso.inbox.fault import HANDLERS
+from sayso.inbox.guard import LOOPBACK, Guard
+from sayso.inbox.session import Sessions
+from sayso.inbox.visit import Settings, does, shows
+from sayso.model.reviewer import Reviewer
+from sayso.stores.base import Store
+
+__all__ = ["create_app", "login_path"]
+
+_STATIC = Path(__file__).parent / "static"
+
+
+async def _healthz(_: Http) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+def _routes() -> list[BaseRoute]:
+    return [
+        Route("/", shows(lists.inbox)),
+        Route("/history", shows(lists.history)),
+        Route("/runs", shows(run_page.runs)),
+        Route("/runs/{run_id:path}", shows(run_page.run)),
+        Route("/r/{request_id}", shows(request_page.show_request)),
+        Route("/r/{request_id}/{verb}", does(deed.do), methods=["POST"]),
+        Route("/bulk", shows(bulk.confirm)),
+        Route("/bulk", does(bulk.decide), methods=["POST"]),
+        Route("/events", live.events),
+        Route("/login", login.offer),
+        Route("/login", login.begin, methods=["POST"]),
+        Route("/logout", does(login.end), methods=["POST"]),
+        Route("/healthz", _healthz),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
+
+
+def create_app(
+    store: Store | str | None = None, *, base_url: str | None = None, hosts: Collection[str] = (),
+    who: Callable[[Http], Reviewer | None] | None = None, on_stranger: Callable[[], None] | None = None,
+) -> Starlette:  # fmt: skip
+    """Return the inbox as an ASGI program, to be served or mounted.
+
+    Without `who`, sessions begin by single-use links (`login_path`); whoever holds one decides in the name that it
+    was made for.
+
+    Args:
+        store: A store or its address; None is the configured one.
+        base_url: How people reach it, `https://approvals.example.com`; without it, it answers on this machine's own
+            names only (`localhost`, `127.0.0.1`, `::1`).
+        hosts: Further names that the Host header may have.
+        who: Says who is signed in to the program around, or None for nobody; called for every request.
+        on_stranger: Called when somebody comes who is not signed in.
+
+    Raises:
+        ConfigError: The store's address names no store, or `base_url` is no http or https address.
+    """
+    parts = urlsplit(base_url or "http://localhost")
+    if parts.scheme not in {"http", "https"} or parts.hostname is None:
+        raise errors.ConfigError(f"base_url {base_url!r} is no address; give one like https://approvals.example.com")
+    names = {*hosts, *([parts.hostname] if base_url else LOOPBACK)}
+    app = Starlette(
+        routes=_routes(), middleware=[Middleware(Guard, hosts=names)], exception_handlers={**HANDLERS},
+        lifespan=None,
+    )  # fmt: skip
+    app.state.settings = Settings(config.open_store(store), Sessions(), base_url, who)
+    app.state.on_stranger = on_stranger
+    app.state.pulse = live.Pulse(app.state.settings.store)
+    return app
+
+
+def login_path(app: Starlette, reviewer: Reviewer | None = None) -> str:
+    """Return a path that begins one session, once, within the hour; relative to where the inbox is mounted.
+
+    Args:
+        app: What `create_app` returned.
+        reviewer: In whose name the session decides; None is the configured reviewer.
+    """
+    settings: Settings = app.state.settings
+    return f"/login?token={settings.sessions.new_link(reviewer or config.default_reviewer())}"

@@ -1,0 +1,100 @@
+"""What a page says of a request, as texts: drawn by `sayso.model.show` from its bound arguments.
+
+Here is which facts a row and a head have; how they look is in the templates. The invariant: every text of a program
+or a person that leaves here is escaped.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from sayso.model.duration import ago
+from sayso.model.request import Request, State
+from sayso.model.show import card
+from sayso.model.show.escape import escape
+from sayso.model.show.label import name_of, short, time_left, token
+from sayso.model.show.standing import said_by, stands
+
+__all__ = ["Row", "facts", "row_of", "rows_of"]
+
+
+class Row(NamedTuple):
+    """A request in a list.
+
+    Attributes:
+        id, short: Whole, and as people type it.
+        state: Where it stands, in one word.
+        stands: The same in one line.
+        headline: The call that would run, or the question.
+        risk, requester, run, asked: Who asked what, where and when.
+        run_id: The run's id, for its address.
+        claimed: Who has taken it on.
+        expires: When it ends, ISO 8601, while it waits.
+        left: How long that is.
+        is_call: Whether it can be approved.
+        fingerprint: Of what is shown.
+        warns: Whether something about it may deceive the eye.
+    """
+
+    id: str
+    short: str
+    state: str
+    stands: str
+    headline: str
+    risk: str
+    requester: str
+    run: str
+    run_id: str
+    asked: str
+    claimed: str
+    expires: str
+    left: str
+    is_call: bool
+    fingerprint: str
+    warns: bool
+
+
+def row_of(request: Request, now: datetime) -> Row:
+    """Return a request as a row of a list."""
+    is_pending = request.state is State.PENDING
+    return Row(
+        id=request.id,
+        short=short(request.id),
+        state=str(request.state),
+        stands=stands(request, now),
+        headline=card.headline(request, 120),
+        risk="" if request.risk is None else token(request.risk, 20),
+        requester=name_of(request.requester, 30),
+        run=token(request.run_id, 30),
+        run_id=request.run_id,
+        asked=ago(request.created_at, now),
+        claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),
+        expires=request.expires_at.isoformat() if is_pending else "",
+        left=time_left(request.expires_at, now) if is_pending else "",
+        is_call=request.kind == "call",
+        fingerprint=request.current_fingerprint,
+        warns=bool(card.cautions(request)),
+    )
+
+
+def rows_of(requests: list[Request], now: datetime) -> list[Row]:
+    """Return requests as rows."""
+    return [row_of(request, now) for request in requests]
+
+
+def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
+    """Return who asked, when, and what an approval needs, as names and values."""
+    found = [("asked by", name_of(request.requester)), ("asked", ago(request.created_at, now))]
+    found += [("on behalf of", name_of(person)) for person in request.acts_for]
+    if request.kind == "call":
+        found.append(("function", escape(request.call.tool)))
+    needs = request.quorum
+    if needs.count > 1 or needs.roles:
+        found.append(("needs", "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"))
+        found += [("with the role", token(role)) for role in sorted(needs.roles)]
+    if request.state is State.PENDING:
+        found += [("approved by", said_by(vote, now)) for vote in request.votes]
+    if request.claimed_by is not None and request.claimed_at is not None:
+        found.append(("claimed by", f"{name_of(request.claimed_by)}, {ago(request.claimed_at, now)}"))
+    return found

@@ -1,0 +1,41 @@
+"""The pages that list requests: the inbox, with what waits first, and the history of what was decided."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from sayso import clock
+from sayso.inbox.draw import rows_of
+from sayso.inbox.listing import DECIDED, OPEN, Listing, listing_of
+from sayso.inbox.page import render
+from sayso.inbox.visit import Visit
+
+__all__ = ["history", "inbox"]
+
+
+def inbox(visit: Visit) -> Response:
+    """Show what waits for a person, oldest first; then what else is open."""
+    listing, now = listing_of(visit, OPEN), clock.now()
+    rows = rows_of(listing.requests, now)
+    return render(
+        visit, "inbox.html", rows=rows, listing=listing, next_page=_next_page(visit, listing, ""),
+        tools=sorted({one.call.name for one in listing.requests if one.kind == "call"}),
+        stream=visit.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
+    )  # fmt: skip
+
+
+def history(visit: Visit) -> Response:
+    """Show what was decided, newest first."""
+    listing = listing_of(visit, DECIDED, newest=True)
+    rows = rows_of(listing.requests, clock.now())
+    return render(
+        visit, "history.html", rows=rows, listing=listing, next_page=_next_page(visit, listing, "history"),
+        tools=sorted({one.call.name for one in listing.requests if one.kind == "call"}),
+    )  # fmt: skip
+
+
+def _next_page(visit: Visit, listing: Listing, page: str) -> str | None:
+    if listing.cursor is None:
+        return None
+    steps = [page] if page else []
+    return visit.path(*steps, cursor=listing.cursor, **listing.asked)

@@ -1,0 +1,148 @@
+"""The page of one request: before the decision a form, after it what became of it, always at the same address.
+
+What would run comes first and is drawn by us; the program's own words stand apart, under a label that says whose they
+are. What a form does is `sayso.inbox.deed`. The invariant: the form carries the fingerprint of exactly what it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from sayso import audit, clock, errors
+from sayso.inbox.draw import facts, row_of
+from sayso.inbox.form import Widget, answer_fields, argument_fields, with_problems
+from sayso.inbox.page import render
+from sayso.inbox.visit import Visit, see_other
+from sayso.model.edit import shape_of
+from sayso.model.request import Request, State
+from sayso.model.show import Change, card
+from sayso.model.show.escape import escape
+from sayso.model.show.journal import event_row
+from sayso.model.show.literal import value
+from sayso.model.show.standing import changed, outcome_rows
+from sayso.waiting.talk import LEFT
+
+__all__ = ["Sent", "fields_for", "request_page", "show_request", "standing"]
+
+_WIDTH = 96
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a reviewer sent that decided nothing, to be shown again.
+
+    Attributes:
+        refusal: Why it decided nothing.
+        problems: What does not fit, `where: what is wrong`.
+        widgets: The fields as they were filled in.
+        note: What was written beside them.
+        preview: What the edit would change; None where that was not asked for.
+    """
+
+    refusal: str | None = None
+    problems: Sequence[str] = ()
+    widgets: tuple[Widget, ...] | None = None
+    note: str = ""
+    preview: Sequence[Change] | None = None
+
+
+def show_request(visit: Visit) -> Response:
+    """Show a request by its id; a beginning of it leads to the whole address."""
+    asked = visit.http.path_params["request_id"]
+    request = visit.review.get(asked)
+    if request.id != asked:
+        return see_other(visit.path("r", request.id))
+    return request_page(visit, request)
+
+
+def fields_for(request: Request) -> tuple[Widget, ...]:
+    """Return the fields of what a reviewer can change, or is to answer."""
+    shape = shape_of(request)
+    return argument_fields(request, shape) if request.kind == "call" else answer_fields(shape)
+
+
+def request_page(visit: Visit, request: Request, *, status: int = 200, sent: Sent | None = None) -> Response:
+    """Return the page of a request as it stands."""
+    now, given = clock.now(), Sent() if sent is None else sent
+    widgets, unreadable = _widgets(request, given)
+    widgets, rest = with_problems(widgets, given.problems)
+    timeline = [
+        event_row(entry) for entry in audit.entries(visit.settings.store, run_id=request.run_id, request_id=request.id)
+    ]
+    return render(
+        visit, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
+        subject=_subject(request), cautions=card.cautions(request), words=_words(request), widgets=widgets,
+        unreadable=unreadable, problems=[escape(problem) for problem in rest], sent=given, timeline=timeline,
+        left=LEFT if visit.review.program_is_gone(request) else None, moves=_moves(visit, request),
+        stream=None if request.is_final else visit.path("events", shown=_mark(request), rows=request.id),
+        **_after(request),
+    )  # fmt: skip
+
+
+def standing(request: Request) -> str:
+    """Return where a request stands, in one line, for a page that is open."""
+    return row_of(request, clock.now()).stands
+
+
+def _mark(request: Request) -> str:
+    return str(request.state)
+
+
+def _widgets(request: Request, given: Sent) -> tuple[tuple[Widget, ...], str | None]:
+    if request.state is not State.PENDING:
+        return (), None
+    if given.widgets is not None:
+        return given.widgets, None
+    try:
+        return fields_for(request), None
+    except errors.StoreCorruptError as fault:
+        return (), escape(str(fault))
+
+
+def _subject(request: Request) -> dict[str, Any]:
+    if request.kind == "question":
+        return {"question": request.question.text, "call": "", "tool": ""}
+    rows = card.subject_rows(request, width=_WIDTH, full=True)
+    return {"question": None, "call": "\n".join(rows), "tool": escape(request.call.name)}
+
+
+def _words(request: Request) -> dict[str, str]:
+    """Return what the program says, as texts; facts for the front end are drawn as values are."""
+    said = {"prompt": request.prompt, "description": request.description, "rule": request.rule}
+    told = {name: escape(words, block=True) for name, words in said.items() if words is not None}
+    return told | ({} if request.context is None else {"context": _context(request.context)})
+
+
+def _context(context: dict[str, Any]) -> str:
+    return "\n".join(f"{escape(name)}: {value(item)}" for name, item in context.items())
+
+
+def _after(request: Request) -> dict[str, Any]:
+    """Return what became of a request: what an edit changed, and how the call went."""
+    found = []
+    if request.kind == "call" and request.edited is not None:
+        found = changed(request.call, request.edited, request.redact)
+    return {"changes": found, "outcome": [row.strip() for row in outcome_rows(request)]}
+
+
+def _moves(visit: Visit, request: Request) -> dict[str, bool]:
+    """Return what can be done with a request now."""
+    claimed = request.claimed_by
+    is_mine = claimed is not None and claimed.is_same(visit.reviewer.identity)
+    is_pending = request.state is State.PENDING
+    return {
+        "decide": is_pending and request.kind == "call",
+        "answer": is_pending and request.kind == "question",
+        "cancel": request.state in {State.PENDING, State.APPROVED},
+        "claim": is_pending and claimed is None,
+        "release": is_pending and is_mine,
+        "take_over": is_pending and claimed is not None and not is_mine,
+        "extend": request.state in {State.PENDING, State.APPROVED},
+        "resolve": request.state is State.UNKNOWN,
+        "force": request.state is State.RUNNING,
+        "again": request.retries > 0 or request.idempotent,
+    }

@@ -1,0 +1,105 @@
+"""Sayso in DSPy: a person as a `dspy.Tool` (extra `dspy`).
+
+`dspy.ReAct` takes every `Exception` of a tool for something that the model should read, and goes on. A person who
+does not answer is that. A run that a person ends, a question that could not be kept and a call that cannot be made are
+not: they leave as `Stopped`, which is none. Invariant: no model goes on as if it had been answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Sequence
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+from sayso.channels.request import HumanInputRequest, Requester, carried
+from sayso.errors import ConfigError, SaysoError
+from sayso.stores.base import Store
+from sayso.waiting.signals import ConfirmationCancelled, ConfirmationRejected
+
+__all__ = ["Stopped", "human_in_the_loop"]
+
+_is_awaited: ContextVar[bool] = ContextVar("sayso_dspy_is_awaited", default=False)
+
+
+class Stopped(BaseException):
+    """The program is to end here, and no model is to be told instead.
+
+    Attributes:
+        why: `ConfirmationCancelled`, where a person ended the run; a `SaysoError`, where the question could not be
+            asked.
+    """
+
+    def __init__(self, why: ConfirmationCancelled | SaysoError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+def human_in_the_loop(
+    requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
+    roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,
+) -> Any:  # fmt: skip
+    """Return a `dspy.Tool` with one argument, `question`, that asks a person and waits for the answer.
+
+    Call it with `await tool.acall(question=…)` in a loop, and with `tool(question=…)` where there is none, also in a
+    thread; the same holds for `ReAct.acall` and `ReAct.__call__`. Without a loop, the requester runs in one of its own.
+    Where nobody answers, or a person would not, it raises `ConfirmationRejected`, which a `ReAct` tells its model.
+
+    Args:
+        requester: Carries each question to a person.
+        name, description: What the model sees.
+        expires, roles, risk, store: As for `sayso.channels.HumanInputRequest`.
+
+    Raises:
+        ConfigError: DSPy is not installed.
+    """
+
+    def ask_human(question: str) -> Any:
+        """Ask a person a question and wait for the answer."""
+        is_awaited = _is_awaited.get()
+        _is_awaited.set(False)
+        if not is_awaited and _is_in_loop():
+            raise Stopped(ConfigError(f"{name} was called without await in an event loop; use `acall`"))
+        request = HumanInputRequest(question, expires=expires, roles=roles, risk=risk, store=store)
+        answer = _answered(request, requester)
+        return answer if is_awaited else asyncio.run(answer)
+
+    return _tool_class()(ask_human, name=name, desc=description)
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _answered(request: HumanInputRequest, requester: Requester) -> str:
+    try:
+        return await carried(request, requester)
+    except (ConfirmationCancelled, SaysoError) as why:
+        raise Stopped(why) from why
+    except ConfirmationRejected as no:
+        raise no.with_traceback(None) from None  # a model reads what is left of it
+
+
+def _tool_class() -> Any:
+    try:
+        plain: Any = importlib.import_module("dspy").Tool
+    except ImportError as error:
+        raise ConfigError('DSPy is not installed: pip install "sayso[dspy]"') from error
+
+    class HumanTool(plain):
+        """A tool that knows whether it is awaited."""
+
+        async def acall(self, **kwargs: Any) -> Any:
+            token = _is_awaited.set(True)
+            try:
+                return await plain.acall(self, **kwargs)
+            finally:
+                _is_awaited.reset(token)
+
+    return HumanTool

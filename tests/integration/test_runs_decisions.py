@@ -1,0 +1,232 @@
+"""Decisions about the calls of a run: which count, for what, and what they change; and default parameters.
+
+Handlers note in a list what they did. The one invariant: a decision counts for the one request that was really raised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import (
+    ApprovalResolution,
+    Tool,
+    Workflow,
+    load_run,
+    suspend,
+)
+from sayso.runs.decide import IgnoredDecisionWarning
+from sayso.stores.base import Store
+from tests.integration.running import agent_of, answers, ids, reason, started, yes
+
+
+@pytest.fixture
+def pay(ran: list[Any]) -> Tool:
+    """A tool that waits."""
+
+    def pay(amount: int) -> str:
+        """Send money."""
+        ran.append(amount)
+        return f"paid {amount}"
+
+    return Tool(pay, requires_approval=True, approval_prompt=lambda amount: f"Pay {amount}?")
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_ids_warn_and_change_nothing(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    paused = started(pay, amount=1)
+    with pytest.warns(IgnoredDecisionWarning, match="rq_nobody"):
+        output = pay(parent_id=paused.run_id, resume={"rq_nobody": True}).run()
+    assert (reason(output), ids(output), ran) == (("cancelled", "approval_required"), ids(paused), [])
+    with pytest.warns(IgnoredDecisionWarning, match="rq_nobody"):
+        assert reason(pay(amount=9, resume={"rq_nobody": True}).run()) == ("cancelled", "approval_required")
+    assert ran == []
+
+
+def test_a_decision_of_one_run_never_counts_in_another(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    one, two = started(pay, amount=1), started(pay, amount=1)
+    assert ids(one) != ids(two)
+    with pytest.warns(IgnoredDecisionWarning, match="another run"):
+        output = pay(parent_id=two.run_id, resume=yes(one)).run()
+    assert (reason(output), ids(output), ran) == (("cancelled", "approval_required"), ids(two), [])
+    assert sayso.Review().get(ids(one)[0]).state == "pending"
+
+
+def test_an_id_that_was_never_asked_cannot_be_decided_ahead(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    other = started(Tool(lambda: None, name="other", requires_approval=True))
+    output = pay(amount=1, resume=yes(other)).run()
+    assert (output.status.code, output.status.reason) == ("error", "run_changed")
+    assert sayso.Review().get(ids(other)[0]).state == "pending"
+    assert ran == []
+
+
+def test_a_run_that_the_wrong_code_looked_at_waits_as_before(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    paused = started(pay, amount=1)
+    other = Tool(lambda: None, name="other")
+    assert other(parent_id=paused.run_id).run().status.reason == "run_changed"
+    assert load_run(paused.run_id).record.state == "paused"
+    assert reason(pay(resume=yes(paused)).run()) == ("success", None)
+
+
+@pytest.mark.parametrize("given", ["yes", "no", None, 1, 0, [], {"approved": "yes"}, {"approve": True}, {}])
+def test_what_is_no_decision_decides_nothing(each_store: Store, ran: list[Any], pay: Tool, given: Any) -> None:
+    paused = started(pay, amount=1)
+    with pytest.warns(IgnoredDecisionWarning):
+        output = pay(resume=dict.fromkeys(ids(paused), given)).run()
+    assert (reason(output), ids(output), ran) == (("cancelled", "approval_required"), ids(paused), [])
+    assert output.metadata["pending_approvals"][0]["metadata"]["approval"]["refused"]
+
+
+def test_an_edit_runs_with_the_changed_arguments(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    agent = agent_of([pay], [("pay", {"amount": 250})])
+    paused = started(agent, prompt="go")
+    decision = ApprovalResolution(approved=True, override_input={"amount": 7}, metadata={"ticket": "T-1"})
+    output = agent(resume=dict.fromkeys(ids(paused), decision)).run()
+    assert ran == [7]
+    assert output.output.startswith("paid 7")
+    assert "amount: 250 -> 7" in output.output
+    (span,) = [span for span in load_run(output.run_id).spans if span.name == "pay"]
+    assert span.input == span.metadata["approval"]["input"] == {"amount": 7}
+    resolution = span.metadata["approval"]["resolution"]
+    assert (resolution["override_input"], resolution["metadata"]) == ({"amount": 7}, {"ticket": "T-1"})
+
+
+@pytest.mark.parametrize("override", [{"amount": "much"}, {"amont": 7}])
+def test_a_bad_edit_decides_nothing(each_store: Store, ran: list[Any], pay: Tool, override: dict[str, Any]) -> None:
+    paused = started(pay, amount=1)
+    with pytest.warns(IgnoredDecisionWarning):
+        output = pay(resume={ids(paused)[0]: {"approved": True, "override_input": override}}).run()
+    assert (reason(output), ids(output), ran) == (("cancelled", "approval_required"), ids(paused), [])
+
+
+def test_an_edit_of_what_was_approved_before_is_not_swallowed(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    paused = started(pay, amount=250)
+    sayso.Review().approve(ids(paused)[0], by="ada")
+    with pytest.warns(IgnoredDecisionWarning, match="approved before"):
+        pay(resume={ids(paused)[0]: {"approved": True, "override_input": {"amount": 7}}}).run()
+    assert ran == [250]
+
+
+def test_a_decision_taken_elsewhere_needs_no_resume(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    agent = agent_of([pay], [("pay", {"amount": 1}), ("pay", {"amount": 2})])
+    paused = started(agent, prompt="go")
+    first, second = by_amount(paused, 1, 2)
+    review = sayso.Review(reviewer="ada")
+    review.approve(first, changes={"amount": 5})
+    review.feedback(second, "only on Mondays")
+    output = agent(parent_id=paused.run_id).run()
+    assert (reason(output), ran) == (("success", None), [5])
+    assert "only on Mondays" in output.output
+    assert "call it again only if changed" in output.output
+
+
+def test_a_denial_tells_the_model_not_to_repeat_the_call(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    agent = agent_of([pay], [("pay", {"amount": 1})])
+    paused = started(agent, prompt="go")
+    output = agent(resume={ids(paused)[0]: ApprovalResolution(approved=False, reason="too much")}).run()
+    assert (reason(output), ran) == (("success", None), [])
+    assert "too much" in output.output
+    assert "do not make the same call again" in output.output
+
+
+def test_once_spent_the_same_call_asks_again(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    agent = agent_of([pay], [("pay", {"amount": 1})], [("pay", {"amount": 1})])
+    paused = started(agent, prompt="go")
+    second = agent(resume=yes(paused)).run()
+    assert (reason(second), ran) == (("cancelled", "approval_required"), [1])
+    assert ids(second) != ids(paused)
+
+
+def test_asking_again_finds_the_same_open_request(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    agent = agent_of([pay], [("pay", {"amount": 1}), ("pay", {"amount": 1})])
+    paused = started(agent, prompt="go")
+    assert len(set(ids(paused))) == 2  # two calls of one turn wait twice
+    for _ in range(3):
+        assert set(ids(agent(parent_id=paused.run_id).run())) == set(ids(paused))
+    assert len(sayso.Review().list().requests) == 2
+
+
+def test_a_chosen_run_id_finds_the_run_again(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    paused = pay(amount=1, run_id="order-4721").run()
+    assert (paused.run_id, ids(pay(amount=1, run_id="order-4721").run())) == ("order-4721", ids(paused))
+
+
+def test_a_decision_brought_again_after_a_crash_goes_on_with_the_run(
+    each_store: Store, ran: list[Any], pay: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = Tool(lambda pay: ran.append(pay), name="last")  # noqa: PLW0108
+    flow = Workflow(name="flow").step(pay, amount=1).step(last)
+    paused = started(flow)
+
+    async def breaks(pay: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(last, "function", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            flow(resume=yes(paused)).run()
+    assert (ran, sayso.Review().get(ids(paused)[0]).state) == ([1], "done")
+    output = flow(parent_id=paused.run_id, resume=yes(paused)).run()
+    assert reason(output) == ("success", None)
+    assert ran == [1, "paid 1"]
+
+
+# -- default parameters ----------------------------------------------------------------------------------------------
+
+
+def test_default_params_are_made_once_for_a_call(each_store: Store, ran: list[Any]) -> None:
+    made = iter(range(100))
+    tool = Tool(
+        lambda amount, key: ran.append((amount, key)), name="pay", requires_approval=True,
+        default_params={"key": lambda: next(made)},
+    )  # fmt: skip
+    agent = agent_of([tool], [("pay", {"amount": 1}), ("pay", {"amount": 1})])
+    paused = started(agent, prompt="go")
+    again = agent(parent_id=paused.run_id).run()
+    assert sorted(entry["input"]["key"] for entry in again.metadata["pending_approvals"]) == [0, 1]
+    agent(resume=yes(paused)).run()
+    assert sorted(ran) == [(1, 0), (1, 1)]
+    assert next(made) == 2
+
+
+def test_default_params_of_a_handler_that_asks_are_made_once(each_store: Store, ran: list[Any]) -> None:
+    made = iter(range(100))
+
+    def pay(key: int) -> str:
+        ran.append(key)
+        return suspend({"question": "which?"})
+
+    tool = Tool(pay, default_params={"key": lambda: next(made)})
+    flow = Workflow(name="flow").step(tool)
+    paused = started(flow)
+    output = flow(resume=answers(paused, "blue")).run()
+    assert (output.output, ran) == ({"pay": "blue"}, [0, 0])
+
+
+def test_plain_default_params_fill_in_what_is_not_given(memory: None) -> None:
+    tool = Tool(lambda a, b=0: [a, b], name="pair", default_params={"a": 1, "b": lambda: 2})
+    assert tool().run().output == [1, 2]
+    assert tool(a=5, b=6).run().output == [5, 6]
+
+
+def test_a_model_is_not_asked_for_what_has_a_default(memory: None) -> None:
+    tool = Tool(lambda a, b, key: [a, b, key], name="t", default_params={"b": 1, "key": lambda: "k"})
+    assert set(tool.schema["properties"]) == {"a", "b"}
+    assert tool.schema["required"] == ["a"]
+    assert started(Tool(tool.handler, name="t", requires_approval=True), a=1, b=2, key=3).metadata
+
+
+def test_default_params_that_fail_do_not_run_the_handler(memory: None, ran: list[Any]) -> None:
+    tool = Tool(lambda key: ran.append(key), name="pay", default_params={"key": lambda: 1 / 0})  # noqa: PLW0108
+    output = tool().run()
+    assert (output.status.code, ran) == ("error", [])
+
+
+def by_amount(output: sayso.OutputEvent, *amounts: int) -> list[str]:
+    """Return the ids of the calls that wait, by what they pay; calls of one turn are emitted as they come."""
+    known = {entry["input"]["amount"]: entry["approval_id"] for entry in output.metadata["pending_approvals"]}
+    return [known[amount] for amount in amounts]
