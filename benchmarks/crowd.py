@@ -81,7 +81,7 @@ def _workers_row(name: str, count: int, number: int, taken: dict[int, list[float
 
 def paused(plan: Plan) -> list[Row]:
     """Let many runs wait in one process, and weigh it."""
-    count = plan.pick(10_000, 1_000)
+    count, warm = plan.pick(10_000, 1_000), plan.pick(2_000, 200)
     contest = Contest(f"{count:,} paused agents in one process", plan)
     rows: list[Row] = []
     for words, options in {
@@ -89,9 +89,9 @@ def paused(plan: Plan) -> list[Row]:
         "Python's own objects": {"count": count // 10, "traced": True},
     }.items():
         with contest.open([CROWD]) as ready:
-            grown = contest.call(CROWD, "weigh", **options) if ready else None
+            grown = contest.call(CROWD, "weigh", warm=warm, **options) if ready else None
             if grown is not None:
-                stored = _stored(contest.workers[CROWD].folder) / (options["count"] + 200)
+                stored = _stored(contest.workers[CROWD].folder) / (options["count"] + warm)
                 rows.append(_paused_row(contest.measure, words, options["count"], grown, stored))
     return [*contest.lost.values(), *rows]
 

@@ -176,14 +176,14 @@ class Crowd(Contender):
             decided += len(pending)
         return decided
 
-    def weigh(self, count: int, *, traced: bool) -> dict[str, float]:
-        """Let so many runs wait, and return by how much bytes, tasks and threads of this process have grown."""
+    def weigh(self, warm: int, count: int, *, traced: bool) -> dict[str, float]:
+        """Let so many more runs wait, and return by how much bytes, tasks and threads of this process have grown."""
 
         async def weighed() -> dict[str, float]:
-            # Whatever is made once and for all is made by now: caches, the store's own memory, the pool of threads.
-            await self.pause(0, 200)
+            # Whatever has a bound has reached it by then: caches, what the store remembers, the pool of threads.
+            await self.pause(0, warm)
             before = _weight(traced=traced)
-            await self.pause(200, count)
+            await self.pause(warm, count)
             return {name: after - before[name] for name, after in _weight(traced=traced).items()}
 
         if traced:

@@ -349,3 +349,44 @@ def test_answer_that_does_not_fit_its_schema_is_refused_and_the_next_one_counts(
     assert lines[:2] == ["Which account? ada", "The code for 40.00 to ada? 12-34"]
     assert re.match(r"The code for 40\.00 to ada\? \(answer: .* pattern .*\) 123456$", lines[2])
     assert lines[3:] == ["wired 40.00 to ada with code 12****"]
+
+
+# -- pizza: a person as a tool ------------------------------------------------------------------------------------------
+
+
+def test_pizza_is_ordered_at_the_console_by_answering_questions() -> None:
+    typed = "I need a pizza with rocks on it\nmeatballs crumbled to resemble rocks\nsmall\nquit\n"
+    words = [sys.executable, "-W", "error", str(EXAMPLES / "pizza_console.py")]
+    done = subprocess.run(words, input=typed, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    order = [{"size": "small", "toppings": ["meatballs"], "special_instructions": "small"}]
+    assert done.stdout == f"Order: {order}\n"
+    assert [line for line in done.stderr.splitlines() if "Which" in line] == [
+        "Which topping would you like? We have cheese, ham, meatballs, mushrooms.",
+        "Which size: small, medium, large?",
+    ]
+
+
+def test_pizza_is_ordered_by_a_person_at_the_console_and_one_elsewhere(place: Path) -> None:
+    with Person(str(EXAMPLES / "pizza_console.py"), env=dict(os.environ), cwd=place) as person:
+        person.sees("What is your order? (Type 'quit' to exit)\n> ")
+        person.types("ham")
+        person.sees("Which size: small, medium, large?\n> ")
+        (request,) = json.loads(sayso("ls", "--json"))["requests"]
+        sayso("answer", request["id"], "large")
+        person.sees("answered")
+        person.sees("What is your order? (Type 'quit' to exit)\n> ")
+        person.types("quit")
+        code, out = person.ends()
+    assert (code, out) == (0, "Order: [{'size': 'large', 'toppings': ['ham'], 'special_instructions': 'large'}]\n")
+
+
+def test_pizza_is_ordered_on_a_web_page_by_many_at_once_and_no_event_is_lost() -> None:
+    lines = lines_of("pizza_web.py")
+    assert lines[:7] == ["question", "200 and 409", "answered", "question", "200 and 409", "answered", "order"]
+    assert json.loads(lines[7]) == [{"size": "small", "toppings": ["meatballs"], "special_instructions": None}]
+    assert lines[8:] == [
+        "30 orders, 150 events, none lost, none twice",
+        "404 {'error': 'there is no such order'}",
+        "404 {'error': 'this order has no such question'}",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -166,6 +167,19 @@ def test_a_second_signal_ends_it_at_once(store: SqliteStore, start: Start) -> No
     code, seconds, _, _ = ended(worker)
     assert code == 128 + signal.SIGTERM
     assert seconds < 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="makes a pipe small")
+def test_a_reader_that_does_not_read_keeps_nobody_from_ending_it(store: SqliteStore, start: Start) -> None:
+    wait(store, 60)
+    worker = start("shop:clerk", "--json")
+    assert worker.stdout is not None
+    fcntl.fcntl(worker.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    until(lambda: len(effects()) >= 30)
+    time.sleep(0.5)  # for it to run into the full pipe
+    assert len(effects()) < 60
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=2) == 0
 
 
 @pytest.mark.parametrize(

@@ -174,10 +174,7 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
 
 
 def _leave(code: int) -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+    os._exit(code)  # every line was flushed when it was printed, and a flush could wait for a reader that is stuck
 
 
 # -- printing --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from sayso.runs.frame import Frame
 from sayso.runs.values import Live, back, result_classes
 from sayso.stores.base import Store
 
-__all__ = ["Inner"]
+__all__ = ["Inner", "InnerCall"]
 
 
 class Inner:
