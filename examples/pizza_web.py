@@ -233,6 +233,7 @@ const post = async (path, body) => {
 };
 const listen = () => {
   const events = new EventSource(`/orders/${location.hash.slice(1)}/events`);
+  events.onerror = () => { if (events.readyState === 2) { say("This order is gone."); location.hash = ""; } };
   const on = (kind, act) => events.addEventListener(kind, event => act(JSON.parse(event.data)));
   on("question", told => { question = told.id; say(told.question); });
   on("answered", told => { question = null; say(`> ${told.answer}`); });

@@ -189,15 +189,26 @@ async def offload(function: Callable[[], T]) -> T:
     import asyncio
     import contextvars
 
-    context = contextvars.copy_context()
-    work = asyncio.get_running_loop().run_in_executor(_pool(), partial(context.run, function))
+    # Not `run_in_executor` and `asyncio.wait`: two futures in a chain take longer than most verbs do.
+    loop, said = asyncio.get_running_loop(), list[Attempt]()
+    heard = loop.create_future()
+
+    def hear(attempt: Attempt) -> None:
+        said.append(attempt)
+        if not heard.done():
+            heard.set_result(None)
+
+    def work() -> None:
+        loop.call_soon_threadsafe(hear, Try(function, (), {}).run())
+
+    _pool().submit(contextvars.copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
-    while not work.done():
+    while not said:
         try:
-            await asyncio.wait([work])
+            await heard
         except asyncio.CancelledError as error:
             cancelled = error
+            heard = loop.create_future()
     if cancelled is not None:
-        work.exception()  # marks it as seen: the cancellation is what the task has to hear
         raise cancelled
-    return work.result()
+    return said[0].unwrap()

@@ -351,7 +351,7 @@ def test_answer_that_does_not_fit_its_schema_is_refused_and_the_next_one_counts(
     assert lines[3:] == ["wired 40.00 to ada with code 12****"]
 
 
-# -- pizza: a person as a tool ------------------------------------------------------------------------------------------
+# -- pizza: a person as a tool --------------------------------------------------------------------------------
 
 
 def test_pizza_is_ordered_at_the_console_by_answering_questions() -> None:

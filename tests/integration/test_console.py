@@ -151,8 +151,10 @@ def test_console_is_free_again_when_the_question_is_answered_elsewhere(
 def test_questions_that_come_at_once_are_asked_one_after_the_other(env: dict[str, str], place: Path) -> None:
     with Person("-c", AT_ONCE, env=env, cwd=place) as person:
         first = person.sees("?\n> ")
-        person.types(first.split("?")[0].split()[-1])
+        word = first.split("?")[0].split()[-1]
+        person.types(word)
         second = person.sees("?\n> ")
+        assert second.startswith(f"{word}\n")  # what was typed stands before the next question
         person.types(second.split("?")[0].split()[-1])
         assert person.ends() == (0, "['First', 'Second']\n")
 
@@ -168,6 +170,7 @@ def piped(text: str, *questions: str, env: dict[str, str]) -> subprocess.Complet
 def test_lines_of_a_pipe_are_answers_one_by_one(env: dict[str, str]) -> None:
     done = piped("small\r\n\nlarge", "First?", "Second?", "Third?", env=env)
     assert (done.returncode, done.stdout) == (0, "heard 'small'\nheard ''\nheard 'large'\n")
+    assert done.stderr == "\nFirst?\n> \nSecond?\n> \nThird?\n> "
 
 
 def test_line_that_waits_in_an_open_pipe_is_read(env: dict[str, str]) -> None:

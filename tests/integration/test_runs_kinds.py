@@ -64,8 +64,8 @@ def test_an_agent_and_a_workflow_can_be_gated_themselves(each_store: Store, ran:
 def test_a_gated_workflow_may_be_edited(each_store: Store, ran: list[Any]) -> None:
     flow = Workflow(name="flow", requires_approval=True).step(lambda place: ran.append(place), name="go")  # noqa: PLW0108
     paused = started(flow, place="prod")
-    assert paused.metadata["pending_approvals"][0]["input"] == {"inputs": {"place": "prod"}}
-    flow(resume={ids(paused)[0]: {"approved": True, "override_input": {"inputs": {"place": "test"}}}}).run()
+    assert paused.metadata["pending_approvals"][0]["input"] == {"place": "prod"}
+    flow(resume={ids(paused)[0]: {"approved": True, "override_input": {"place": "test"}}}).run()
     assert ran == ["test"]
 
 

@@ -809,7 +809,7 @@ MUTANTS = [
     ),
     Mutant(
         "a variable is read when the call is made", "gates/around.py",
-        "if last is None or any(_content(cell) is not was for cell, was in last[1]):", "if last is None:",
+        "if last is None or _has_changed(last[1]):", "if last is None:",
         _SAME_NAME + "test_variable_is_read_when_the_call_is_made",
     ),
     Mutant(

@@ -57,7 +57,7 @@ class Surroundings:
     def now(self) -> Around:
         """Return what is there at this moment; a variable may have been assigned since the last look."""
         last = self._last
-        if last is None or any(_content(cell) is not was for cell, was in last[1]):
+        if last is None or _has_changed(last[1]):
             walk = _walked(self._function)
             found = Around(around_digest(walk.plain) if walk.plain else None, walk.objects)
             last = self._last = found, walk.cells
@@ -74,6 +74,14 @@ def _walked(function: Callable[..., Any]) -> _Walk:
     if inner is not function:
         walk.value("", inner)
     return walk
+
+
+def _has_changed(cells: list[tuple[CellType, object]]) -> bool:
+    # Asked several times in every call, hence no `any` over a generator.
+    for cell, was in cells:  # noqa: SIM110
+        if _content(cell) is not was:
+            return True
+    return False
 
 
 def _content(cell: CellType) -> object:

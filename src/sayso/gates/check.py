@@ -89,7 +89,8 @@ def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
         raise errors.PolicyError(f"{describe(rule)} of {gate.name}", f"cannot judge {lost}, which is NaN")
     if asked.has_moved:
         raise errors.PolicyError(f"{describe(rule)} of {gate.name}", "the arguments changed while the rule decided")
-    return verdict_of(answer, f"{describe(rule)} of {gate.name}")
+    # How the rule is named takes longer to write than a rule takes to answer, and is wanted where it answers nonsense.
+    return verdict_of(answer, "" if type(answer) is bool else f"{describe(rule)} of {gate.name}")
 
 
 def _forms(arguments: dict[str, Any]) -> list[str | None]:
@@ -113,6 +114,8 @@ def _deny(gate: Gate, store: Store, arguments: dict[str, Any], place: Place, ver
 
 def _find(store: Store, digest: str, place: Place) -> Effects[Request | None]:
     """Return the request that answers for this call here: one decided from here, the run's own, a parent's."""
+    if place.saves is not None:
+        return None  # the run would know of one: each is saved with its step; and `open` finds what it does not know
     adopted = place.adopted.get(digest)
     if adopted is not None:
         with suppress(errors.RequestNotFoundError):

@@ -90,7 +90,7 @@ def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> 
             raise ConfigError(f"{option}= gets its arguments by name and takes {parameter.name!r} by place alone")
 
 
-def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str) -> None:
+def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:
     """Refuse the name of a secret that nothing in the function's arguments or result can have.
 
     Where a value may be anything (`Any`, a dict, `**kwargs`, no annotation), so may the names in it.
@@ -104,7 +104,7 @@ def check_redact(function: Callable[..., Any], redact: Collection[str], tool: st
     for key in redact:
         if "" not in names and not any(marks(key, name.removeprefix(".")) for name in names):
             raise ConfigError(
-                f"redact= names {key!r}, which nothing in {tool} is called ({_there_are(names)}){_meant(key, names)}"
+                f"{option} names {key!r}, which nothing in {tool} is called ({_there_are(names)}){_meant(key, names)}"
             )
 
 

@@ -28,7 +28,7 @@ _WIDTH = 96
 
 
 @dataclass(frozen=True)
-class Item:
+class _Item:
     """One of the requests of a bulk page.
 
     Attributes:
@@ -76,14 +76,14 @@ def _decided(visit: Visit, verb: str, chosen: Sequence[tuple[str, str]]) -> Iter
             yield request_id, True, f"{card.headline(after)}: {row_of(after, clock.now()).stands}"
 
 
-def _item(verb: str, request: Request) -> Item:
+def _item(verb: str, request: Request) -> _Item:
     why_not = None
     if request.state is not State.PENDING:
         why_not = "it does not wait any more"
     elif verb == "approve" and request.kind == "question":
         why_not = "it is a question, and takes an answer of its own"
     now = clock.now()
-    return Item(row_of(request, now), "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
+    return _Item(row_of(request, now), "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
 
 
 def _verb(said: str) -> str:

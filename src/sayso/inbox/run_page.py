@@ -34,7 +34,7 @@ _ROOM = 400
 _MOST_ROWS = 500
 
 
-class Line(NamedTuple):
+class _Line(NamedTuple):
     """A run in the list."""
 
     id: str
@@ -46,7 +46,7 @@ class Line(NamedTuple):
     touched: str
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """A step of a run's timeline."""
 
     at: str
@@ -99,19 +99,19 @@ def run(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-def _line(record: RunRecord, now: datetime) -> Line:
-    return Line(
+def _line(record: RunRecord, now: datetime) -> _Line:
+    return _Line(
         record.id, token(record.id), token(record.name), token(record.kind), str(record.state),
         ago(record.created_at, now), ago(record.updated_at, now),
     )  # fmt: skip
 
 
-def _step(span: Span) -> Step:
+def _step(span: Span) -> _Step:
     approval = span.metadata.get("approval")
     request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     code = str(span.status.get("code", ""))
     status = " ".join(str(span.status[part]) for part in ("code", "reason") if span.status.get(part))
-    return Step(
+    return _Step(
         at="" if span.t0 is None else moment(instant(span.t0 * 1000)),
         path=escape(span.path),
         kind=escape(span.type),

@@ -33,6 +33,7 @@ class Signature:
             raise TypeError("a method hides its object; gate a plain function that takes what tells the object apart")
         parameters = self._signature.parameters.values()
         self.names = tuple(self._signature.parameters)
+        self._known = frozenset(self.names)
         self._positional = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
         self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
         self._is_plain = all(p.kind in _PLAIN for p in parameters)
@@ -79,6 +80,8 @@ class Signature:
         Raises:
             TypeError: There are more arguments than places, or one is given twice, with Python's own message.
         """
+        if not args and self._is_plain and kwargs.keys() <= self._known:
+            return {name: kwargs[name] for name in self.names if name in kwargs}
         return dict(self._signature.bind_partial(*args, **kwargs).arguments)
 
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from sayso.model.redaction import scrub
 from sayso.model.show.escape import storable
 
-__all__ = ["error_text", "fit", "quotes"]
+__all__ = ["error_text", "fit", "quotes", "words"]
 
 
 def fit(text: str, secrets: Collection[str]) -> str:
@@ -21,11 +21,15 @@ def fit(text: str, secrets: Collection[str]) -> str:
 
 def error_text(error: BaseException, secrets: Collection[str]) -> str:
     """Return `Kind: words` of an error, fit to be kept."""
-    kind = type(error).__name__
+    return f"{type(error).__name__}: {words(error, secrets)}"
+
+
+def words(error: BaseException, secrets: Collection[str]) -> str:
+    """Return what an error says, fit to be kept."""
     try:
-        return fit(f"{kind}: {error}", secrets)
+        return fit(str(error), secrets)
     except Exception:  # noqa: BLE001  the words of an error are the program's own code, too
-        return f"{kind} (its words could not be read)"
+        return "(its words could not be read)"
 
 
 def quotes(error: BaseException, secrets: Collection[str]) -> bool:

@@ -13,10 +13,11 @@ from contextlib import aclosing
 from typing import Any, ClassVar, cast
 
 from sayso import errors
+from sayso.model.told import words
 from sayso.runs.events import DeltaEvent, RunStatus
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
-from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of
+from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of, sound
 from sayso.runs.runnable import Runnable
 from sayso.runs.say import call_message, not_a_tool, result_text
 from sayso.runs.step import perform
@@ -103,7 +104,7 @@ class Agent(Runnable):
         try:
             reply = await self._streamed(frame, messages, tools)
         except Exception as error:
-            raise Halt(RunStatus(code="error", message=str(error)), error) from error
+            raise Halt(RunStatus(code="error", message=words(error, ())), error) from error
         for what, n in reply.usage.items():
             frame.count(what, n)
         calls = [
@@ -126,7 +127,7 @@ class Agent(Runnable):
                 frame.leg.emit(DeltaEvent(run_id=frame.journal.run_id, path=frame.path, text=piece))
         if reply is None:
             raise ModelError(self.name, "ended without a reply")
-        return reply
+        return sound(reply, self.name)
 
     async def _answered(self, frame: Frame, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
         """Make the calls of a turn together and return the messages that answer them, in the order of the calls.
@@ -141,6 +142,8 @@ class Agent(Runnable):
             for one in made:
                 one.cancel()
             await asyncio.wait(made)
+            for one in made:
+                one.cancelled() or one.exception()  # heard: they were broken off with the rest
             raise
         halts = [one.exception() for one in made if one.exception() is not None]
         faults = [error for error in halts if not isinstance(error, Halt)]
@@ -156,7 +159,7 @@ class Agent(Runnable):
             return call_message(call, not_a_tool(call.name, self._tools), is_error=True)
         if call.problem is not None:
             return call_message(call, f"The arguments cannot be read: {call.problem}. Nothing was run.", is_error=True)
-        below = frame.child(part, f"turn{turn}.{n}", call.id)
+        below = frame.child(part, f"turn{turn}.{n}", (turn, n), call.id)
         try:
             value = await perform(below, call.arguments)
         except Denied as denied:

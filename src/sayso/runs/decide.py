@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -22,6 +23,7 @@ from sayso.runs.frame import Frame
 from sayso.runs.halt import Halt
 from sayso.runs.journal import Journal
 from sayso.runs.resolution import ApprovalResolution, Resolution
+from sayso.runs.values import plain
 from sayso.stores.base import Store
 from sayso.waiting import signals
 
@@ -43,24 +45,26 @@ class Decider:
         self._review = Review(store, channel="resume")
         self._resolutions = resolutions
         self._requests: dict[str, Request] | None = None
+        self._waited: list[Request] = []
 
     async def verb(self, verb: Callable[[], T]) -> T:
         """Run a verb of the store without blocking the event loop."""
         return await offload(verb) if self._store.blocks else verb()
 
-    async def _known(self) -> dict[str, Request]:
+    def _known(self) -> dict[str, Request]:
         if self._requests is None:
             self._requests = {}
             for request_id in self._resolutions:
                 try:
-                    self._requests[request_id] = await self.verb(lambda wanted=request_id: self._store.settle(wanted))
-                except errors.RequestNotFoundError:
+                    self._requests[request_id] = self._store.settle(request_id)
+                except (errors.RequestNotFoundError, UnicodeError):  # what no file takes is no id
                     _warn(f"there is no request {request_id!r}; its decision is ignored")
         return self._requests
 
     async def run_id(self) -> str | None:
         """Return the run of the first known request that is decided, if any."""
-        return next((request.run_id for request in (await self._known()).values()), None)
+        known = await self.verb(self._known) if self._resolutions else {}
+        return next((request.run_id for request in known.values()), None)
 
     async def decide(self, journal: Journal) -> dict[str, dict[str, Any]]:
         """Take the decisions; return what there is to say about those that were not taken, by id.
@@ -68,8 +72,19 @@ class Decider:
         Raises:
             Halt: All that was given to decide has been executed, by whoever was first.
         """
+        if not self._resolutions and not any(journal.waiting()):
+            return {}
+        return await self.verb(partial(self._decisions, journal))
+
+    def _decisions(self, journal: Journal) -> dict[str, dict[str, Any]]:
+        """Take the decisions, and look at what the run waits for after that: one trip to the store's thread for all."""
+        notes = self._notes(journal)
+        self._waited = [self._store.get(request_id) for request_id in {b["waits"]: 0 for _, b in journal.waiting()}]
+        return notes
+
+    def _notes(self, journal: Journal) -> dict[str, dict[str, Any]]:
         mine: dict[str, Request] = {}
-        for request_id, request in (await self._known()).items():
+        for request_id, request in self._known().items():
             if request.run_id == journal.run_id and journal.is_kept:
                 mine[request_id] = request
             else:
@@ -81,7 +96,7 @@ class Decider:
             raise Halt(RunStatus(code="cancelled", reason="approval_already_claimed", message=text))
         notes: dict[str, dict[str, Any]] = {}
         for request_id, request in mine.items():
-            note = await self.verb(lambda chosen=request: self._take(chosen, journal))
+            note = self._take(request, journal)
             if note is not None:
                 notes[request_id] = note
         return notes
@@ -124,16 +139,17 @@ class Decider:
         journal.put(place, _extras(said, journal.at(place) or {}))
         return None
 
-    async def stop_if_cancelled(self, frame: Frame) -> None:
+    def stop_if_cancelled(self, frame: Frame) -> None:
         """Stop a run one of whose requests was cancelled: nothing else of it runs, whatever was approved beside.
 
         Raises:
             Halt: It was.
         """
-        for _, body in frame.journal.waiting():
-            request = await self.verb(lambda wanted=body["waits"]: self._store.get(wanted))
+        for request in self._waited:
             if request.state is State.CANCELLED and request.holds:
                 raise cancelled(frame, request)
+            if request.state is State.APPROVED:
+                frame.leg.approved[request.id] = request
 
 
 def extras_place(request_id: str) -> str:
@@ -156,7 +172,7 @@ def _extras(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, An
     told = {
         "decided_at": said.decided_at,
         "expires_at": min(ends, default=None),
-        "metadata": said.metadata,
+        "metadata": plain(said.metadata),
         "comment": said.comment,
         "reason": said.reason,
     }

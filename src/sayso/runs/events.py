@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_serializer
+
+from sayso.runs.values import plain
 
 __all__ = [
     "ApprovalEvent",
@@ -147,6 +149,10 @@ class OutputEvent(_Event):
     t1: int
     usage: dict[str, int] = Field(default_factory=dict)
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @field_serializer("output", when_used="json")
+    def _plain(self, output: Any) -> Any:
+        return plain(output)
 
 
 Event = StartEvent | DeltaEvent | ApprovalEvent | InteractionEvent | OutputEvent

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sayso import clock
 from sayso.gates import Place
+from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.runs.events import Event, OutputEvent, RunStatus, StartEvent
+from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, RunStatus, StartEvent
 from sayso.runs.halt import Halt
 from sayso.runs.journal import Body, Journal
+from sayso.runs.pending import entry_of
 from sayso.runs.values import Live
 
 if TYPE_CHECKING:
@@ -41,6 +44,8 @@ class Leg:
         emit: Takes every event.
         acts_for: The persons for whom the program acts.
         notes: What there is to say about a request when it is emitted again, by id.
+        approved: Requests that were approved when this leg began, by id; each is looked up here once, and the start
+            itself says whether the approval still counts.
     """
 
     def __init__(self, journal: Journal, emit: Callable[[Event], None], acts_for: tuple[Identity, ...]) -> None:
@@ -48,6 +53,21 @@ class Leg:
         self.emit = emit
         self.acts_for = acts_for
         self.notes: dict[str, dict[str, Any]] = {}
+        self.approved: dict[str, Request] = {}
+        self._waiting: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
+
+    def wait(self, rank: tuple[int, ...], event: ApprovalEvent | InteractionEvent) -> None:
+        """Emit what waits for a person; the list of what is pending is in the order of the ranks."""
+        self.emit(event)
+        self._waiting.append((rank, event))
+
+    def pending(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what waits, in the order of a model's turns and calls, and in that of a workflow's steps."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for _, event in sorted(self._waiting, key=itemgetter(0)):
+            name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
+            found.setdefault(name, []).append(entry_of(event))
+        return found
 
     def check_going(self) -> None:
         """Raise `Halt` if whoever listened has gone: nothing new is begun."""
@@ -65,6 +85,7 @@ class Frame:
         path: Names from the outermost runnable down to this one.
         parent: Of the runnable that called this one.
         tool_call_id: The model provider's id of the call.
+        rank: How the place is ordered among all others.
         input: The arguments as people may see them.
         usage: Counters, those of the frames below added.
         metadata: For the record and the output.
@@ -72,32 +93,39 @@ class Frame:
         answers: What persons answered to the handler's questions, by number.
         late: The number of the question whose time ran out, if one's did.
         suspensions: How many questions the handler has asked so far in this pass.
+        is_running: Whether the handler has begun; before, its rules and defaults are asked.
     """
 
     def __init__(
         self, leg: Leg, runnable: Runnable, place: str, path: str, *, parent: Frame | None = None,
-        tool_call_id: str | None = None,
+        tool_call_id: str | None = None, rank: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.leg, self.runnable, self.place, self.path = leg, runnable, place, path
-        self.parent, self.tool_call_id = parent, tool_call_id
+        self.parent, self.tool_call_id, self.rank = parent, tool_call_id, rank
         self.input: dict[str, Any] | None = None
         self.arguments: dict[str, Any] | None = None
         self.answers: dict[int, Any] = {}
         self.usage: Counter[str] = Counter()
         self.metadata: dict[str, Any] = {} if tool_call_id is None else {"tool_call_id": tool_call_id}
-        self.suspensions = 0
+        self.suspensions, self.is_running = 0, False
         self.late: int | None = None
         self.t0 = now_ms()
 
-    def child(self, runnable: Runnable, key: str, tool_call_id: str | None = None) -> Frame:
+    def child(self, runnable: Runnable, key: str, rank: tuple[int, ...], tool_call_id: str | None = None) -> Frame:
         """Return the frame for a call that this one makes; `key` is its own among all calls made from here."""
         place, path = f"{self.place}/{key}", f"{self.path}.{runnable.name}"
-        return Frame(self.leg, runnable, place, path, parent=self, tool_call_id=tool_call_id)
+        return Frame(
+            self.leg, runnable, place, path, parent=self, tool_call_id=tool_call_id, rank=(*self.rank, *rank)
+        )  # fmt: skip
 
     @property
     def journal(self) -> Journal:
         """The run's journal."""
         return self.leg.journal
+
+    def begin(self, arguments: dict[str, Any], shown: dict[str, Any]) -> None:
+        """Note with what the handler begins, and how people may see that."""
+        self.arguments, self.input, self.is_running = arguments, shown, True
 
     def lineage(self) -> Iterator[Frame]:
         """Yield this frame and those above."""

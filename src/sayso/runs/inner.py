@@ -35,13 +35,17 @@ class Inner:
         """Return what is known of this call; None where the run cannot keep it."""
         if store is not self._frame.journal.store:
             return None
+        if self._frame.journal.is_left:
+            raise RuntimeError(
+                f"the run {self._frame.journal.run_id} was handed back; {gate.name} is not called for it"
+            )
         try:
             form = canonical.encode(dict(arguments))
         except errors.ArgumentError:
             return None
         digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
         self._seen[digest] += 1
-        return InnerCall(self._frame, f"{self._frame.place}!{digest}.{self._seen[digest]}", gate)
+        return InnerCall(self._frame, f"{self._frame.place}!{digest}.{self._seen[digest]}", gate, digest)
 
 
 class InnerCall:
@@ -51,10 +55,16 @@ class InnerCall:
         known: What it gave in an earlier pass; None where it has to be made.
     """
 
-    def __init__(self, frame: Frame, place: str, gate: Gate) -> None:
+    def __init__(self, frame: Frame, place: str, gate: Gate, digest: str) -> None:
         self._frame, self._place, self._gate = frame, place, gate
         body = frame.journal.at(place)
-        self.known = None if body is None else self._given(body["value"])
+        self.known = None if body is None or not self._is_borne_out(digest) else self._given(body["value"])
+
+    def _is_borne_out(self, digest: str) -> bool:
+        journal = self._frame.journal
+        if self._gate.when is not True or not journal.is_hearsay(self._place):
+            return True
+        return journal.proof.made(digest) >= journal.count_hearsay(f"!{digest}.")
 
     def _given(self, kept: Any) -> Attempt | None:
         if isinstance(kept, Live):

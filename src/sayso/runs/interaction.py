@@ -28,6 +28,7 @@ from sayso.runs.events import RunStatus
 from sayso.runs.frame import Frame, frame_now
 from sayso.runs.halt import Halt
 from sayso.runs.pending import event_of
+from sayso.runs.proof import must_be_of
 from sayso.runs.schema import annotation_of, plain_answer
 from sayso.waiting import signals
 
@@ -71,6 +72,8 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
     frame = frame_now.get()
     if frame is None:
         raise RuntimeError("suspend() asks in a run; call it inside the handler of a Tool")
+    if not frame.is_running:  # its number would be that of a question of the handler, which would get its answer
+        raise RuntimeError("suspend() asks inside a handler; a rule, a prompt or a default parameter cannot")
     number, frame.suspensions = frame.suspensions, frame.suspensions + 1
     if number in frame.answers:
         return frame.answers[number]
@@ -133,6 +136,7 @@ def answers(frame: Frame) -> Effects[dict[int, Any]]:
             raise _waits(frame, held)  # the handler would only run to the same point again
     while (known := frame.journal.at(_place(frame, len(found)))) is not None:
         request = yield Verb(store.blocks, store.settle, known["waits"])
+        must_be_of(request, frame, _place(frame, len(found)))
         if request.state is State.EXPIRED:
             frame.late = len(found)
             break  # it is asked anew
@@ -153,7 +157,7 @@ def _waits(frame: Frame, request: Request) -> Halt:
         frame.count("approvals:required")
     else:
         frame.count("suspends:required")
-    frame.leg.emit(event_of(request, frame.leg.notes.get(request.id), frame.path))
+    frame.leg.wait(frame.rank, event_of(request, frame.leg.notes.get(request.id), frame.path))
     reason = "approval_required" if request.kind == "call" else "input_required"
     return Halt(RunStatus(code="cancelled", reason=reason, message=f"{request.id} waits for a person"))
 
@@ -197,7 +201,7 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     saved, numbers = frame.journal.offer((place, body))
     store = frame.journal.store
     request = yield Verb(store.blocks, store.open, request, saved)
-    frame.journal.confirm(numbers)
+    frame.journal.confirm(numbers, (place, {**body, "waits": request.id}))
     if asks.number == frame.late:
         frame.leg.notes[request.id] = {"expired": True}
     return _waits(frame, request)
@@ -210,5 +214,5 @@ def hold_for(frame: Frame, holds: Holds) -> Effects[Halt]:
     body = {"waits": request_id, "path": frame.path, "name": frame.runnable.name}
     saved, numbers = frame.journal.offer((_inside(frame), body))
     yield Verb(store.blocks, store.save_run, saved)
-    frame.journal.confirm(numbers)
+    frame.journal.confirm(numbers, (_inside(frame), body))
     return _waits(frame, request)

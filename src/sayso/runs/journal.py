@@ -17,7 +17,8 @@ from sayso import clock
 from sayso.drive import offload
 from sayso.model.canonical.compact import dumps
 from sayso.model.run import RunRecord, RunState, Saved, Step
-from sayso.runs.values import Later
+from sayso.runs.proof import Proof
+from sayso.runs.values import Later, plain
 from sayso.stores.base import Store
 from sayso.stores.lease import Lease
 
@@ -39,16 +40,21 @@ class Journal:
         is_kept: Whether the store has the run.
         was: How it stood before it was taken in hand here; a run whose holder died counts as broken.
         is_stopping: Whoever listened has gone: nothing new is begun.
+        is_left: It was handed back: a handler's thread that nobody could stop begins nothing more, either.
+        proof: What the requests say, where steps come from the store.
     """
 
     def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
         self.store = store
         self.is_kept = steps is not None
         self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
-        self.is_stopping = False
+        self.is_stopping = self.is_left = False
+        self.proof = Proof(store, record.id)
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the run is in hand as long as this object is
         self._known = bodies(steps or ())
+        self._told = set(self._known)
+        self._with_inner = {place.partition("!")[0] for place in self._told if "!" in place}
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
 
@@ -76,21 +82,41 @@ class Journal:
         """Yield the places where something waits for a person."""
         return ((place, body) for place, body in list(self._known.items()) if "waits" in body)
 
+    def is_hearsay(self, place: str) -> bool:
+        """Say whether what is known of a place was read from the store, and not done here."""
+        return place in self._told
+
+    def has_inner(self, place: str) -> bool:
+        """Say whether the store knows of gated calls that the handler at this place made by itself."""
+        return place in self._with_inner
+
+    def count_hearsay(self, what: str) -> int:
+        """Return how many places with this in them are hearsay."""
+        return sum(what in place for place in self._told)
+
     def put(self, place: str, body: Body) -> None:
         """Add a step; `save` makes it last."""
         self._known[place] = body
+        self._told.discard(place)
         self._unsaved[next(self._numbers)] = place, body
 
-    def offer(self, *more: tuple[str, Body]) -> tuple[Saved, list[int]]:
-        """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`."""
-        for place, body in more:
-            self.put(place, body)
+    def offer(self, waits: tuple[str, Body] | None = None) -> tuple[Saved, list[int]]:
+        """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`.
+
+        Args:
+            waits: The step that says what waits where. It goes with its request or not at all: nobody else saves it,
+                and it is not known before `confirm`.
+        """
         unsaved = list(self._unsaved.items())  # in one piece: a handler's thread may put something meanwhile
-        steps = [Step(place, _written(body), body.get("waits")) for _, (place, body) in unsaved]
+        last = [] if waits is None else [waits]
+        steps = [Step(place, _written(body), body.get("waits")) for place, body in [*(s for _, s in unsaved), *last]]
         return Saved(self._record, steps), [number for number, _ in unsaved]
 
-    def confirm(self, numbers: Iterable[int]) -> None:
+    def confirm(self, numbers: Iterable[int], waits: tuple[str, Body] | None = None) -> None:
         """Note that these steps are in the store."""
+        if waits is not None:
+            self._known[waits[0]] = waits[1]
+            self._told.discard(waits[0])
         self.is_kept = True
         for number in numbers:
             self._unsaved.pop(number, None)
@@ -108,6 +134,7 @@ class Journal:
 
     async def leave(self, state: RunState) -> None:
         """Save what is left and hand the run back. A run that never waited and ended leaves nothing."""
+        self.is_left = True
         try:
             if self.is_kept or (state is not RunState.ENDED and self._unsaved):
                 saved, numbers = self.offer()
@@ -121,7 +148,11 @@ class Journal:
 
 
 def _written(body: Body) -> str:
-    return dumps({name: value.told() if isinstance(value, Later) else value for name, value in body.items()})
+    told = {name: value.told() if isinstance(value, Later) else value for name, value in body.items()}
+    try:
+        return dumps(told)
+    except (TypeError, ValueError, RecursionError):  # what was done is written down, whatever somebody hung on it
+        return dumps(plain(told))
 
 
 def bodies(steps: Iterable[Step]) -> dict[str, Body]:

@@ -51,8 +51,10 @@ async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
     with ExitStack() as scopes:
         for person in _acts_for(journal):  # whoever goes on acts for them as well, or they could decide what is asked
             scopes.enter_context(scope.run(journal.run_id, on_behalf_of=person))
-        frame = Frame(Leg(journal, emit, scope.current().place.acts_for), runnable, runnable.name, runnable.name)
-        return await _in_scope(run, frame, decider)
+        leg = Leg(journal, emit, scope.current().place.acts_for)
+        output = await _in_scope(run, Frame(leg, runnable, runnable.name, runnable.name), decider)
+    output.metadata |= leg.pending()
+    return output
 
 
 def _acts_for(journal: Journal) -> list[Identity]:
@@ -85,7 +87,8 @@ async def _in_hand(run: Run, decider: Decider) -> Journal:
     except errors.RunNotFoundError:
         if run.parent_id is not None:
             raise
-        return Journal.new(store, run_id, runnable.name, runnable.kind)
+        # What is decided under the name that a request knows, and no run, are decisions of another program.
+        return Journal.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
     return Journal(store, kept.run, lease, kept.steps)
 
 
@@ -136,7 +139,7 @@ async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
     try:
         given = await _input(run, frame)
         frame.leg.notes = await decider.decide(frame.journal)
-        await decider.stop_if_cancelled(frame)
+        decider.stop_if_cancelled(frame)
         value = await perform(frame, given)
     except Halt as halt:
         return frame.output_event(halt.status, error=halt.error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -29,9 +29,11 @@ __all__ = [
     "model_of",
     "read_arguments",
     "reply_of",
+    "sound",
 ]
 
 Message = dict[str, Any]
+_LEVELS = 64
 
 
 class ModelError(SaysoError):
@@ -220,6 +222,28 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
     return Reply(text, read, {"turns": 1, **usage}, provider)
 
 
+def sound(reply: Reply, model: str) -> Reply:
+    """Return a reply that a run can keep: what an adapter of somebody else's made is looked at before it counts.
+
+    Raises:
+        ModelError: A part of it is not what it should be, or has no form as JSON.
+    """
+    calls = [(call.id, call.name, call.arguments) for call in reply.calls]
+    is_right = isinstance(reply.text, str) and all(map(_is_call, calls))  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_right or not all(type(n) is int for n in reply.usage.values()):
+        raise ModelError(model, "gave a reply whose text, calls or usage are not of the types of `Reply`")
+    try:
+        json.dumps([reply.provider, calls], allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(model, f"gave a reply that has no form as JSON: {error}") from error
+    return reply
+
+
+def _is_call(call: tuple[object, object, object]) -> bool:
+    label, name, arguments = call
+    return isinstance(label, str) and isinstance(name, str) and isinstance(arguments, dict)
+
+
 def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
     """Return a call's arguments as JSON values, and what is wrong with them, if anything; then they are empty.
 
@@ -247,7 +271,28 @@ def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
         return {}, f"the arguments are no JSON: {error}"
     if not isinstance(read, dict):
         return {}, "the arguments must be a JSON object"
+    if _is_deep(cast("object", read)):
+        return {}, f"the arguments are nested more than {_LEVELS} levels deep"
     return cast("dict[str, Any]", read), None
+
+
+def _is_deep(read: object) -> bool:
+    level = [read]
+    for _ in range(_LEVELS):
+        level = [item for one in level for item in (_items(one))]
+        if not level:
+            return False
+    return True
+
+
+def _items(value: object) -> Iterable[object]:
+    match value:
+        case dict():
+            return cast("dict[str, object]", value).values()
+        case list():
+            return cast("list[object]", value)
+        case _:
+            return ()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

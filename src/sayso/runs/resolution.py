@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from sayso import clock
 
@@ -23,7 +23,7 @@ class ApprovalPolicyDecision(BaseModel):
         metadata: Of yours; on the event.
     """
 
-    required: bool
+    required: StrictBool
     prompt: str | None = None
     description: str | None = None
     kind: str | None = None
@@ -46,10 +46,15 @@ class ApprovalResolution(BaseModel):
         decided_at: Unix milliseconds; the instant of construction when not given. The record's own time is the store's.
         expires_at: Unix milliseconds from which on the decision does not count any more.
         override_input: With an approval: changed arguments, merged over those proposed and validated before it counts.
-        metadata: Of yours; kept with the decision.
+        metadata: Of yours, JSON values; kept with the decision.
+
+    Raises:
+        pydantic.ValidationError: A field that there is not: by a misspelt `override_input` the call would run as it is.
     """
 
-    approved: bool
+    model_config = ConfigDict(extra="forbid")
+
+    approved: StrictBool
     reason: str | None = None
     approver_id: str | None = None
     comment: str | None = None
@@ -128,5 +133,7 @@ def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
     found: dict[str, Resolution] = {}
     for values in given:
         if values is not None:
+            if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+                raise TypeError(f"decisions are given by id, in a dict, not as {type(values).__name__}")
             found |= {request_id: Resolution(value) for request_id, value in values.items()}
     return found

@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent
-from sayso.runs.pending import entry_of
+from sayso.runs.events import Event, OutputEvent
 from sayso.runs.resolution import Resolution
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ class Run:
     ) -> None:  # fmt: skip
         self.runnable, self.args, self.kwargs = runnable, args, kwargs
         self.parent_id, self.run_id, self.resolutions = parent_id, run_id, resolutions
-        self._pending: list[ApprovalEvent | InteractionEvent] = []
         self._listener: asyncio.Queue[Event | None] | None = None
         self._journal: Journal | None = None
         self._is_called = False
@@ -122,11 +120,7 @@ class Run:
         if self._is_called:
             raise RuntimeError("this run was called already; call the runnable again")
         self._is_called = True
-        output = await take(self, self._emit)
-        for event in self._pending:
-            name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
-            output.metadata.setdefault(name, []).append(entry_of(event))
-        return output
+        return await take(self, self._emit)
 
     def begin(self, journal: Journal) -> None:
         """Note the run's journal, once it is in hand."""
@@ -146,8 +140,6 @@ class Run:
             await asyncio.wait([going])
 
     def _emit(self, event: Event) -> None:
-        if isinstance(event, ApprovalEvent | InteractionEvent):
-            self._pending.append(event)
         if self._listener is not None and not self._is_own(event):
             self._listener.put_nowait(event)
 

@@ -18,12 +18,14 @@ from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.shape import Shape, ShapeError
 from sayso.model.signature import Signature
+from sayso.runs import declared
 from sayso.runs.approval import Approval, by_name, rest_of
 from sayso.runs.halt import Failed
 from sayso.runs.interaction import Holds
 from sayso.runs.resolution import resolutions_of
 from sayso.runs.run import Run
 from sayso.stores.base import Store
+from sayso.waiting import scope
 from sayso.waiting.signals import ConfirmationRequired
 
 __all__ = ["Runnable", "checked_name", "entry"]
@@ -67,7 +69,16 @@ class Runnable(ABC):
         expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h", quorum: int = 1,
         roles: Collection[str] = (), risk: str | None = None, idempotent: bool = False,
         verify: Callable[..., Any] | None = None, store: Store | str | None = None, tracing_provider: Any = None,
+        **unknown: Any,
     ) -> None:  # fmt: skip
+        for option in unknown:
+            raise declared.no_such_option(type(self).__name__, option, inspect.signature(Runnable.__init__).parameters)
+        declared.check_options({
+            "description": description, "approval_prompt": approval_prompt,
+            "approval_description": approval_description, "approval_redact_keys": approval_redact_keys,
+            "approval_redactor": approval_redactor, "approval_ui": approval_ui, "approval_kind": approval_kind,
+            "default_params": default_params, "risk": risk, "idempotent": idempotent, "verify": verify,
+        })  # fmt: skip
         self.name = checked_name(name)
         self.description = description
         self.default_params = dict(default_params or {})
@@ -75,6 +86,7 @@ class Runnable(ABC):
         self._store = compat.store_of(store, tracing_provider)
         rest = rest_of(function)
         told = approval_description if callable(approval_description) else None
+        self._asking = {"requires_approval": requires_approval, "approval_prompt": approval_prompt, "verify": verify}
         self._approval = Approval(
             by_name(requires_approval, rest), by_name(approval_ui, rest), approval_kind, by_name(told, rest)
         )
@@ -90,12 +102,24 @@ class Runnable(ABC):
             "idempotent": idempotent,
             "verify": verify,
         }
+        self.check_names()
+
+    def check_names(self) -> None:
+        """Refuse arguments that cannot be given, default parameters that are none, and what asks for such.
+
+        Raises:
+            ConfigError: There is one.
+        """
         taken = sorted(set(_RESERVED).intersection(self.signature.names))
         if taken:
-            raise errors.ConfigError(f"{name} takes an argument {taken[0]!r}, which is a word of the run; rename it")
+            raise errors.ConfigError(f"{self.name} takes an argument {taken[0]!r}, a word of the run; rename it")
         strange = sorted(set(self.default_params) - set(self.signature.names))
-        if strange and not self.signature.takes_any:
-            raise errors.ConfigError(f"default_params of {name} names {strange[0]!r}, which it does not take")
+        if self.signature.takes_any:
+            return
+        if strange:
+            raise errors.ConfigError(f"default_params of {self.name} names {strange[0]!r}, which it does not take")
+        secrets = self._options["redact"]
+        declared.check_asked(self.name, self.function, self.signature.names, self._asking, secrets)
 
     def __call__(
         self, *args: Any, parent_id: str | None = None, run_id: str | None = None,
@@ -112,7 +136,13 @@ class Runnable(ABC):
             kwargs: The input.
         """
         resolutions = resolutions_of(approval_decisions, resume)
+        for name in (parent_id, run_id):
+            if name is not None:
+                scope.checked_name(name)
         return Run(self, args, kwargs, parent_id=parent_id, run_id=run_id, resolutions=resolutions)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
     @property
     def store(self) -> Store:
@@ -243,16 +273,21 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def enter(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except ConfirmationRequired as held:
             raise Holds(held) from held
+        if inspect.iscoroutine(result):
+            result.close()
+            name = getattr(function, "__name__", type(function).__name__)
+            raise TypeError(f"{name} returned a coroutine, which nobody awaits; make it an `async def`")
+        return result
 
     return enter
 
 
 def checked_name(name: str) -> str:
     """Return a name that every provider takes for a tool, and that a path may hold; raises `ConfigError` for others."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise errors.ConfigError(f"a name is 1 to 64 letters, digits, '_' or '-', not {name!r}")
     return name
 

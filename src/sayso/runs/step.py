@@ -26,6 +26,7 @@ from sayso.runs.inner import Inner
 from sayso.runs.interaction import Asks, Holds, answers, ask_for, hold_for
 from sayso.runs.journal import Body
 from sayso.runs.pending import approval_event, resolution_of
+from sayso.runs.proof import borne_out, must_be_of, read_proof
 from sayso.runs.values import Live, Lost, Made, back, result_classes
 from sayso.waiting import scope, signals
 
@@ -43,8 +44,10 @@ async def perform(frame: Frame, given: Mapping[str, Any]) -> Any:
         Halt: The run stops here.
     """
     known = frame.journal.at(frame.place)
-    if known is not None and "status" in known:
-        return _once_more(frame, known)
+    if known is not None:
+        known = await adrive(borne_out(frame, known))
+        if "status" in known:
+            return _once_more(frame, known)
     frame.leg.check_going()
     frame.leg.emit(frame.start_event())
     token = frame_now.set(frame)
@@ -132,9 +135,11 @@ async def _settled(frame: Frame, given: Mapping[str, Any], waits: str | None) ->
     runnable = frame.runnable
     arguments = {} if waits is not None else runnable.arguments_of(given, _defaults(frame, given))
     frame.answers, frame.suspensions = await adrive(answers(frame)), 0
+    if frame.journal.has_inner(frame.place):
+        await adrive(read_proof(frame))
     if waits is not None or not runnable.is_free:
         return await adrive(_through(frame, arguments, waits))
-    frame.arguments, frame.input = arguments, runnable.shown(arguments)
+    frame.begin(arguments, runnable.shown(arguments))
     args, kwargs = runnable.signature.spread(arguments)
     return _unwrapped(frame, await Try(runnable.function, args, kwargs).arun())
 
@@ -159,7 +164,8 @@ def _through(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effe
         answer = yield from _answer(frame, arguments, waits)
         match answer.kind:
             case "allow":
-                gate, frame.input = frame.runnable.gate, frame.runnable.shown(arguments)
+                gate = frame.runnable.gate
+                frame.begin(arguments, frame.runnable.shown(arguments))
                 return _unwrapped(frame, (yield Try(gate.function, *gate.signature.spread(arguments))))
             case "happened":
                 return answer.result
@@ -180,7 +186,9 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
     gate, store = frame.runnable.gate, frame.journal.store
     expired = False
     if waits is not None:
-        request: Request = yield Verb(store.blocks, store.settle, waits)
+        known = frame.leg.approved.pop(waits, None)
+        request: Request = (yield Verb(store.blocks, store.settle, waits)) if known is None else known
+        must_be_of(request, frame, frame.place)
         match request.state:
             case State.DONE:
                 result = None if request.execution is None else request.execution.result
@@ -196,17 +204,16 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
     asked: list[int] = []
+    body = {"path": frame.path, "name": frame.runnable.name, "note": {"expired": True} if expired else {}}
 
     def saves(request: Request) -> Saved:
-        note = {"expired": True} if expired else {}
-        body = {"waits": request.id, "path": frame.path, "name": frame.runnable.name, "note": note}
-        saved, numbers = frame.journal.offer((frame.place, body))
+        saved, numbers = frame.journal.offer((frame.place, {"waits": request.id, **body}))
         asked.extend(numbers)
         return saved
 
     answer = yield from check(gate, store, arguments, frame.gate_place._replace(saves=saves))
-    if asked:
-        frame.journal.confirm(asked)
+    if asked and answer.request is not None:
+        frame.journal.confirm(asked, (frame.place, {"waits": answer.request.id, **body}))
     if expired and answer.request is not None:
         frame.leg.notes[answer.request.id] = {"expired": True}
     return answer
@@ -227,8 +234,7 @@ def _noted(frame: Frame, answer: Check) -> Request:
     if request is None:
         raise RuntimeError("an answer that names no request")  # the gate promises one
     call = request.effective
-    frame.input = call.arguments
-    frame.arguments = canonical.decode(call.form, frame.runnable.gate.shape.classes)
+    frame.begin(canonical.decode(call.form, frame.runnable.gate.shape.classes), call.arguments)
     approval: dict[str, Any] = {"approval_id": request.id, "input": call.arguments}
     if request.decision is not None:
         more = frame.journal.at(extras_place(request.id)) or {}
@@ -247,7 +253,7 @@ def _held(frame: Frame, request: Request) -> Halt:
     frame.count("approvals:required")
     event = approval_event(request, note)
     frame.metadata["approval"].update(event.metadata.get("approval", {}))
-    frame.leg.emit(event)
+    frame.leg.wait(frame.rank, event)
     text = f"{request.id} waits for a person: {event.prompt or event.runnable_name}"
     return Halt(RunStatus(code="cancelled", reason="approval_required", message=text))
 
@@ -271,8 +277,8 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
         except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
             return None
         live = None if value is None and status is not _SUCCESS else Live(value, frame.runnable.function, frame.path)
-        body = frame.told(status, value=live, error=error)
-        saved, numbers = frame.journal.offer((frame.place, body))
+        frame.journal.put(frame.place, frame.told(status, value=live, error=error))
+        saved, numbers = frame.journal.offer()
         offered.extend(numbers)
         return saved
 
@@ -305,4 +311,4 @@ def _failed(frame: Frame, error: BaseException) -> Failed:
     if isinstance(error, Failed):
         return error
     secrets = secrets_among(frame.runnable.gate, frame.arguments or {})
-    return Failed(type(error).__name__, "" if secrets is None else told.fit(str(error), secrets), error)
+    return Failed(type(error).__name__, "" if secrets is None else told.words(error, secrets), error)

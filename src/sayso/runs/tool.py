@@ -11,6 +11,7 @@ from typing import Any, ClassVar, overload
 from sayso import errors
 from sayso.drive import Attempt, Effects, adrive, drive
 from sayso.gates import Gate
+from sayso.runs.declared import check_handler
 from sayso.runs.runnable import Runnable, entry
 from sayso.waiting.passage import Passage
 
@@ -30,8 +31,8 @@ class Tool(Runnable):
         options: See `Runnable`.
 
     Raises:
-        TypeError: The handler hides arguments (a partial, a bound method) or is a generator.
-        ConfigError: An option cannot be used.
+        TypeError: The handler is a generator, a method without its object, or an object with an async `__call__`.
+        ConfigError: An option cannot be used, or the handler is none.
     """
 
     kind: ClassVar[str] = "tool"
@@ -39,14 +40,13 @@ class Tool(Runnable):
     def __init__(
         self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None, **options: Any
     ) -> None:  # fmt: skip
-        if not callable(handler):
-            raise errors.ConfigError(f"handler is a function, not {handler!r}")
+        check_handler(handler)
         self.handler = handler
         own = getattr(handler, "__name__", "")
         if name is None and own in {"", "<lambda>"}:
             raise errors.ConfigError("a lambda or a callable object has no name of its own; give name=")
         super().__init__(
-            name=name or own, function=entry(handler), description=description or inspect.getdoc(handler), **options
+            name=own if name is None else name, function=entry(handler), description=description or inspect.getdoc(handler), **options
         )
 
     def parts(self) -> Mapping[str, Runnable]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple, get_type_hints
+from math import isfinite, isnan
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from sayso.errors import ArgumentError, ValueNotKeptError
 from sayso.model import canonical
@@ -46,12 +48,28 @@ def back(text: str, classes: Mapping[str, type]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON values, for events and models; what has no such form as its `str`."""
+    """Return a value as plain JSON values, for events and models; what has no such form as its `str`. Never raises."""
     if value is None or isinstance(value, _PLAIN):
         return value
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings", serialize_unknown=True)
+    for mode in ("utf8", "base64"):  # bytes that are no text have a form, too
+        with suppress(Exception):  # user code is asked for its words, and what nests too deeply has no form at all
+            return _finite(to_jsonable_python(value, fallback=str, bytes_mode=mode, serialize_unknown=True))
+    return f"<{type(value).__name__} without a form as JSON>"
+
+
+def _finite(tree: Any) -> Any:
+    """Return JSON values with text where JSON has no number."""
+    match tree:
+        case float() if not isfinite(tree):
+            return "NaN" if isnan(tree) else "Infinity" if tree > 0 else "-Infinity"
+        case list():
+            return [_finite(item) for item in cast("list[Any]", tree)]
+        case dict():
+            return {name: _finite(item) for name, item in cast("dict[str, Any]", tree).items()}
+        case _:
+            return tree
 
 
 class Later(ABC):
@@ -78,7 +96,10 @@ class Live(Later):
         try:
             return {"form": keep(self.value, result_classes(self._function), self._whose)}
         except ValueNotKeptError as error:
-            return {"plain": plain(self.value), "lost": error.reason}
+            reason = error.reason
+        except Exception as error:  # noqa: BLE001  a value's own code: what it does must not undo that it was given
+            reason = f"raised {type(error).__name__} when it was written down"
+        return {"plain": plain(self.value), "lost": reason}
 
 
 class Given(Later):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NamedTuple, cast
 
 from sayso import errors
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
+from sayso.runs.inputs import Taken, inputs_of
 from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
@@ -48,6 +49,8 @@ class Workflow(Runnable):
             return await self._flow(inputs)
 
         go.__name__ = go.__qualname__ = name
+        self._hooks = [hook for hook in map(options.get, ("requires_approval", "approval_prompt")) if callable(hook)]
+        vars(go)["__signature__"] = inputs_of((), self._hooks)
         # Its approval holds until it ends: its own steps are in the journal, and each starts once for itself.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
@@ -71,6 +74,8 @@ class Workflow(Runnable):
         key = checked_name(name or runnable.name)
         if key in self._steps:
             raise errors.ConfigError(f"{self.name} has a step {key!r} already; give this one another name=")
+        if any(part is self for part in _within(runnable)):
+            raise errors.ConfigError(f"step {key!r} is, or holds, {self.name} itself, which would never end")
         named = [depends_on] if isinstance(depends_on, str) else depends_on
         unknown = sorted(set(named) - set(self._steps))
         if unknown:
@@ -78,9 +83,15 @@ class Workflow(Runnable):
         taken = {parameter for parameter in runnable.signature.names if parameter in self._steps} - set(given)
         hooks = (hook for hook in given.values() if callable(hook))
         read = {name for hook in hooks for name in inspect.signature(hook).parameters if name in self._steps}
-        vars(self).pop("gate", None)  # it hides what the steps hide
-        self._steps[key] = _Step(runnable, frozenset(named) | taken | read, given)
+        steps = {**self._steps, key: _Step(runnable, frozenset(named) | taken | read, given)}
+        vars(self.function)["__signature__"] = inputs_of(_inputs(steps), self._hooks)
+        self._steps = steps
+        for known in ("gate", "rest", "shape", "signature"):  # its input is its steps', and it hides what they hide
+            vars(self).pop(known, None)
         return self
+
+    def check_names(self) -> None:
+        """Refuse nothing yet: what it takes is said by its steps, and each is looked at when it is added."""
 
     def hidden(self) -> Collection[str]:
         """Return what its steps hide: its input is theirs."""
@@ -111,7 +122,21 @@ class Workflow(Runnable):
             given = {**inputs, **given}
         for parameter, value in step.given.items():
             given[parameter] = value(**_chosen(value, known)) if callable(value) else value
-        return await perform(frame.child(step.runnable, name), given)
+        return await perform(frame.child(step.runnable, name, (list(self._steps).index(name),)), given)
+
+
+def _within(runnable: Runnable) -> Iterator[Runnable]:
+    """Yield a runnable and all that it may call."""
+    yield runnable
+    for part in runnable.parts().values():
+        yield from _within(part)
+
+
+def _inputs(steps: Mapping[str, _Step]) -> Iterator[Taken]:
+    before: list[str] = []
+    for name, (runnable, _, given) in steps.items():
+        yield Taken(runnable.function, tuple(before), given, runnable.default_params.keys())
+        before.append(name)
 
 
 class _Going:

@@ -73,10 +73,9 @@ class Asking:
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
         for known in self._here.lineage():
             known.forget(request.id)
-            if known is self._here or known.run_id == request.run_id:
-                # Several tasks of the run may have asked this at once, and all of them have this one answer.
-                heard = known.occasions.get(self._occasion, 0)
-                known.occasions[self._occasion] = max(heard, self._number + 1)
+        # Several tasks of the run may have asked this at once, and all of them have this one answer.
+        heard = self._here.occasions.get(self._occasion, 0)
+        self._here.occasions[self._occasion] = max(heard, self._number + 1)
         return answer
 
     def _found_or_asked(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:

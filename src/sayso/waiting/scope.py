@@ -26,7 +26,7 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.run import Saved
 from sayso.stores.base import Store
 
-__all__ = ["Memory", "Recalled", "Scope", "current", "run"]
+__all__ = ["Memory", "Recalled", "Scope", "checked_name", "current", "run"]
 
 _LONGEST_NAME = 200
 
@@ -180,7 +180,7 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
     Raises:
         ValueError: The name is empty, too long, or holds invisible characters.
     """
-    run_id = new_run_id() if name is None else _checked(name)
+    run_id = new_run_id() if name is None else checked_name(name)
     around, person = _scope.get(), _identity(on_behalf_of)
     others = () if around is None else around.acts_for
     scope = Scope(run_id, acts_for=_merged([others if person is None else (person, *others)]))
@@ -199,7 +199,15 @@ def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:
     return tuple(dict.fromkeys(person for group in list(groups) for person in group))
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
+    """Return a run's name that can be kept and shown as it is.
+
+    Raises:
+        TypeError: It is no text.
+        ValueError: It cannot.
+    """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise TypeError(f"a run's name is a text, not {name!r}")
     if not name or name != name.strip() or len(name) > _LONGEST_NAME:
         raise ValueError(f"a run's name has 1 to {_LONGEST_NAME} characters and no white space around it, not {name!r}")
     is_plain = name.isascii() and name.isprintable()  # most are, and then no character needs to be looked up

@@ -13,8 +13,7 @@ of `ToolCall` are those of that face; the others refine it, so that `except Conf
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 from typing import Any, cast
 
 from sayso.model.call import Call
@@ -238,24 +237,18 @@ def trim(error: BaseException) -> None:
     A fault keeps them, and so does whatever came from the program's own code (a rule, a hook).
     """
     # By name: where nothing is async, asyncio is not loaded.
-    is_an_end = isinstance(error, _ENDS) or type(error).__name__ == "CancelledError"
-    if is_an_end and all(_module(step).partition(".")[0] in _OURS for step in _steps(error)):
-        error.__traceback__ = None
+    if not isinstance(error, _ENDS) and type(error).__name__ != "CancelledError":
+        return
+    step = error.__traceback__
+    while step is not None:
+        if str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _OURS:
+            return
+        step = step.tb_next
+    error.__traceback__ = None
 
 
 _ENDS = (ConfirmationRequired, ConfirmationRejected, KeyboardInterrupt)
 _OURS = {"sayso", "asyncio", "threading", "selectors"}
-
-
-def _steps(error: BaseException) -> Iterator[TracebackType]:
-    step = error.__traceback__
-    while step is not None:
-        yield step
-        step = step.tb_next
-
-
-def _module(step: TracebackType) -> str:
-    return str(step.tb_frame.f_globals.get("__name__"))
 
 
 # In a traceback they are called what a program calls them.

@@ -1,1 +1,130 @@
+// Keys, countdowns, the live list of changes and a guard for half-filled forms. Every page works without it.
 "use strict";
+
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const one = (selector, root = document) => root.querySelector(selector);
+  const rows = () => all("[data-row]");
+
+  // -- what only makes sense with scripts ------------------------------------------------------------------
+  all("[data-scripted], .keys-hint").forEach((part) => { part.hidden = false; });
+  const atOnce = one("form[data-send-at-once]");
+  if (atOnce) atOnce.requestSubmit();
+
+  // A click that was meant for what stood here before must not decide.
+  const inert = all("[data-decides]").filter((button) => !button.disabled);
+  inert.forEach((button) => { button.disabled = true; });
+  setTimeout(() => inert.forEach((button) => { button.disabled = false; }), 500);
+
+  // -- countdowns ------------------------------------------------------------------------------------------
+  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const left = (seconds) => {
+    if (seconds <= 0) return "expired";
+    const first = units.findIndex(([, size]) => seconds >= size);
+    let rest = seconds;
+    const parts = units.slice(first, first + 2).map(([unit, size]) => {
+      const count = Math.floor(rest / size);
+      rest -= count * size;
+      return count ? count + unit : "";
+    });
+    return "in " + parts.filter(Boolean).join(" ");
+  };
+  const tick = () => all("time[data-countdown]").forEach((part) => {
+    const seconds = Math.round((Date.parse(part.dateTime) - Date.now()) / 1000);
+    const live = part.closest("[aria-live]");
+    // Read aloud at five minutes and at one only, not every second.
+    if (live) live.setAttribute("aria-live", [300, 60, 0].includes(seconds) ? "polite" : "off");
+    part.textContent = left(seconds);
+  });
+  if (one("time[data-countdown]")) { tick(); setInterval(tick, 1000); }
+
+  // -- live updates ----------------------------------------------------------------------------------------
+  document.addEventListener("htmx:sse:after:message", () => {
+    const count = one("#pending").dataset.pending;
+    document.title = document.title.replace(/^Inbox \(\d+\)/, `Inbox (${count})`);
+  });
+
+  // -- what was changed in the form ------------------------------------------------------------------------
+  const form = one("form[data-decide]");
+  const fields = form ? all("input:not([type=hidden]), select, textarea", form) : [];
+  const label = (field) => {
+    const named = one(`label[for="${CSS.escape(field.id)}"]`);
+    return named ? named.firstChild.textContent.trim() : field.name;
+  };
+  const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : field.value;
+  const before = new Map(fields.map((field) => [field, [field.value, shown(field)]]));
+  const edited = () => fields.filter((field) => field.name !== "note" && field.value !== before.get(field)[0]);
+  const isDirty = () => fields.some((field) => field.value !== before.get(field)[0]);
+  const show = () => {
+    const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve]", form);
+    if (!box || !approve) return;
+    box.hidden = !found.length;
+    one("ul", box).replaceChildren(...found.map((field) => {
+      const item = document.createElement("li");
+      item.textContent = `${label(field)}: ${before.get(field)[1] || "(nothing)"} → ${shown(field) || "(nothing)"}`;
+      return item;
+    }));
+    approve.textContent = found.length ? `Approve with ${found.length} change${found.length > 1 ? "s" : ""}` : "Approve";
+  };
+  let isSent = false;
+  if (form) {
+    form.addEventListener("input", (event) => {
+      const way = form.elements[`${event.target.name}.way`];
+      if (way && way.value !== "value") way.value = "value";  // whoever writes a value means it
+      show();
+    });
+    form.addEventListener("submit", () => { isSent = true; });
+    addEventListener("beforeunload", (event) => { if (isDirty() && !isSent) event.preventDefault(); });
+  }
+
+  // -- select all ------------------------------------------------------------------------------------------
+  const every = one("[data-all]");
+  if (every) every.addEventListener("change", () => {
+    all("[name=id]").forEach((box) => { box.checked = every.checked; });
+  });
+
+  // -- keys ------------------------------------------------------------------------------------------------
+  const dialog = one("#keys"), toggle = one("#keys-on");
+  const isOn = () => localStorage.getItem("sayso-keys") !== "off";
+  toggle.checked = isOn();
+  toggle.addEventListener("change", () => localStorage.setItem("sayso-keys", toggle.checked ? "on" : "off"));
+  one("#keys-open").addEventListener("click", () => dialog.showModal());
+
+  let at = -1, prefix = 0;
+  const go = (step) => {
+    const list = rows();
+    if (!list.length) return;
+    at = Math.min(Math.max(at + step, 0), list.length - 1);
+    list.forEach((row, place) => row.classList.toggle("at", place === at));
+    one("a", list[at]).focus();
+    list[at].scrollIntoView({ block: "nearest" });
+  };
+  const press = (key) => {
+    const button = one(`[data-key="${key}"]`);
+    if (!button || button.disabled) return;
+    if (key === "a" && button.dataset.risk && !confirm(`Risk ${button.dataset.risk}. Approve?`)) return;
+    button.focus();
+    button.click();
+  };
+  const deeds = {
+    j: () => go(1), k: () => go(-1), "?": () => dialog.showModal(),
+    x: () => { const box = rows()[at] && one("[name=id]", rows()[at]); if (box) box.checked = !box.checked; },
+    e: () => { if (fields.length) fields[0].focus(); },
+    a: () => press("a"), r: () => press("r"),
+    f: () => { const note = one("#note"); if (note && !note.value.trim()) note.focus(); else press("f"); },
+  };
+  document.addEventListener("keydown", (event) => {
+    const target = event.target;
+    if (event.ctrlKey || event.metaKey || event.altKey || dialog.open || !isOn()) return;
+    if (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && target.type !== "checkbox") return;
+    if (Date.now() - prefix < 1500) {
+      prefix = 0;
+      const link = one(`[data-go="${event.key}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (event.key === "g") { prefix = Date.now(); return; }
+    const deed = deeds[event.key];
+    if (deed) { event.preventDefault(); deed(); }
+  });
+})();

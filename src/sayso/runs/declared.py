@@ -1,0 +1,95 @@
+"""What is refused where a tool, an agent or a workflow is declared, because it would go wrong at a later call.
+
+Options of the wrong type, options that there are not, and hooks and secrets that ask for arguments which the function
+does not take. What else a gate refuses is in `sayso.gates.declared`. The invariant: what is refused here has not been
+called, and nothing was written.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from sayso.errors import ConfigError
+from sayso.gates.declared import check_hook, check_redact
+
+__all__ = ["check_asked", "check_handler", "check_options", "no_such_option"]
+
+_TEXTS = {"description", "approval_kind", "risk"}
+_HOOKS = {"approval_redactor", "verify"}
+_TEXTS_OR_HOOKS = {"approval_prompt", "approval_description"}
+
+
+def check_handler(handler: Callable[..., Any]) -> None:
+    """Refuse what is no function whose call begins and ends.
+
+    Raises:
+        TypeError: It is a generator, or an object that is called async.
+        ConfigError: It is none at all, or Python cannot tell its arguments.
+    """
+    if not callable(handler):
+        raise ConfigError(f"handler is a function, not {handler!r}")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise TypeError("handler is a generator, which runs after its call has ended; return a list, or the last value")
+    if not inspect.iscoroutinefunction(handler) and inspect.iscoroutinefunction(type(handler).__call__):
+        raise TypeError("handler is an object with an async __call__; give that method itself, with name=")
+    try:
+        inspect.signature(handler)
+    except ValueError:
+        raise ConfigError(f"Python cannot tell the arguments of {handler!r}; wrap it in a function") from None
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options whose values cannot be used.
+
+    Raises:
+        ConfigError: There is one; None stands for an option that is not given.
+    """
+    for name, value in options.items():
+        expected = _expected(name, value)
+        if expected is not None:
+            raise ConfigError(f"{name} is {expected}, not {value!r}")
+
+
+def _expected(name: str, value: Any) -> str | None:
+    """Return what an option takes, where it is not what it was given."""
+    is_text, is_hook = isinstance(value, str), callable(value)
+    if name == "idempotent":
+        return None if isinstance(value, bool) else "True or False"
+    if name == "approval_redact_keys":
+        return None if isinstance(value, Collection) and not is_text else "a collection of names"
+    if value is None:
+        return None
+    if name in _TEXTS:
+        return None if is_text else "a text"
+    if name in _HOOKS:
+        return None if is_hook else "a callable"
+    if name in _TEXTS_OR_HOOKS:
+        return None if is_text or is_hook else "a text or a callable"
+    if name == "default_params":
+        return None if isinstance(value, Mapping) else "a dict of arguments by name"
+    return None if is_hook or isinstance(value, dict | BaseModel) else "a dict, a pydantic model or a callable"
+
+
+def check_asked(
+    tool: str, function: Callable[..., Any], names: Collection[str], hooks: Mapping[str, Any], redact: Collection[str]
+) -> None:  # fmt: skip
+    """Refuse hooks that ask for arguments, and secrets that are none, of a function that takes these names.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for option, hook in hooks.items():
+        check_hook(option, hook, tool, names)
+    check_redact(function, redact, tool, "approval_redact_keys=")
+
+
+def no_such_option(kind: str, name: str, known: Collection[str]) -> TypeError:
+    """Return the error for an option that there is not, with the one that was probably meant."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    return TypeError(f"{kind} has no option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
