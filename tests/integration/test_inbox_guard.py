@@ -63,6 +63,15 @@ def test_every_answer_carries_the_headers(ada: Browser, pay: Pay) -> None:
     assert "unsafe" not in policy
 
 
+def test_a_page_is_never_kept_by_a_browser_and_a_file_is_asked_for_again(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    for page in ("/", f"/r/{request_id}", "/login", "/nothing"):
+        assert ada.get(page).headers["cache-control"] == "no-store"
+    file = ada.get("/static/app.css")
+    assert file.headers["cache-control"] == "no-cache"
+    assert ada.get("/static/app.css", headers={"if-none-match": file.headers["etag"]}).status_code == 304
+
+
 def test_a_fault_that_nobody_foresaw_has_the_headers_and_says_nothing(
     app: Starlette, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:

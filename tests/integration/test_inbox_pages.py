@@ -211,10 +211,10 @@ def pages_full_of(words: str, ada: Browser) -> list[str]:
     """Return every kind of page about requests that are full of these words."""
 
     @sayso.gate(wait="raise", prompt=words, description=words, name="act")
-    def act(note: Any) -> None: ...
+    def act(note: Any, line: str, each: list[str], maybe: str | None = None) -> None: ...
 
     with sayso.run():
-        request_id = held(act, {words: words, "list": [words]}).confirmation_id
+        request_id = held(act, {words: words, "list": [words]}, words, [words], words).confirmation_id
         with pytest.raises(sayso.ConfirmationRequired) as caught:
             sayso.ask(words, choices=[words, "no"], wait="raise")
     question = caught.value.confirmation_id
@@ -225,7 +225,7 @@ def pages_full_of(words: str, ada: Browser) -> list[str]:
         for page in ("/", f"/r/{request_id}", f"/r/{question}", f"/bulk?verb=reject&id={request_id}", f"/r/{told}")
     ]
     links = re.findall(r'href="(/runs/[^"]+)"', texts[-1])
-    refused = ada.decide(request_id, "approve", f0=words, note=words)
+    refused = ada.decide(request_id, "approve", f0=f"{words}{{", note=words)
     assert refused.status_code == 422
     assert ada.decide(question, "reject", note=words).status_code == 200
     return [*texts, ada.get(links[0]).text, refused.text, ada.get("/history").text, ada.get(f"/?q={quote(words)}").text]

@@ -23,6 +23,7 @@ from starlette.testclient import TestClient
 
 import sayso
 from sayso import clock as sayso_clock
+from sayso import errors
 from sayso.cli import main, serve
 from sayso.inbox import create_app, live
 from sayso.model.reviewer import Reviewer
@@ -141,6 +142,8 @@ def test_it_ends_within_a_second_while_pages_are_open(serving: Serving, end: sig
     process.send_signal(end)
     assert process.wait(10) == 0
     assert time.monotonic() - began < 1
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
     for thread in threads:
         thread.join(10)
     client.close()
@@ -197,6 +200,31 @@ def test_many_open_pages_cost_one_look_at_the_store(store: Store, monkeypatch: p
     beats = [pulse.beat() for _ in range(200)]
     assert len(looks) == 1
     assert set(beats) == {beats[0]}
+
+
+def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_CHECK", 0.01)
+    app = create_app(store)
+    session = app.state.settings.sessions.begin(Reviewer("ada"))
+    faults = [errors.StoreBusyError("locked"), errors.StoreBusyError("locked")]
+    look = live._Stream._look
+
+    def flaky(stream: live._Stream, changed: set[str]) -> str:
+        if faults:
+            raise faults.pop()
+        return look(stream, changed)
+
+    monkeypatch.setattr(live._Stream, "_look", flaky)
+
+    async def first() -> dict[str, str]:
+        http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
+        events = live._Stream(http, session, None, []).events()
+        said = await anext(events)
+        await events.aclose()
+        return said
+
+    assert 'data-pending="0"' in asyncio.run(asyncio.wait_for(first(), 10))["data"]
+    assert not faults
 
 
 @pytest.mark.parametrize("query", ["since=yesterday", "since=2026-01-01T00:00:00"])

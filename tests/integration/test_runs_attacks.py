@@ -297,7 +297,7 @@ def test_a_result_that_cannot_be_written_down_does_not_undo_its_call(
     assert all(request.state is State.DONE for request in sayso.Review().list(state="all").requests)
 
 
-@pytest.mark.parametrize("value", [v for name, v in ODD.items() if "surrogate" not in name])
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
 def test_an_output_event_is_json_whatever_was_given(memory: Store, value: Any) -> None:
     def odd() -> Any:
         return value
@@ -366,8 +366,8 @@ def test_an_error_of_a_call_that_was_let_pass_tells_no_secret(memory: Store, gat
 
 @pytest.mark.parametrize("hook", ["default", "rule", "prompt"])
 def test_only_handlers_ask_persons(memory: Store, ran: list[Any], hook: str) -> None:
-    def ask(**_: Any) -> Any:
-        return suspend({"question": "the hook's?"})
+    def ask(x: str = "") -> Any:
+        return suspend({"question": f"the hook's{x}?"})
 
     def answer(x: str = "") -> str:
         ran.append(x)
@@ -375,8 +375,8 @@ def test_only_handlers_ask_persons(memory: Store, ran: list[Any], hook: str) -> 
 
     options: dict[str, Any] = {
         "default": {"default_params": {"x": ask}},
-        "rule": {"requires_approval": lambda x: ask()},
-        "prompt": {"requires_approval": True, "approval_prompt": lambda x: ask()},
+        "rule": {"requires_approval": ask},
+        "prompt": {"requires_approval": True, "approval_prompt": ask},
     }[hook]
     output = Tool(answer, **options)().run()
     assert output.status.code == "error"
@@ -444,3 +444,66 @@ async def test_a_task_that_a_handler_left_behind_makes_no_call_for_the_run(
     [said] = await asyncio.gather(*left, return_exceptions=True)
     assert "handed back" in str(said)
     assert ran == []
+
+
+# -- broken off at every step of the loop --------------------------------------------------------------------------
+
+
+class Acts:
+    """An agent of which every kind of call waits, and what its calls did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+        @confirm_first
+        def inner(n: int) -> str:
+            self.done.append(f"inner {n}")
+            return f"i{n}"
+
+        def outer() -> str:
+            return inner(1) + inner(2)
+
+        async def slow(n: int) -> str:
+            await asyncio.sleep(0)
+            self.done.append(f"slow {n}")
+            return f"s{n}"
+
+        def quick(n: int) -> str:
+            self.done.append(f"quick {n}")
+            return f"q{n}"
+
+        calls = [("slow", {"n": 1}), ("quick", {"n": 2}), ("outer", {})]
+        tools = [Tool(slow, requires_approval=True), Tool(quick, requires_approval=True), Tool(outer)]
+        self.agent = agent_of(tools, calls, ("slow", {"n": 9}))
+
+    async def leg(self, run_id: str, resume: dict[str, bool], stop_after: int | None) -> sayso.OutputEvent | None:
+        """Go on with the run; broken off after so many turns of the loop, it gives None."""
+        task = asyncio.ensure_future(self.agent(prompt="go", run_id=run_id, resume=resume).collect())
+        if stop_after is None:
+            return await task
+        for _ in range(stop_after):
+            await asyncio.sleep(0)
+        task.cancel()
+        return (await asyncio.gather(task, return_exceptions=True))[0] if not task.cancelled() else None
+
+
+@pytest.mark.parametrize("leg", [0, 1, 2, 3])
+@awaited
+async def test_a_run_that_is_cancelled_at_any_step_goes_on_and_does_nothing_twice(memory: Store, leg: int) -> None:
+    stopped = 0
+    for stop_after in range(60):
+        acts, resume = Acts(), dict[str, bool]()
+        output: Any = None
+        for n in range(12):
+            output = await acts.leg(f"run {stop_after}", resume, stop_after if n == leg else None)
+            if not isinstance(output, sayso.OutputEvent):
+                stopped += 1
+                continue
+            if output.status.reason != "approval_already_claimed":  # a thread that nobody can stop still has one
+                resume = yes(output)
+            if output.status.code != "cancelled":
+                break
+            await asyncio.sleep(0.001)
+        assert reason(output) in {("success", None), ("error", "outcome_unknown")}
+        assert len(acts.done) == len(set(acts.done)), (stop_after, acts.done)
+    assert stopped > 3  # and not only before it began

@@ -24,7 +24,7 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.MissingRoleError, "if you have it, say so with --role {role}; sayso keeps no list of who else has it"),
     (errors.AlreadyVotedError, "nothing changed"),
     (errors.InvalidChangesError, "`{sayso} show {id}` shows what it takes; correct the values and try again"),
-    (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes"),
+    (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes; a list is written as JSON: '[\"a\", \"b\"]'"),
     (errors.StaleViewError, "`{sayso} show {id}` shows it as it stands"),
     (errors.NotUnknownError, "`{sayso} show {id}` tells where it stands"),
     (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),

@@ -114,7 +114,8 @@ def _imported(module: str, target: str) -> Any:
     except errors.ConfigError as error:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
-            raise errors.ConfigError(f"{target}: there is no module {cause.name!r} in {Path.cwd()}") from cause
+            hint = f"; did you mean {module.removesuffix('.py')!r}?" if module.endswith(".py") else ""
+            raise errors.ConfigError(f"{target}: there is no module {cause.name!r} in {Path.cwd()}{hint}") from cause
         raise
 
 
@@ -124,10 +125,10 @@ def _of_user(target: str, doing: str, code: Callable[[], Any]) -> Any:
     except errors.ConfigError as error:
         raise errors.ConfigError(f"{target}: {error}") from error
     except (Exception, SystemExit) as error:
-        # The user's own module; where it went wrong says more than our traceback would.
+        # The user's own module; where it went wrong says more than our traceback would. A SyntaxError says it itself.
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}, line {place.lineno}"
-        raise errors.ConfigError(f"{target}: {doing} raised {type(error).__name__}: {error} ({where})") from error
+        where = "" if isinstance(error, SyntaxError) else f" ({Path(place.filename).name}, line {place.lineno})"
+        raise errors.ConfigError(f"{target}: {doing} raised {type(error).__name__}: {error}{where}") from error
 
 
 def _refuse_memory(served: Worker) -> None:

@@ -66,7 +66,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
-                headers.setdefault("cache-control", "no-store")
+                # A file of ours has a tag by which a browser asks whether it is still the same; a page is never kept.
+                headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
             await send(message)
 
         given = Headers(scope=scope).getlist("host")

@@ -11,10 +11,10 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
+import anyio
 from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -35,6 +35,7 @@ _PENDING = Filter(states=frozenset({State.PENDING}))
 _MOST_ROWS, _MOST_NEW = 50, 100
 _FRESH = 0.05
 _PING, _CHECK = 20, 60
+_GRACE = 0.2  # for streams to end by themselves, before they are cut off
 
 
 class _Beat(NamedTuple):
@@ -66,6 +67,9 @@ class Pulse:
 class _Stream:
     """The events of one open page.
 
+    Attributes:
+        over: Set when the server ends.
+
     Args:
         since: When the page was made.
         rows: The requests on it that somebody may decide elsewhere.
@@ -80,6 +84,7 @@ class _Stream:
         self._told: dict[str, Row] = {}
         self._changed = set(rows)
         self._bell = asyncio.Event()
+        self.over = anyio.Event()
         self._loop = asyncio.get_running_loop()
         self._last = ""
 
@@ -102,10 +107,19 @@ class _Stream:
         ]
 
     async def _rung(self) -> None:
-        """Wait for a change, or until it is time to see whether the session still lasts."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._bell.wait(), _CHECK)
-        await asyncio.sleep(_FRESH)  # a burst of changes is one event
+        """Wait for a change, the server's end, or until it is time to see whether the session still lasts."""
+        with anyio.move_on_after(_CHECK):
+            async with anyio.create_task_group() as group:
+
+                async def until_over() -> None:
+                    await self.over.wait()
+                    group.cancel_scope.cancel()
+
+                group.start_soon(until_over)
+                await self._bell.wait()
+                group.cancel_scope.cancel()
+        if not self.over.is_set():
+            await asyncio.sleep(_FRESH)  # a burst of changes is one event
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
         """Yield parts of the page as they change."""
@@ -114,12 +128,16 @@ class _Stream:
             while True:
                 self._bell.clear()
                 changed, self._changed = self._changed, set[str]()
-                said = await run_in_threadpool(self._look, changed)
+                try:
+                    said = await run_in_threadpool(self._look, changed)
+                except errors.StoreError:  # the next change, or the next check, looks again
+                    self._changed |= changed
+                    said = self._last
                 if said != self._last:
                     self._last = said
                     yield {"data": said}
                 await self._rung()
-                if not self._settings.sessions.is_open(self._session):
+                if self.over.is_set() or not self._settings.sessions.is_open(self._session):
                     return
         finally:
             for end in unwatch:
@@ -152,4 +170,4 @@ async def events(http: Http) -> Response:
     if made is not None and made.tzinfo is None:
         raise HTTPException(400, "since has no time zone")
     stream = _Stream(http, session, made, rows)
-    return EventSourceResponse(stream.events(), ping=_PING)
+    return EventSourceResponse(stream.events(), ping=_PING, shutdown_event=stream.over, shutdown_grace_period=_GRACE)

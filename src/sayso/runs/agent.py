@@ -143,7 +143,8 @@ class Agent(Runnable):
                 one.cancel()
             await asyncio.wait(made)
             for one in made:
-                one.cancelled() or one.exception()  # heard: they were broken off with the rest
+                if not one.cancelled():
+                    one.exception()  # heard: it was broken off with the rest
             raise
         halts = [one.exception() for one in made if one.exception() is not None]
         faults = [error for error in halts if not isinstance(error, Halt)]
@@ -180,6 +181,8 @@ def _no(name: str, denied: Denied) -> str:
 
 def _by_name(tools: Sequence[Runnable | Callable[..., Any]]) -> dict[str, Runnable]:
     named: dict[str, Runnable] = {}
+    if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise errors.ConfigError(f"tools is a list, not {tools!r}")
     for given in tools:
         part = given if isinstance(given, Runnable) else Tool(given)
         if part.name in named:

@@ -58,7 +58,7 @@ class Decider:
                 try:
                     self._requests[request_id] = self._store.settle(request_id)
                 except (errors.RequestNotFoundError, UnicodeError):  # what no file takes is no id
-                    _warn(f"there is no request {request_id!r}; its decision is ignored")
+                    _warn(f"there is no request {request_id!r} (ids are whole here); its decision is ignored")
         return self._requests
 
     async def run_id(self) -> str | None:
@@ -111,7 +111,7 @@ class Decider:
                 _warn(str(error))
             return None
         except (errors.DecisionRefusedError, TypeError, ValueError) as error:
-            text = "it is no decision" if isinstance(error, ValidationError) else str(error)
+            text = f"it is no decision: {_problems(error)}" if isinstance(error, ValidationError) else str(error)
             _warn(f"the decision of {request.id} was not taken: {text}")
             return {"refused": text}
 
@@ -177,6 +177,12 @@ def _extras(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, An
         "reason": said.reason,
     }
     return {name: value for name, value in told.items() if value}
+
+
+def _problems(error: ValidationError) -> str:
+    """Return what is wrong, without the values: they may be secrets."""
+    told = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in told)
 
 
 def _warn(text: str) -> None:

@@ -16,9 +16,10 @@ from sayso.drive import Attempt
 from sayso.gates import Gate
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
+from sayso.model.request import Request
 from sayso.model.run import Saved
 from sayso.runs.frame import Frame
-from sayso.runs.values import Live, back, result_classes
+from sayso.runs.values import Live, back, recorded, result_classes
 from sayso.stores.base import Store
 
 __all__ = ["Inner", "InnerCall"]
@@ -57,14 +58,23 @@ class InnerCall:
 
     def __init__(self, frame: Frame, place: str, gate: Gate, digest: str) -> None:
         self._frame, self._place, self._gate = frame, place, gate
-        body = frame.journal.at(place)
-        self.known = None if body is None or not self._is_borne_out(digest) else self._given(body["value"])
+        self.known = self._recalled(digest)
 
-    def _is_borne_out(self, digest: str) -> bool:
-        journal = self._frame.journal
-        if self._gate.when is not True or not journal.is_hearsay(self._place):
-            return True
-        return journal.proof.made(digest) >= journal.count_hearsay(f"!{digest}.")
+    def _recalled(self, digest: str) -> Attempt | None:
+        journal, place = self._frame.journal, self._place
+        body, made, noted = journal.at(place), journal.proof.made(digest), journal.count(f"!{digest}.")
+        if body is None:
+            # One more was made than was noted: by a thread that went on when its run had been handed back.
+            return self._happened(made[noted]) if len(made) > noted else None
+        if self._gate.when is True and journal.is_hearsay(place) and len(made) < journal.count_hearsay(f"!{digest}."):
+            return None
+        return self._given(body["value"])
+
+    def _happened(self, request: Request) -> Attempt:
+        result = None if request.execution is None else request.execution.result
+        value = None if result is None else recorded(result)
+        self._frame.journal.put(self._place, {"value": Live(value, self._gate.function, self._gate.name)})
+        return Attempt(value, None)
 
     def _given(self, kept: Any) -> Attempt | None:
         if isinstance(kept, Live):

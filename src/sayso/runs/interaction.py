@@ -130,19 +130,24 @@ def answers(frame: Frame) -> Effects[dict[int, Any]]:
     """
     found: dict[int, Any] = {}
     store, inside = frame.journal.store, frame.journal.at(_inside(frame))
-    if inside is not None:
+    if inside is not None and "waits" in inside:
         held: Request = yield Verb(store.blocks, store.settle, inside["waits"])
         if held.state is State.PENDING:
             raise _waits(frame, held)  # the handler would only run to the same point again
+        frame.journal.put(_inside(frame), {"held": held.id})
     while (known := frame.journal.at(_place(frame, len(found)))) is not None:
-        request = yield Verb(store.blocks, store.settle, known["waits"])
-        must_be_of(request, frame, _place(frame, len(found)))
+        place = _place(frame, len(found))
+        request = yield Verb(store.blocks, store.settle, known["waits"] if "waits" in known else known["answered"])
+        must_be_of(request, frame, place)
         if request.state is State.EXPIRED:
             frame.late = len(found)
             break  # it is asked anew
         if request.state is not State.ANSWERED:
             raise _unanswered(frame, request)
         found[len(found)] = _answer_of(request, known.get("schema"))
+        if "waits" in known:  # nothing waits there any more, and a worker need not look again
+            rest = {name: part for name, part in known.items() if name != "waits"}
+            frame.journal.put(place, {**rest, "answered": request.id})
     return found
 
 
@@ -159,7 +164,11 @@ def _waits(frame: Frame, request: Request) -> Halt:
         frame.count("suspends:required")
     frame.leg.wait(frame.rank, event_of(request, frame.leg.notes.get(request.id), frame.path))
     reason = "approval_required" if request.kind == "call" else "input_required"
-    return Halt(RunStatus(code="cancelled", reason=reason, message=f"{request.id} waits for a person"))
+    return Halt(RunStatus(code="cancelled", reason=reason, message=f"{request.id} waits for a person: {_asked(request)}"))
+
+
+def _asked(request: Request) -> str:
+    return request.call.name if request.kind == "call" else request.question.text
 
 
 def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:

@@ -49,7 +49,7 @@ class Journal:
         self.is_kept = steps is not None
         self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
         self.is_stopping = self.is_left = False
-        self.proof = Proof(store, record.id)
+        self.proof = Proof(store, record)
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the run is in hand as long as this object is
         self._known = bodies(steps or ())
@@ -90,8 +90,12 @@ class Journal:
         """Say whether the store knows of gated calls that the handler at this place made by itself."""
         return place in self._with_inner
 
+    def count(self, what: str) -> int:
+        """Return how many places with this in them are known."""
+        return sum(what in place for place in list(self._known))
+
     def count_hearsay(self, what: str) -> int:
-        """Return how many places with this in them are hearsay."""
+        """Return how many of those are hearsay."""
         return sum(what in place for place in self._told)
 
     def put(self, place: str, body: Body) -> None:

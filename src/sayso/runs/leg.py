@@ -24,7 +24,9 @@ from sayso.runs.journal import Journal
 from sayso.runs.run import handed_back
 from sayso.runs.step import perform
 from sayso.runs.values import Given
+from sayso.stores.base import Store
 from sayso.stores.lease import Lease
+from sayso.stores.run_verbs import Kept
 from sayso.waiting import scope
 
 if TYPE_CHECKING:
@@ -83,13 +85,21 @@ async def _in_hand(run: Run, decider: Decider) -> Journal:
     await handed_back(run_id)
     lease = Lease()
     try:
-        kept = await decider.verb(lambda: store.take_run(run_id, lease.holder))
+        kept = await _taken(decider, store, run_id, lease)
     except errors.RunNotFoundError:
         if run.parent_id is not None:
             raise
         # What is decided under the name that a request knows, and no run, are decisions of another program.
         return Journal.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
     return Journal(store, kept.run, lease, kept.steps)
+
+
+async def _taken(decider: Decider, store: Store, run_id: str, lease: Lease) -> Kept:
+    try:
+        return await decider.verb(lambda: store.take_run(run_id, lease.holder))
+    except BaseException:  # broken off after the store had said yes: a traceback may keep the lease, nobody has the run
+        lease.release()
+        raise
 
 
 def _not_begun(run: Run, error: errors.SaysoError) -> OutputEvent:
@@ -142,7 +152,7 @@ async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
         decider.stop_if_cancelled(frame)
         value = await perform(frame, given)
     except Halt as halt:
-        return frame.output_event(halt.status, error=halt.error)
+        return frame.output_event(_counted(halt.status, frame), error=halt.error)
     except (Denied, Failed) as fault:
         status, error = end_of(fault)
         return frame.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None)
@@ -150,6 +160,14 @@ async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
         halt = Halt(RunStatus(code="error", reason=_reason(error), message=str(error)), error)
         return frame.output_event(halt.status, error=halt.error)
     return frame.output_event(RunStatus(code="success"), value)
+
+
+def _counted(status: RunStatus, frame: Frame) -> RunStatus:
+    """Return a pause that says how many wait beside the one that it names."""
+    others = sum(map(len, frame.leg.pending().values())) - 1
+    if status.reason not in {"approval_required", "input_required"} or others < 1:
+        return status
+    return status.model_copy(update={"message": f"{status.message} (and {others} more)"})
 
 
 def _reason(error: errors.SaysoError) -> str | None:

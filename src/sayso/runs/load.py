@@ -98,12 +98,12 @@ class LoadedRun:
         for place, body in known.items():
             if "status" in body:
                 yield _span(place, body)
-            elif "waits" in body:
+            elif "waits" in body or "answered" in body:
                 waiting.append(self._waits(place, body))
         yield from waiting
 
     def _waits(self, place: str, body: Body) -> Span:
-        request = self._store.get(body["waits"])
+        request = self._store.get(body["waits"] if "waits" in body else body["answered"])
         event = event_of(request, path=body["path"])
         shown = request.effective.arguments if request.kind == "call" else {"payload": entry_of(event).get("payload")}
         approval = {"approval": {"approval_id": request.id, "input": shown}} if request.kind == "call" else {}

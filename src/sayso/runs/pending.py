@@ -21,12 +21,13 @@ def _ms(at: Any) -> int:
 
 def _place_of(request: Request, path: str | None) -> dict[str, Any]:
     facts = request.context or {}
-    path = path or facts.get("path") or request.call.name
+    name = request.call.name if request.kind == "call" else "ask"  # what asked outside of a runnable's own call
+    path = path or facts.get("path") or name
     return {
         "run_id": request.run_id,
         "path": path,
         "runnable_path": path,
-        "runnable_name": facts.get("runnable_name") or (request.call.name if request.kind == "call" else ""),
+        "runnable_name": facts.get("runnable_name") or name,
         "runnable_type": facts.get("runnable_type", "function"),
         "tool_call_id": facts.get("tool_call_id"),
         "t0": _ms(request.created_at),
@@ -57,11 +58,13 @@ def approval_event(
     )
 
 
-def interaction_event(request: Request, note: dict[str, Any] | None = None) -> InteractionEvent:
-    """Return the event for a question that waits."""
+def interaction_event(
+    request: Request, note: dict[str, Any] | None = None, path: str | None = None
+) -> InteractionEvent:  # fmt: skip
+    """Return the event for a question that waits; see `approval_event`."""
     facts = request.context or {}
     return InteractionEvent(
-        **_place_of(request, None),
+        **_place_of(request, path),
         interaction_id=request.id,
         kind=facts.get("kind", "suspend"),
         payload=facts.get("payload") or {"question": request.question.text},
@@ -74,7 +77,7 @@ def event_of(
     request: Request, note: dict[str, Any] | None = None, path: str | None = None
 ) -> ApprovalEvent | InteractionEvent:  # fmt: skip
     """Return the event for a request that waits; see `approval_event`."""
-    return approval_event(request, note, path) if request.kind == "call" else interaction_event(request, note)
+    return (approval_event if request.kind == "call" else interaction_event)(request, note, path)
 
 
 def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:

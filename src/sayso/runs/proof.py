@@ -7,13 +7,13 @@ made only where its own request says so.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sayso.drive import Effects, Verb
 from sayso.errors import AlteredRequestError
-from sayso.model.call import Call
 from sayso.model.request import Request, State
+from sayso.model.run import RunRecord
 from sayso.runs.events import RunStatus
 from sayso.runs.halt import Halt
 from sayso.stores.base import Filter, Store
@@ -33,24 +33,24 @@ class Proof:
         is_read: Whether they have been read.
     """
 
-    def __init__(self, store: Store, run_id: str) -> None:
-        self._store, self._run_id = store, run_id
+    def __init__(self, store: Store, run: RunRecord) -> None:
+        self._store, self._run = store, run
         self.is_read = False
         self._last: dict[str, Request] = {}
-        self._made: Counter[str] = Counter()
+        self._made: dict[str, list[Request]] = {}
 
     def read(self) -> None:
         """Read them."""
         last: dict[str, Request] = {}
-        made: Counter[str] = Counter()
-        wanted, cursor, has_more = Filter(run_id=self._run_id, kind="call"), None, True
+        made: dict[str, list[Request]] = {}
+        wanted, cursor, has_more = Filter(run_id=self._run.id, kind="call"), None, True
         while has_more:
             page = self._store.list(wanted, cursor=cursor, limit=_PAGE)
             for request in page.requests:
                 if request.place:
                     last[request.place] = request
-                elif isinstance(request.subject, Call) and request.state is State.DONE:
-                    made[request.subject.digest] += 1
+                elif request.state is State.DONE and request.created_at >= self._run.created_at:
+                    made.setdefault(request.call.digest, []).append(request)
             cursor = page.cursor
             has_more = cursor is not None
         self._last, self._made, self.is_read = last, made, True
@@ -59,9 +59,9 @@ class Proof:
         """Return the last request that was asked at a place."""
         return self._last.get(place)
 
-    def made(self, digest: str) -> int:
-        """Return how many calls with this digest were made that handlers asked for by themselves."""
-        return self._made[digest]
+    def made(self, digest: str) -> Sequence[Request]:
+        """Return the calls with this digest that handlers asked for by themselves and that were made."""
+        return self._made.get(digest, ())
 
 
 def read_proof(frame: Frame) -> Effects[Proof]:

@@ -129,11 +129,19 @@ def _cancel_of(given: Any) -> Cancel | None:
 
 
 def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
-    """Return the values by id; later mappings win."""
+    """Return the values by id.
+
+    Raises:
+        TypeError: They are not given by id.
+        ValueError: One id has two values: nobody can say which was meant.
+    """
     found: dict[str, Resolution] = {}
     for values in given:
         if values is not None:
             if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
                 raise TypeError(f"decisions are given by id, in a dict, not as {type(values).__name__}")
-            found |= {request_id: Resolution(value) for request_id, value in values.items()}
+            for request_id, value in values.items():
+                if request_id in found and found[request_id].given != value:
+                    raise ValueError(f"{request_id} is decided twice, by approval_decisions= and by resume=")
+                found[request_id] = Resolution(value)
     return found

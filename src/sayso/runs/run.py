@@ -70,6 +70,10 @@ class Run:
         self._is_stopping = False
         self._going: asyncio.Future[OutputEvent] | None = None
 
+    def __repr__(self) -> str:
+        hint = "" if self._is_called else ", not begun: .run(), await .collect() or async for"
+        return f"<Run of {self.runnable.name!r}{hint}>"
+
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events()
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from sayso.model.show.escape import storable
 from sayso.runs.models import Message, ModelCall
 from sayso.runs.values import plain
 
@@ -14,8 +15,9 @@ __all__ = ["call_message", "not_a_tool", "result_text"]
 
 
 def call_message(call: ModelCall, content: str, *, is_error: bool) -> Message:
-    """Return the message that answers a call."""
-    return {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content, "is_error": is_error}
+    """Return the message that answers a call; without half characters, which no provider takes."""
+    text = storable(content)
+    return {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text, "is_error": is_error}
 
 
 def not_a_tool(name: str, tools: Collection[str]) -> str:

@@ -9,7 +9,7 @@ way to run a handler, and what the gate records of a call is saved in one transa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb, adrive
@@ -27,7 +27,7 @@ from sayso.runs.interaction import Asks, Holds, answers, ask_for, hold_for
 from sayso.runs.journal import Body
 from sayso.runs.pending import approval_event, resolution_of
 from sayso.runs.proof import borne_out, must_be_of, read_proof
-from sayso.runs.values import Live, Lost, Made, back, result_classes
+from sayso.runs.values import Live, Lost, Made, back, recorded, result_classes
 from sayso.waiting import scope, signals
 
 __all__ = ["perform"]
@@ -110,7 +110,8 @@ async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> 
     waits = None if known is None else known.get("waits")
     try:
         with scope.run(frame.journal.run_id):
-            scope.current().memory = Inner(frame)
+            here = scope.current()
+            here.memory, here.at = Inner(frame), frame.place
             return await _settled(frame, given, waits)
     except Asks as asks:
         raise (await adrive(ask_for(frame, asks))) from None
@@ -192,7 +193,7 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
         match request.state:
             case State.DONE:
                 result = None if request.execution is None else request.execution.result
-                return Check("happened", request, result=None if result is None else _recorded(result))
+                return Check("happened", request, result=None if result is None else recorded(result))
             case State.FAILED:
                 error = None if request.execution is None else request.execution.error
                 raise Failed("Error", error or "the call failed")
@@ -222,10 +223,6 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
 def _is_late(frame: Frame, request: Request) -> bool:
     until = (frame.journal.at(extras_place(request.id)) or {}).get("expires_at")
     return until is not None and now_ms() >= until
-
-
-def _recorded(result: str) -> Any:
-    return cast("dict[str, Any]", canonical.display(canonical.load(result)))["result"]
 
 
 def _noted(frame: Frame, answer: Check) -> Request:

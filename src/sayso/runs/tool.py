@@ -46,7 +46,10 @@ class Tool(Runnable):
         if name is None and own in {"", "<lambda>"}:
             raise errors.ConfigError("a lambda or a callable object has no name of its own; give name=")
         super().__init__(
-            name=own if name is None else name, function=entry(handler), description=description or inspect.getdoc(handler), **options
+            name=own if name is None else name,
+            function=entry(handler),
+            description=description or inspect.getdoc(handler),
+            **options,
         )
 
     def parts(self) -> Mapping[str, Runnable]:

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, cast, get_type_hints
 from sayso.errors import ArgumentError, ValueNotKeptError
 from sayso.model import canonical
 from sayso.model.shape import Shape
+from sayso.model.show.escape import storable
 
-__all__ = ["Given", "Later", "Live", "Lost", "Made", "back", "keep", "plain", "result_classes"]
+__all__ = ["Given", "Later", "Live", "Lost", "Made", "back", "keep", "plain", "recorded", "result_classes"]
 
-_PLAIN = (str, bool, int)
+_PLAIN = (bool, int)
 
 
 def keep(value: Any, classes: Mapping[str, type], whose: str) -> str:
@@ -47,27 +48,36 @@ def back(text: str, classes: Mapping[str, type]) -> Any:
     return canonical.decode(text, classes)["value"]
 
 
+def recorded(result: str) -> Any:
+    """Return the result that a request's record tells, as people may see it."""
+    return cast("dict[str, Any]", canonical.display(canonical.load(result)))["result"]
+
+
 def plain(value: Any) -> Any:
     """Return a value as plain JSON values, for events and models; what has no such form as its `str`. Never raises."""
+    if isinstance(value, str):
+        return storable(value)
     if value is None or isinstance(value, _PLAIN):
         return value
     from pydantic_core import to_jsonable_python
 
     for mode in ("utf8", "base64"):  # bytes that are no text have a form, too
         with suppress(Exception):  # user code is asked for its words, and what nests too deeply has no form at all
-            return _finite(to_jsonable_python(value, fallback=str, bytes_mode=mode, serialize_unknown=True))
+            return _fit(to_jsonable_python(value, fallback=str, bytes_mode=mode, serialize_unknown=True))
     return f"<{type(value).__name__} without a form as JSON>"
 
 
-def _finite(tree: Any) -> Any:
-    """Return JSON values with text where JSON has no number."""
+def _fit(tree: Any) -> Any:
+    """Return JSON values with text where JSON has no number, and without what no file takes."""
     match tree:
+        case str():
+            return storable(tree)
         case float() if not isfinite(tree):
             return "NaN" if isnan(tree) else "Infinity" if tree > 0 else "-Infinity"
         case list():
-            return [_finite(item) for item in cast("list[Any]", tree)]
+            return [_fit(item) for item in cast("list[Any]", tree)]
         case dict():
-            return {name: _finite(item) for name, item in cast("dict[str, Any]", tree).items()}
+            return {storable(name): _fit(item) for name, item in cast("dict[str, Any]", tree).items()}
         case _:
             return tree
 

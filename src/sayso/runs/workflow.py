@@ -68,7 +68,8 @@ class Workflow(Runnable):
             given: Arguments for it; a callable gets the results so far by the names that it takes, and returns one.
 
         Raises:
-            ConfigError: The name is taken, or `depends_on` names no step that was added before.
+            ConfigError: The name is taken, `depends_on` names no step that was added before, or it does not take what
+                it is given.
         """
         runnable = step if isinstance(step, Runnable) else Tool(step, name=name)
         key = checked_name(name or runnable.name)
@@ -80,6 +81,9 @@ class Workflow(Runnable):
         unknown = sorted(set(named) - set(self._steps))
         if unknown:
             raise errors.ConfigError(f"step {key!r} depends on {unknown[0]!r}, which is no step added before it")
+        strange = [] if runnable.signature.takes_any else sorted(set(given) - set(runnable.signature.names))
+        if strange:
+            raise errors.ConfigError(f"step {key!r} is given {strange[0]!r}, which it does not take")
         taken = {parameter for parameter in runnable.signature.names if parameter in self._steps} - set(given)
         hooks = (hook for hook in given.values() if callable(hook))
         read = {name for hook in hooks for name in inspect.signature(hook).parameters if name in self._steps}

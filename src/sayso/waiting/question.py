@@ -36,11 +36,13 @@ class Asking:
         text: What is asked.
         shape: Which answers fit.
         here: The run in which it is asked.
-        at: The place in a journaled run from which it is asked: equal questions of two places have two answers.
+        at: The place in a journaled run from which it is asked, where the run given does not know it: equal questions
+            of two places have two answers.
     """
 
     def __init__(self, text: str, shape: Shape, here: Scope, at: str = "") -> None:
-        self._shape, self._here, self._at = shape, here, at
+        self._shape, self._here = shape, here
+        self._at = at or next((known.at for known in here.lineage() if known.at), "")
         self._occasion = question_digest(text, shape.digest, 0)
         # What a parent of this task has heard is asked anew as well.
         self._number = max(known.occasions.get(self._occasion, 0) for known in here.lineage())

@@ -63,6 +63,7 @@ class Scope:
         raised: Requests that this run's calls wait for, or waited for, by id.
         responses: What `respond_to_confirmation` was told here, by id.
         memory: What is known of the calls that were made here before, where handlers are made again.
+        at: Where in a run of places it stands; what is asked there is asked of this place.
         occasions: How often an equal question was answered here, by digest.
     """
 
@@ -79,6 +80,7 @@ class Scope:
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
         self.memory: Memory | None = None
+        self.at = ""
         self.occasions: dict[str, int] = {}
 
     def lineage(self) -> Iterator[Scope]:
