@@ -61,3 +61,21 @@ def test_a_run_whose_inner_call_was_approved_is_not_ready_for_it_again(each_stor
         assert each_store.ready_runs(["handler"]) == [paused.run_id]
         output = tool(parent_id=paused.run_id).run()
     assert output.output == ["wiped a", "wiped b"]
+
+
+def test_cancelling_a_call_inside_of_a_handler_ends_the_run(each_store: Store) -> None:
+    @sayso.confirm_first
+    def wipe(path: str) -> str:
+        return f"wiped {path}"
+
+    def handler() -> str:
+        return wipe("a")
+
+    after: list[str] = []
+    flow = Workflow(name="flow").step(handler).step(lambda: after.append("x"), name="after")
+    flow = flow.step(lambda handler: after.append(handler), name="last")  # noqa: PLW0108  named as the step
+    paused = flow().run()
+    (waits,) = Review().list(state=State.PENDING).requests
+    Review().cancel(waits.id, "enough")
+    output = flow(parent_id=paused.run_id).run()
+    assert (output.status.code, output.status.reason, after) == ("cancelled", "cancelled", ["x"])

@@ -24,7 +24,7 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.MissingRoleError, "if you have it, say so with --role {role}; sayso keeps no list of who else has it"),
     (errors.AlreadyVotedError, "nothing changed"),
     (errors.InvalidChangesError, "`{sayso} show {id}` shows what it takes; correct the values and try again"),
-    (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes; a list is written as JSON: '[\"a\", \"b\"]'"),
+    (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes"),
     (errors.StaleViewError, "`{sayso} show {id}` shows it as it stands"),
     (errors.NotUnknownError, "`{sayso} show {id}` tells where it stands"),
     (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),
@@ -55,6 +55,8 @@ def _hint(fault: errors.SaysoError) -> str:
         words = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
     role = next(iter(getattr(fault, "roles", ())), "")
     said = words.format(sayso=_typed(), id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
+    if isinstance(fault, errors.InvalidAnswerError) and "valid list" in str(fault):
+        said += """; a list is written as JSON, '["a", "b"]'"""
     undecided = _UNDECIDED if isinstance(fault, _UNTOLD) and _decides() else ""
     return "; ".join(filter(None, [undecided, said]))
 

@@ -164,7 +164,9 @@ def _waits(frame: Frame, request: Request) -> Halt:
         frame.count("suspends:required")
     frame.leg.wait(frame.rank, event_of(request, frame.leg.notes.get(request.id), frame.path))
     reason = "approval_required" if request.kind == "call" else "input_required"
-    return Halt(RunStatus(code="cancelled", reason=reason, message=f"{request.id} waits for a person: {_asked(request)}"))
+    return Halt(
+        RunStatus(code="cancelled", reason=reason, message=f"{request.id} waits for a person: {_asked(request)}")
+    )
 
 
 def _asked(request: Request) -> str:

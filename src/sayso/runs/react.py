@@ -123,7 +123,9 @@ class ReAct(Module):
         """
         signal, response = saved_of(saved, user_response)
         if not isinstance(signal, ConfirmationRequired):
-            raise errors.ConfigError(f"cannot go on from {type(signal).__name__}: a pause is a ConfirmationRequired, or its to_dict()")
+            raise errors.ConfigError(
+                f"cannot go on from {type(signal).__name__}: a pause is a ConfirmationRequired, or its to_dict()"
+            )
         course = Course.of(signal.context)
         store, request = await self._request(course, course.waiting[0])
         course.acts_for = request.acts_for

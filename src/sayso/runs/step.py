@@ -296,6 +296,8 @@ def _unwrapped(frame: Frame, attempt: Attempt) -> Any:
             return attempt.value
         case Denied() | Failed() as settled:
             raise settled
+        case signals.ConfirmationCancelled() as ended:  # of a function that the handler called
+            raise Halt(RunStatus(code="cancelled", reason="cancelled", message=ended.message))
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
         case Exception() as error:
