@@ -19,6 +19,7 @@ import sayso
 from sayso import ApprovalResolution, Tool, Workflow, confirm_first, errors, suspend
 from sayso.model.request import State
 from sayso.runs.events import parse_event
+from sayso.runs.journal import Journal
 from sayso.runs.models import ModelCall, Reply
 from sayso.runs.resolution import ApprovalPolicyDecision
 from sayso.stores.base import Store
@@ -240,7 +241,9 @@ def test_metadata_of_a_decision_cannot_lose_what_the_call_did(
 ) -> None:
     paused = started(pay, amount=1)
     said = ApprovalResolution(approved=True, metadata={"odd": odd})
-    assert pay(resume={ids(paused)[0]: said}).run().output == "paid 1"
+    output = pay(resume={ids(paused)[0]: said}).run()
+    assert parse_event(output.model_dump_json()).run_id == paused.run_id
+    assert output.output == "paid 1"
     assert sayso.Review().get(ids(paused)[0]).state is State.DONE
     assert ran == [1]
 
@@ -409,6 +412,32 @@ def test_a_store_that_fails_once_while_calls_are_asked_leaves_a_run_that_goes_on
     assert len(ids(paused)) == 4
     assert agent(parent_id="r", resume=yes(paused)).run().status.code == "success"
     assert sorted(ran) == [0, 1, 2, 3]
+
+
+@awaited
+async def test_a_run_that_was_taken_while_its_taker_was_cancelled_is_in_nobodys_hand(
+    each_store: Store, pay: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = await pay(amount=1).collect()
+    take = each_store.take_run
+
+    def take_and_be_cancelled(*given: Any) -> Any:
+        take(*given)
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(each_store, "take_run", take_and_be_cancelled)
+        with pytest.raises(asyncio.CancelledError) as kept:
+            await pay(parent_id=paused.run_id).collect()
+    assert reason(await pay(parent_id=paused.run_id).collect()) == ("cancelled", "approval_required")
+    assert kept.value.__traceback__ is not None  # which holds on to all that was there
+
+
+def test_a_step_is_written_down_whatever_hangs_on_it(memory: Store) -> None:
+    journal = Journal.new(memory, "r", "pay", "tool")
+    journal.put("pay", {"odd": float("nan"), "odder": object()})
+    [step] = journal.offer()[0].steps
+    assert json.loads(step.body)["odd"] == "NaN"
 
 
 def test_a_workflow_cannot_hold_itself(memory: Store, pay: Tool) -> None:
