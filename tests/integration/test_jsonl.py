@@ -21,13 +21,14 @@ from pathlib import Path
 import pytest
 
 import sayso
-from sayso import audit, config, errors
+from sayso import audit, clock, config, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores import jsonl_file
 from sayso.stores.base import Filter
 from sayso.stores.jsonl import JsonlStore
+from sayso.stores.jsonl_line import Lines
 from sayso.stores.lease import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, refusal
@@ -166,6 +167,28 @@ def test_a_key_seals_everything_that_is_said(path: Path) -> None:
     for verb in (lambda: JsonlStore(path).get_run("run_x"), lambda: JsonlStore(path).get(request.id)):
         refusal(errors.StoreSealedError, verb)
     assert audit.verify(JsonlStore(path)).broken == ()
+
+
+@pytest.mark.parametrize(("column", "given"), [(0, "run_y"), (2, "/b"), (3, "{}")])
+def test_a_sealed_step_can_be_moved_nowhere_even_where_the_links_are_made_anew(
+    path: Path, column: int, given: str
+) -> None:
+    store, now = JsonlStore(path, key=KEY), clock.now()
+    for run_id, steps in (("run_x", [Step("/a", '{"value":1}')]), ("run_y", [])):
+        run = RunRecord(run_id, "agent", "agent", RunState.RUNNING, Lease().holder, now, now)
+        store.save_run(Saved(run, steps))
+    lines, text = Lines(path.name), b""
+    for line in path.read_bytes().splitlines()[1:]:
+        record = json.loads(line)
+        del record["link"]
+        for step in record.get("steps", ()):
+            step[column] = given
+        more, lines = lines.written(record)
+        text += more
+    assert text.count(b"\n") == len(path.read_bytes().splitlines())
+    path.write_bytes(text)
+    moved = JsonlStore(path, key=KEY)
+    refusal(errors.StoreSealedError, lambda: [moved.get_run(run_id) for run_id in ("run_x", "run_y")])
 
 
 # -- what a crash leaves -------------------------------------------------------------------------------------------

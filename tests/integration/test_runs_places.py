@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import sayso
-from sayso import Review, Tool, Workflow, suspend
+from sayso import Agent, Review, Tool, Workflow, suspend
 from sayso.model.request import State
 from sayso.stores.base import Store
+from sayso.testing import ScriptedModel
 
 
 def test_an_equal_question_of_a_later_step_is_another_question(each_store: Store) -> None:
@@ -79,3 +81,25 @@ def test_cancelling_a_call_inside_of_a_handler_ends_the_run(each_store: Store) -
     Review().cancel(waits.id, "enough")
     output = flow(parent_id=paused.run_id).run()
     assert (output.status.code, output.status.reason, after) == ("cancelled", "cancelled", ["x"])
+
+
+def test_many_calls_of_one_turn_do_not_each_bring_what_all_have_to_save(tmp_path: Path) -> None:
+    path, many = tmp_path / "sayso.jsonl", 300
+    ran: list[int] = []
+
+    async def pay(n: int, note: str) -> int:
+        ran.append(n)
+        return n
+
+    calls = [("pay", {"n": n, "note": "x" * 200}) for n in range(many)]
+    agent = Agent(
+        model=ScriptedModel([calls, "done"]), tools=[Tool(pay, requires_approval=True)], store=f"jsonl:{path}"
+    )
+    paused = agent(prompt="go").run()
+    before = path.stat().st_size
+    yes = {entry["approval_id"]: True for entry in paused.metadata["pending_approvals"]}
+    output = agent(parent_id=paused.run_id, resume=yes).run()
+    assert (output.output, sorted(ran)) == ("done", list(range(many)))
+    # The model's turn holds every call: once is 100 kB, and once with each call would be 30 MB.
+    assert before < 3_000_000
+    assert path.stat().st_size < 10_000_000

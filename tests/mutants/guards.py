@@ -49,6 +49,10 @@ _FOR, _PROPOSED, _BEHIND = (
     "integration/test_left_behind.py::",
 )
 _JSONL = "integration/test_jsonl.py::"
+_KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attacks.py::"
+_ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
+_SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
+_ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _PEERS, _FACE = "integration/test_weaknesses_of_peers.py::", "integration/test_confirmation_face.py::"
 
 MUTANTS = [
@@ -929,6 +933,201 @@ MUTANTS = [
         "if where.get(approval_id).run_id != parent_id:", "if False:",
         "unit/test_compat.py::TestClaim::test_what_is_not_approved_in_this_run_is_not_claimed",
     ),
+    # -- what happened in a run, and what is decided in it -----------------------------------------------------------
+    Mutant(
+        "a step that ended is not done again", "runs/step.py",
+        "            return _once_more(frame, known)", "            pass",
+        _KINDS + "test_free_calls_of_a_turn_run_at_once_and_only_once",
+    ),
+    Mutant(
+        "a request of another run is not taken", "runs/proof.py",
+        "request.run_id != frame.journal.run_id or request.place != place:", "request.place != place:",
+        _LIES + "test_a_run_does_not_take_up_the_request_of_another",
+    ),
+    Mutant(
+        "a request of another place is not taken", "runs/proof.py",
+        " or request.place != place:", ":",
+        _LIES + "test_two_places_of_a_run_cannot_swap_their_requests",
+    ),
+    Mutant(
+        "an answer of another run is none", "runs/interaction.py",
+        "        must_be_of(request, frame, place)", "        pass",
+        _LIES + "test_a_question_of_another_run_gives_no_answer",
+    ),
+    Mutant(
+        "what a run says of a gated call its request bears out", "runs/step.py",
+        "known = await adrive(borne_out(frame, known))", "pass",
+        _LIES + "test_a_run_that_claims_to_have_ended_is_not_believed",
+    ),
+    Mutant(
+        "a gated call without a request was not made", "runs/proof.py",
+        "if runnable.gate.when is True:", "if False:",
+        _LIES + "test_a_claimed_call_without_any_request_is_refused",
+    ),
+    Mutant(
+        "a call inside of a handler is borne out, too", "runs/inner.py",
+        "if self._gate.when is True and journal.is_hearsay(place)", "if False and journal.is_hearsay(place)",
+        _LIES + "test_a_forged_call_inside_of_a_handler_is_not_believed",
+    ),
+    Mutant(
+        "a call inside of a handler is not made again", "runs/inner.py",
+        "self.known = self._recalled(digest)", "self.known = None",
+        _ASKED + "test_equal_gated_calls_inside_of_a_handler_wait_one_by_one",
+    ),
+    Mutant(
+        "two equal calls inside of a handler are two", "runs/inner.py",
+        "{digest}.{self._seen[digest]}", "{digest}.1",
+        _ASKED + "test_equal_gated_calls_inside_of_a_handler_wait_one_by_one",
+    ),
+    Mutant(
+        "a call that was made after its run was left is known", "runs/inner.py",
+        "if len(made) > noted else None", "if False else None",
+        _LIES + "test_a_run_that_is_cancelled_at_any_step_goes_on_and_does_nothing_twice",
+    ),
+    Mutant(
+        "a handler whose run was handed back calls nothing", "runs/inner.py",
+        "if self._frame.journal.is_left:", "if False:",
+        _LIES + "test_a_task_that_a_handler_left_behind_makes_no_call_for_the_run",
+    ),
+    Mutant(
+        "a run that nobody listens to begins nothing", "runs/frame.py",
+        "if self.journal.is_stopping:", "if False:",
+        "integration/test_worker.py::test_a_handler_that_ends_within_the_grace_is_recorded_and_nothing_new_begins",
+    ),
+    Mutant(
+        "who could not hand a run back does not keep it", "runs/journal.py",
+        "            self._lease.release()", "            pass",
+        _ALONE + "test_a_run_that_could_not_be_handed_back_is_in_nobodys_hand",
+    ),
+    Mutant(
+        "a run whose program lives elsewhere is not free", "stores/lease.py",
+        "else worker.is_gone(process)", "else True",
+        "unit/test_lease.py::test_a_lease_of_another_process_is_free_when_that_has_surely_ended",
+    ),
+    Mutant(
+        "a decision of another run is ignored", "runs/decide.py",
+        "if request.run_id == journal.run_id and journal.is_kept:", "if journal.is_kept:",
+        _SAID + "test_a_decision_of_one_run_never_counts_in_another",
+    ),
+    Mutant(
+        "a decision under the name of no run is ignored", "runs/decide.py",
+        "request.run_id == journal.run_id and journal.is_kept:", "request.run_id == journal.run_id:",
+        _ALONE + "test_a_decision_for_a_run_that_nobody_began_decides_nothing",
+    ),
+    Mutant(
+        "what is merely true is no approval", "runs/resolution.py",
+        "if isinstance(self.given, bool):\n            return ApprovalResolution(approved=self.given)",
+        "if not isinstance(self.given, dict):\n            return ApprovalResolution(approved=bool(self.given))",
+        _SAID + "test_what_is_no_decision_decides_nothing",
+    ),
+    Mutant(
+        "nor in a resolution", "runs/resolution.py",
+        "approved: StrictBool", "approved: bool",
+        _LIES + "test_a_resolution_is_true_or_false",
+    ),
+    Mutant(
+        "a misspelt change is no approval without it", "runs/resolution.py",
+        'extra="forbid"', 'extra="ignore"',
+        _LIES + "test_a_decision_with_a_misspelt_field_decides_nothing",
+    ),
+    Mutant(
+        "a yes and a no to one call decide nothing", "runs/resolution.py",
+        "if request_id in found and found[request_id].given != value:", "if False:",
+        "integration/test_runs_new_user.py::test_a_yes_and_a_no_to_one_request_in_one_call_decide_nothing",
+    ),
+    Mutant(
+        "a rule's answer is true or false, too", "runs/resolution.py",
+        "required: StrictBool", "required: bool",
+        _LIES + "test_a_resolution_is_true_or_false",
+    ),
+    Mutant(
+        "a decision whose time is over does not count", "runs/decide.py",
+        "if said.is_expired():", "if False:",
+        _ALONE + "test_a_yes_or_no_whose_time_is_over_leaves_the_same_request_waiting",
+    ),
+    Mutant(
+        "nor one whose time is over before the start", "runs/step.py",
+        "return until is not None and now_ms() >= until", "return False",
+        _ENDS + "test_a_decision_that_ends_before_the_call_starts_does_not_count",
+    ),
+    Mutant(
+        "of several words the first that ends ends the approval", "runs/decide.py",
+        "min(ends, default=None)", "max(ends, default=None)",
+        _ALONE + "test_of_several_approvals_with_an_end_the_earliest_end_counts",
+    ),
+    Mutant(
+        "who was not first is told so", "runs/decide.py",
+        "if is_whole and mine and all(", "if False and all(",
+        "acceptance/test_seed_002.py::test_a_second_worker_is_told_so",
+    ),
+    Mutant(
+        "after a crash a decision goes on with the run", "runs/decide.py",
+        "is_whole = journal.was is not RunState.BROKEN", "is_whole = True",
+        _SAID + "test_a_decision_brought_again_after_a_crash_goes_on_with_the_run",
+    ),
+    Mutant(
+        "a cancelled request ends the whole run", "runs/decide.py",
+        "if request.state is State.CANCELLED and request.holds:", "if False:",
+        _ENDS + "test_cancelling_ends_the_whole_run_and_runs_nothing_more",
+    ),
+    Mutant(
+        "changed code does not go on with a run", "runs/leg.py",
+        "    if problems:\n", "    if False:\n",
+        "integration/test_worker.py::test_a_run_whose_code_has_changed_is_reported_once_and_not_begun",
+    ),
+    Mutant(
+        "the wrong code leaves a run as it was", "runs/leg.py",
+        "return frame.journal.was", "return RunState.ENDED",
+        _SAID + "test_a_run_that_the_wrong_code_looked_at_waits_as_before",
+    ),
+    Mutant(
+        "who goes on with a run acts for its person", "runs/leg.py",
+        "for person in _acts_for(journal):", "for person in ():",
+        "integration/test_worker.py::test_whom_a_run_acts_for_is_barred_from_what_it_asks_later",
+    ),
+    Mutant(
+        "no model is told to get around a rule that failed", "runs/step.py",
+        'reason="approval_policy_error", message=str(error))\n        raise Halt(status, error) from error',
+        'reason="approval_policy_error", message=str(error))\n        raise Failed("", str(error), error) from error',
+        _RULES + "test_a_policy_error_of_one_tool_ends_the_agents_run",
+    ),
+    Mutant(
+        "no model is told of a call whose end is unknown", "runs/step.py",
+        'raise Halt(RunStatus(code="error", reason="outcome_unknown", message=str(error)), error) from error',
+        'raise Failed("OutcomeUnknownError", str(error), error) from error',
+        _BROKEN_OFF + "test_a_gated_handler_that_is_cancelled_inside_is_unknown",
+    ),
+    Mutant(
+        "a run goes on when an unknown outcome is settled", "runs/leg.py",
+        ' | "outcome_unknown":', ":",
+        "integration/test_worker.py::test_an_unknown_outcome_is_told_and_never_tried_again",
+    ),
+    Mutant(
+        "a handler that stopped to ask has not ended", "gates/execute.py",
+        'return Outcome("suspended")', 'return Outcome("done")',
+        _ASKED + "test_a_handler_asks_and_goes_on_with_the_answer",
+    ),
+    Mutant(
+        "an answer fits what was asked for", "runs/interaction.py",
+        "Shape.of_type(str if asks.schema is None else annotation_of(asks.schema))", "Shape.of_type(object)",
+        _ASKED + "test_a_handler_asks_and_goes_on_with_the_answer",
+    ),
+    Mutant(
+        "only a handler asks", "runs/interaction.py",
+        "if not frame.is_running:", "if False:",
+        _LIES + "test_only_handlers_ask_persons",
+    ),
+    Mutant(
+        "what was lost is not handed on as text", "runs/step.py",
+        "return lost if frame.parent is not None and frame.parent.runnable.needs_values else lost.plain",
+        "return lost.plain",
+        "integration/test_runs_values.py::test_value_that_could_not_be_kept_is_told_to_be_lost_and_not_handed_on_as_text",
+    ),
+    Mutant(
+        "who was cancelled while taking a run does not keep it", "runs/leg.py",
+        "        lease.release()\n        raise", "        raise",
+        _LIES + "test_a_run_that_was_taken_while_its_taker_was_cancelled_is_in_nobodys_hand",
+    ),
     # -- lines of JSON ----------------------------------------------------------------------------------------------
     Mutant(
         "who writes is alone", "stores/jsonl_file.py",
@@ -984,5 +1183,10 @@ MUTANTS = [
         "a file that was replaced is read anew", "stores/jsonl_file.py",
         "return self._fd is not None and not _is_there(self._fd, self._path, self._offset)", "return False",
         _JSONL + "test_a_file_that_was_replaced_or_removed_is_read_anew",
+    ),
+    Mutant(
+        "a sealed step is bound to its place in lines, too", "stores/jsonl_transaction.py",
+        'return f"step/{n}/{place}"', 'return "step"',
+        _JSONL + "test_a_sealed_step_can_be_moved_nowhere_even_where_the_links_are_made_anew",
     ),
 ]  # fmt: skip

@@ -18,7 +18,9 @@ AUDITED = {
     "audit.py", "drive.py", "gates/check.py", "gates/execute.py", "gates/words.py", "model/canonical/form.py",
     "model/edit.py", "model/entry.py", "model/show/escape.py", "model/lifecycle.py", "model/quorum.py",
     "model/redaction.py",
-    "model/reviewer.py", "policy.py", "reviews.py", "stores/base.py", "stores/memory.py", "stores/seal.py",
+    "model/reviewer.py", "policy.py", "reviews.py", "runs/decide.py", "runs/frame.py", "runs/inner.py",
+    "runs/interaction.py", "runs/journal.py", "runs/leg.py", "runs/proof.py", "runs/resolution.py", "runs/step.py",
+    "stores/base.py", "stores/lease.py", "stores/memory.py", "stores/run_verbs.py", "stores/seal.py",
     "stores/sqlite.py", "stores/sqlite_transaction.py", "stores/worker.py", "waiting/scope.py", "waiting/signals.py",
 }  # fmt: skip
 

@@ -174,7 +174,7 @@ def _ask(
     )
     if place.saves is None:
         return (yield Verb(store.blocks, store.open, request))
-    return (yield Verb(store.blocks, store.open, request, place.saves(request)))
+    return (yield Verb(store.blocks, store.open, request, (yield from place.saves(request))))
 
 
 def _facts(

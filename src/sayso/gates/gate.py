@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from sayso.drive import UserCode
+from sayso.drive import Effects, UserCode
 from sayso.gates.around import Surroundings, hides_nothing
 from sayso.gates.declared import check_hook, check_redact, tool_of
 from sayso.gates.needs import Needs
@@ -134,7 +134,7 @@ class Place(NamedTuple):
     has_name: bool = True
     at: str = ""
     context: Mapping[str, Any] | None = None
-    saves: Callable[[Request], Saved] | None = None
+    saves: Callable[[Request], Effects[Saved]] | None = None
 
 
 class Check(NamedTuple):

@@ -28,7 +28,7 @@ from sayso.waiting.talk import LEFT
 
 __all__ = ["Sent", "fields_for", "request_page", "show_request", "standing"]
 
-_WIDTH = 96
+_WIDTH = 84
 
 
 @dataclass(frozen=True)

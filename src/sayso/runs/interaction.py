@@ -209,10 +209,14 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
         context={**facts, "response_schema": asks.schema},
     )
     body = {"waits": request.id, "path": frame.path, "name": frame.runnable.name, "schema": asks.schema}
-    saved, numbers = frame.journal.offer((place, body))
-    store = frame.journal.store
-    request = yield Verb(store.blocks, store.open, request, saved)
-    frame.journal.confirm(numbers, (place, {**body, "waits": request.id}))
+    store, journal = frame.journal.store, frame.journal
+    yield journal.alone(frame)
+    try:
+        saved, numbers = journal.offer((place, body))
+        request = yield Verb(store.blocks, store.open, request, saved)
+        journal.confirm(numbers, (place, {**body, "waits": request.id}))
+    finally:
+        journal.saved_by(frame)
     if asks.number == frame.late:
         frame.leg.notes[request.id] = {"expired": True}
     return _waits(frame, request)

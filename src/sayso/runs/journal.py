@@ -7,14 +7,15 @@ journal knows is never done again.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sayso import clock
-from sayso.drive import offload
+from sayso.drive import Effect, offload
 from sayso.model.canonical.compact import dumps
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.runs.proof import Proof
@@ -25,6 +26,7 @@ from sayso.stores.lease import Lease
 __all__ = ["Journal", "bodies"]
 
 Body = dict[str, Any]
+_MANY = 4
 
 
 class Journal:
@@ -57,6 +59,7 @@ class Journal:
         self._with_inner = {place.partition("!")[0] for place in self._told if "!" in place}
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
+        self._saver: _Saver | None = None
 
     @classmethod
     def new(cls, store: Store, run_id: str, name: str, kind: str) -> Journal:
@@ -73,6 +76,11 @@ class Journal:
     def is_dirty(self) -> bool:
         """Whether anything is not saved."""
         return bool(self._unsaved)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is not saved that no two should bring it all."""
+        return len(self._unsaved) > _MANY
 
     def at(self, place: str) -> Body | None:
         """Return what happened last at a place."""
@@ -98,20 +106,45 @@ class Journal:
         """Return how many of those are hearsay."""
         return sum(what in place for place in self._told)
 
-    def put(self, place: str, body: Body) -> None:
-        """Add a step; `save` makes it last."""
+    def put(self, place: str, body: Body) -> int:
+        """Add a step, and return its number; `save` makes it last."""
         self._known[place] = body
         self._told.discard(place)
-        self._unsaved[next(self._numbers)] = place, body
+        number = next(self._numbers)
+        self._unsaved[number] = place, body
+        return number
 
-    def offer(self, waits: tuple[str, Body] | None = None) -> tuple[Saved, list[int]]:
+    def alone(self, whose: object) -> Effect:
+        """Return the effect of waiting until nobody else is at saving what this one would save as well.
+
+        Many calls of one turn are asked at once, and each would bring all that is not saved. `saved_by` ends it.
+        """
+        return _Alone(self, whose)
+
+    async def stand_alone(self, whose: object) -> None:
+        """Do what `alone` says."""
+        while self.is_dirty and (other := self._saver) is not None and other.whose is not whose:
+            await asyncio.wait([other.done])
+        if self.is_dirty:
+            self._saver = _Saver(whose, asyncio.get_running_loop().create_future())
+
+    def saved_by(self, whose: object) -> None:
+        """Let the others go on, if this one was at saving."""
+        saver = self._saver
+        if saver is not None and saver.whose is whose:
+            self._saver = None
+            saver.done.set_result(None)
+
+    def offer(self, waits: tuple[str, Body] | None = None, only: int | None = None) -> tuple[Saved, list[int]]:
         """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`.
 
         Args:
             waits: The step that says what waits where. It goes with its request or not at all: nobody else saves it,
                 and it is not known before `confirm`.
+            only: The number of the one step that is meant; all by default.
         """
-        unsaved = list(self._unsaved.items())  # in one piece: a handler's thread may put something meanwhile
+        # In one piece: a handler's thread may put something meanwhile.
+        unsaved = list(self._unsaved.items()) if only is None else [(only, self._unsaved[only])]
         last = [] if waits is None else [waits]
         steps = [Step(place, _written(body), body.get("waits")) for place, body in [*(s for _, s in unsaved), *last]]
         return Saved(self._record, steps), [number for number, _ in unsaved]
@@ -149,6 +182,23 @@ class Journal:
 
     async def _verb(self, verb: Callable[[], None]) -> None:
         await offload(verb) if self.store.blocks else verb()
+
+
+class _Saver(NamedTuple):
+    whose: object
+    done: asyncio.Future[None]
+
+
+class _Alone(Effect):
+    def __init__(self, journal: Journal, whose: object) -> None:
+        self._journal, self._whose = journal, whose
+
+    def run(self) -> None:
+        """Do nothing: in one thread nobody else saves."""
+
+    async def arun(self) -> None:
+        """Wait."""
+        await self._journal.stand_alone(self._whose)
 
 
 def _written(body: Body) -> str:

@@ -150,6 +150,8 @@ async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
         given = await _input(run, frame)
         frame.leg.notes = await decider.decide(frame.journal)
         decider.stop_if_cancelled(frame)
+        if frame.journal.is_crowded:
+            await frame.journal.save()  # or each of many calls would bring all the decisions with its end
         value = await perform(frame, given)
     except Halt as halt:
         return frame.output_event(_counted(halt.status, frame), error=halt.error)

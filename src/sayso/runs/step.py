@@ -204,20 +204,31 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
                 arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
-    asked: list[int] = []
+    asked: list[list[int]] = []
     body = {"path": frame.path, "name": frame.runnable.name, "note": {"expired": True} if expired else {}}
 
-    def saves(request: Request) -> Saved:
+    def saves(request: Request) -> Effects[Saved]:
+        yield frame.journal.alone(frame)
         saved, numbers = frame.journal.offer((frame.place, {"waits": request.id, **body}))
-        asked.extend(numbers)
+        asked.append(numbers)
         return saved
 
-    answer = yield from check(gate, store, arguments, frame.gate_place._replace(saves=saves))
-    if asked and answer.request is not None:
-        frame.journal.confirm(asked, (frame.place, {"waits": answer.request.id, **body}))
+    try:
+        answer = yield from check(gate, store, arguments, frame.gate_place._replace(saves=saves))
+        for numbers in asked:
+            frame.journal.confirm(numbers, (frame.place, {"waits": _sure(answer).id, **body}))
+    finally:
+        frame.journal.saved_by(frame)
     if expired and answer.request is not None:
         frame.leg.notes[answer.request.id] = {"expired": True}
     return answer
+
+
+def _sure(answer: Check) -> Request:
+    """Return the request that an answer names."""
+    if answer.request is None:
+        raise RuntimeError("an answer that names no request")  # the gate promises one
+    return answer.request
 
 
 def _is_late(frame: Frame, request: Request) -> bool:
@@ -227,9 +238,7 @@ def _is_late(frame: Frame, request: Request) -> bool:
 
 def _noted(frame: Frame, answer: Check) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
-    request = answer.request
-    if request is None:
-        raise RuntimeError("an answer that names no request")  # the gate promises one
+    request = _sure(answer)
     call = request.effective
     frame.begin(canonical.decode(call.form, frame.runnable.gate.shape.classes), call.arguments)
     approval: dict[str, Any] = {"approval_id": request.id, "input": call.arguments}
@@ -274,8 +283,9 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
         except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
             return None
         live = None if value is None and status is not _SUCCESS else Live(value, frame.runnable.function, frame.path)
-        frame.journal.put(frame.place, frame.told(status, value=live, error=error))
-        saved, numbers = frame.journal.offer()
+        number = frame.journal.put(frame.place, frame.told(status, value=live, error=error))
+        # What was before it was saved when the call was asked; of many that end at once each brings its own.
+        saved, numbers = frame.journal.offer(only=number if frame.journal.is_crowded else None)
         offered.extend(numbers)
         return saved
 

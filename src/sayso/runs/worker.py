@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -175,10 +174,6 @@ class Worker:
                 room = 4 * self._concurrency + len(self._going) + len(self._aside)
                 found = [(shelf, run_id) for run_id in await shelf.ready(room)]
                 self._has_changed |= len(found) >= room  # there is more
-                if len(found) > self._concurrency:
-                    # Among the oldest each process begins elsewhere, or several would reach for the same ones.
-                    begin = os.getpid() % len(found)
-                    found = found[begin:] + found[:begin]
                 listed.update(found)
                 self._backlog += filter(self._may_begin, found)
         except errors.StoreError as error:

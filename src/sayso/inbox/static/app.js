@@ -53,8 +53,14 @@
   };
   const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : field.value;
   const before = new Map(fields.map((field) => [field, [field.value, shown(field)]]));
-  const edited = () => fields.filter((field) => field.name !== "note" && field.value !== before.get(field)[0]);
-  const isDirty = () => fields.some((field) => field.value !== before.get(field)[0]);
+  const isChanged = (field) => field.value !== before.get(field)[0];
+  // A value given where there was none is one change, though two fields say so.
+  const isTwice = (field) => {
+    const value = field.name.endsWith(".way") && form.elements[field.name.slice(0, -4)];
+    return value && isChanged(value);
+  };
+  const edited = () => fields.filter((field) => field.name !== "note" && isChanged(field) && !isTwice(field));
+  const isDirty = () => fields.some(isChanged);
   const show = () => {
     const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve]", form);
     if (!box || !approve) return;
