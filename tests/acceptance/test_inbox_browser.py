@@ -160,6 +160,7 @@ def state_is(page: Any, state: str) -> None:
 def test_a_person_approves_and_the_call_runs(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.tab("/")
+    expect(page.locator(".about a")).to_have_text(stands(request_id).run_id[:11])
     page.get_by_role("link", name="pay(amount=5, to='alice')").click()
     pressed(page, "Approve")
     state_is(page, "approved")
