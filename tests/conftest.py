@@ -7,6 +7,7 @@ needs live beside its tests. The one invariant: what a test finds is what it mad
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,10 @@ FOREIGN = ("EDITOR", "VISUAL", "PAGER", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XD
 settings.register_profile("sayso", deadline=None, print_blob=True)
 settings.register_profile("deep", parent=settings.get_profile("sayso"), max_examples=20_000)
 settings.load_profile("ci" if os.environ.get("CI") else "sayso")
+
+# A shell starts what runs in its background deaf to Ctrl-C, and every program that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -488,7 +488,7 @@ LIES: dict[str, tuple[Callable[[Place], None], str]] = {
     "file there": (lambda place: (place.files / "old-backup.txt").touch(), "old-backup.txt is there"),
     "done twice": (ledger_lines(lambda lines: [*lines, lines[-1]]), "its call had 2 effects"),
     "done by rule twice": (
-        ledger_lines(lambda lines: [*lines, lines[1]]),
+        ledger_lines(lambda lines: [*lines, *(line for line in lines if "summary.txt" in line)]),
         "write archive/summary.txt was done 2 times",
     ),
     "not done": (ledger_lines(lambda lines: lines[:-1]), "its call had 0 effects"),

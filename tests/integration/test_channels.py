@@ -59,6 +59,13 @@ async def one_waits(store: Store) -> Request:
     return only
 
 
+async def told(asked: list[str], request_id: str) -> None:
+    """Wait until the requester has been told of a request; it stands in the store a moment before."""
+    async with asyncio.timeout(PATIENCE):
+        while request_id not in asked:  # noqa: ASYNC110  the requester is a plain function
+            await asyncio.sleep(0.005)
+
+
 async def meanwhile(asking: Awaitable[Any], deed: Callable[[], Awaitable[Any]]) -> Any:
     """Do something while a task asks, and return what the task gets."""
     task = asyncio.ensure_future(asking)
@@ -324,6 +331,7 @@ def test_run_of_an_agent_that_is_called_again_finds_the_question_and_its_answer(
     async def begun() -> None:
         run = asyncio.ensure_future(agent()(prompt="Two pizzas", run_id="order-1").collect())
         request = await one_waits(store)
+        await told(asked, request.id)
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         sayso.Review().answer(request.id, "small", by="ada")
@@ -331,6 +339,7 @@ def test_run_of_an_agent_that_is_called_again_finds_the_question_and_its_answer(
     async def resumed() -> Any:
         run = asyncio.ensure_future(agent()(prompt="Two pizzas", run_id="order-1").collect())
         request = await one_waits(store)
+        await told(asked, request.id)
         assert asked.index(request.id) == 1
         sayso.Review().answer(request.id, "large", by="ada")
         async with asyncio.timeout(PATIENCE):
