@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from .contest import Contest, Entry, Plan
-from .statistic import median, percentile, turns
-from .table import Row, seconds
+from .statistic import median, turns
+from .table import Row
 from .worker import WorkerFailedError
 
 __all__ = ["listed"]
@@ -85,13 +85,10 @@ def _command(contest: Contest, entry: Entry) -> list[float]:
 
 def _row(name: str, entry: Entry, words: str, values: Sequence[float], small: Sequence[float]) -> Row:
     ratio = median(values) / median(small)
-    return Row(
+    return Row.of(
         name,
         f"{entry.who}: {words}",
         entry.store,
-        median=seconds(median(values)),
-        p95=seconds(percentile(values, 95)),
-        samples=len(values),
+        values,
         note="" if values is small else f"{ratio:.2f}x the small store (aim: does not grow)",
-        figures={"median": median(values), "p95": percentile(values, 95)},
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .contest import Contest, Entry, Plan
-from .statistic import median, percentile, turns
+from .statistic import median, turns
 from .table import Row, seconds
 
 __all__ = ["allow"]
@@ -35,13 +35,4 @@ def _row(name: str, store: str, kind: str, taken: dict[str, list[float]], writte
     notes = [f"aim: at most {seconds(aim)}", f"a bare call takes {seconds(median(taken['bare']))}"]
     if written:
         notes.append(f"WRONG: {written} requests were written")
-    return Row(
-        name,
-        who,
-        store,
-        median=seconds(median(over)),
-        p95=seconds(percentile(over, 95)),
-        samples=len(over),
-        note="; ".join(notes),
-        figures={"median": median(over), "p95": percentile(over, 95), "bare": median(taken["bare"])},
-    )
+    return Row.of(name, who, store, over, note="; ".join(notes), bare=median(taken["bare"]))

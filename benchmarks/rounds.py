@@ -67,16 +67,14 @@ def _rows(
         if ratio and entry.is_ours:
             ratio += f" (aim: at most {aim:g}x)"
         rows.append(
-            Row(
+            Row.of(
                 name,
                 entry.who,
                 entry.store,
-                median=seconds(median(values)),
-                p95=seconds(percentile(values, 95)),
+                values,
                 rate=f"{len(values) / sum(values):,.0f}",
-                samples=len(values),
                 note="; ".join(part for part in (ratio, entry.note) if part),
-                figures={"median": median(values), "p95": percentile(values, 95), "p99": percentile(values, 99)},
+                p99=percentile(values, 99),
             )
         )
     return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .contest import Contest, Entry, Plan
-from .statistic import median, percentile, turns
+from .statistic import median, turns
 from .table import Row, seconds
 
 __all__ = ["call", "resume", "trip"]
@@ -55,16 +55,7 @@ def _call_row(name: str, entry: Entry, words: str, taken: list[float], bare: lis
     note = f"a bare call takes {seconds(median(bare))}"
     if written:
         note += f"; WRONG: {written} bytes were written"
-    return Row(
-        name,
-        f"{entry.who}, {words}",
-        entry.store,
-        median=seconds(median(over)),
-        p95=seconds(percentile(over, 95)),
-        samples=len(over),
-        note=note,
-        figures={"median": median(over), "p95": percentile(over, 95), "bare": median(bare)},
-    )
+    return Row.of(name, f"{entry.who}, {words}", entry.store, over, note=note, bare=median(bare))
 
 
 def trip(plan: Plan) -> list[Row]:
@@ -112,17 +103,7 @@ def _trip_row(name: str, entry: Entry, taken: dict[Entry, list[float]]) -> Row:
     if few and few is not values:
         aim = " (aim: does not grow)" if entry.is_ours else ""
         notes.append(f"{median(values) / median(few):.2f}x that with 100{aim}")
-    return Row(
-        name,
-        entry.who,
-        entry.store,
-        median=seconds(median(values)),
-        p95=seconds(percentile(values, 95)),
-        rate=f"{len(values) / sum(values):,.0f}",
-        samples=len(values),
-        note="; ".join(notes),
-        figures={"median": median(values), "p95": percentile(values, 95)},
-    )
+    return Row.of(name, entry.who, entry.store, values, rate=f"{len(values) / sum(values):,.0f}", note="; ".join(notes))
 
 
 def _of(taken: dict[Entry, list[float]], who: str, variant: str) -> list[float]:
@@ -151,13 +132,10 @@ def _resume_row(
     name: str, entry: Entry, kind: str, steps: int, values: Sequence[float], one: Sequence[float]
 ) -> Row:  # fmt: skip
     each = (median(values) - median(one)) / max(1, steps - 1)
-    return Row(
+    return Row.of(
         name,
         f"sayso, {kind}, {steps} finished",
         entry.store,
-        median=seconds(median(values)),
-        p95=seconds(percentile(values, 95)),
-        samples=len(values),
+        values,
         note="" if values is one else f"{seconds(each)} for each finished step more; none was taken twice",
-        figures={"median": median(values), "p95": percentile(values, 95)},
     )

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from .statistic import median, percentile
+
 __all__ = ["Row", "as_json", "as_markdown", "as_text", "fill", "seconds"]
 
 BEGIN, END = "<!-- benchmark table: begin -->", "<!-- benchmark table: end -->"
@@ -30,6 +32,18 @@ class Row:
     samples: int | None = None
     note: str = ""
     figures: dict[str, float] = field(default_factory=dict[str, float])
+
+    @classmethod
+    def of(
+        cls, measure: str, who: str, store: str, values: Sequence[float], *, rate: str = "", note: str = "",
+        **figures: float,
+    ) -> Row:  # fmt: skip
+        """Return the row of some measured times, in seconds; `figures` are further raw numbers."""
+        middle, most = median(values), percentile(values, 95)
+        return cls(
+            measure, who, store, seconds(middle), seconds(most), rate, len(values), note,
+            {"median": middle, "p95": most, **figures},
+        )  # fmt: skip
 
     def cells(self) -> tuple[str, ...]:
         """Return the words of the row, in the order of the headings."""

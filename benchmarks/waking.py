@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from .contest import Plan
 from .core import all_cores
-from .statistic import median, percentile
+from .statistic import percentile
 from .table import Row, seconds
 from .worker import AbsentError, Worker, WorkerFailedError
 
@@ -73,13 +73,11 @@ def _open(stack: ExitStack, plan: Plan, path: str) -> Worker:
 
 def _row(who: str, taken: Sequence[float]) -> Row:
     most = percentile(taken, 99)
-    return Row(
+    return Row.of(
         NAME,
         who,
         STORE,
-        median=seconds(median(taken)),
-        p95=seconds(percentile(taken, 95)),
-        samples=len(taken),
+        taken,
         note=f"p99 {seconds(most)}, longest {seconds(max(taken))}; includes the decision and the start",
-        figures={"median": median(taken), "p95": percentile(taken, 95), "p99": most},
+        p99=most,
     )

@@ -7,11 +7,11 @@ import functools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from sayso import Agent, OutputEvent
+from sayso import Agent, OutputEvent, Tool
 from sayso.runs.runnable import Runnable
 from sayso.testing import ScriptedModel
 
-__all__ = ["agent_of", "answers", "awaited", "ids", "questions", "reason", "started", "tool_texts", "yes"]
+__all__ = ["agent_of", "answers", "awaited", "ids", "paying", "questions", "reason", "started", "tool_texts", "yes"]
 
 
 def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -33,6 +33,17 @@ def tool_texts(messages: list[dict[str, Any]]) -> str:
 def agent_of(tools: Sequence[Any], *turns: Any, name: str = "agent", **options: Any) -> Agent:
     """Return an agent whose model makes these calls, turn by turn, and at last says what the tools said."""
     return Agent(name=name, model=ScriptedModel([*turns, tool_texts]), tools=tools, **options)
+
+
+def paying(ran: list[Any]) -> Tool:
+    """Return a tool that waits, and notes what it paid."""
+
+    def pay(amount: int) -> str:
+        """Send money."""
+        ran.append(amount)
+        return f"paid {amount}"
+
+    return Tool(pay, requires_approval=True, approval_prompt=lambda amount: f"Pay {amount}?")
 
 
 def started(runnable: Runnable, **given: Any) -> OutputEvent:

@@ -19,19 +19,13 @@ from sayso import (
 )
 from sayso.stores.base import Store
 from tests.conftest import Clock
-from tests.integration.running import agent_of, answers, ids, reason, started, yes
+from tests.integration.running import agent_of, answers, ids, paying, reason, started, yes
 
 
 @pytest.fixture
 def pay(ran: list[Any]) -> Tool:
     """A tool that waits."""
-
-    def pay(amount: int) -> str:
-        """Send money."""
-        ran.append(amount)
-        return f"paid {amount}"
-
-    return Tool(pay, requires_approval=True, approval_prompt=lambda amount: f"Pay {amount}?")
+    return paying(ran)
 
 
 # -- ends and counters -----------------------------------------------------------------------------------------------

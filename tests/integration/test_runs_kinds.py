@@ -27,19 +27,13 @@ from sayso.runs.events import parse_event
 from sayso.runs.models import ModelError
 from sayso.stores.base import Store
 from sayso.testing import ScriptedModel
-from tests.integration.running import agent_of, awaited, ids, reason, started, yes
+from tests.integration.running import agent_of, awaited, ids, paying, reason, started, yes
 
 
 @pytest.fixture
 def pay(ran: list[Any]) -> Tool:
     """A tool that waits."""
-
-    def pay(amount: int) -> str:
-        """Send money."""
-        ran.append(amount)
-        return f"paid {amount}"
-
-    return Tool(pay, requires_approval=True, approval_prompt=lambda amount: f"Pay {amount}?")
+    return paying(ran)
 
 
 # -- kinds of runnables ----------------------------------------------------------------------------------------------

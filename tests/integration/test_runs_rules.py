@@ -17,19 +17,13 @@ from sayso import (
     load_run,
 )
 from sayso.stores.base import Store
-from tests.integration.running import agent_of, reason, started, yes
+from tests.integration.running import agent_of, paying, reason, started, yes
 
 
 @pytest.fixture
 def pay(ran: list[Any]) -> Tool:
     """A tool that waits."""
-
-    def pay(amount: int) -> str:
-        """Send money."""
-        ran.append(amount)
-        return f"paid {amount}"
-
-    return Tool(pay, requires_approval=True, approval_prompt=lambda amount: f"Pay {amount}?")
+    return paying(ran)
 
 
 async def _async_yes(amount: int) -> bool:
