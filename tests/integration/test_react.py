@@ -306,8 +306,12 @@ def test_calls_without_labels_of_their_own_are_told_apart(disk: Disk, delete: To
     calls = [{"name": "delete_file", "arguments": {"path": path}, "id": "same"} for path in ("/a", "/b")]
     model = Script({"calls": calls}, ANSWER)
     agent = agent_of(model, delete)
+    first = asyncio.run(paused(agent))
+    said = first.context["messages"][-1]["tool_calls"]
+    assert [call["arguments"] for call in said] == [{"path": "/a"}, {"path": "/b"}]
+    assert len({call["id"] for call in said}) == 2
     with pytest.raises(ConfirmationRequired) as second:
-        agent.resume("yes", asyncio.run(paused(agent)))
+        agent.resume("yes", first)
     agent.resume("yes", second.value)
     assert disk.deleted == ["/a", "/b"]
     assert observed(model) == ["Deleted /a", "Deleted /b"]

@@ -401,6 +401,7 @@ def test_function_inside_of_a_tool_is_asked_for_and_then_found_again(disk: Disk)
     model = Script(call, ANSWER)
     assert agent_of(model, tidy).resume("yes", save(first)).answer == "done"
     assert disk.deleted == ["/srv/old"]
+    assert "was decided; make the same call again" in observed(model)[0]
     assert observed(model)[1] == "Deleted /srv/old"
 
 

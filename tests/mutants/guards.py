@@ -49,6 +49,7 @@ _FOR, _PROPOSED, _BEHIND = (
     "integration/test_left_behind.py::",
 )
 _JSONL = "integration/test_jsonl.py::"
+_REACT, _STATES = "integration/test_react.py::", "integration/test_react_states.py::"
 _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attacks.py::"
 _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
 _SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
@@ -1188,5 +1189,56 @@ MUTANTS = [
         "a sealed step is bound to its place in lines, too", "stores/jsonl_transaction.py",
         'return f"step/{n}/{place}"', 'return "step"',
         _JSONL + "test_a_sealed_step_can_be_moved_nowhere_even_where_the_links_are_made_anew",
+    ),
+    # -- ReAct: what a saved pause may and may not do -----------------------------------------------------------------
+    Mutant(
+        "a pause that names another run uses nothing of it", "runs/react.py",
+        "if request.run_id != course.run_id and self._is_own(waiting, request):", "if False:",
+        _STATES + "test_state_with_another_run_uses_no_approval_of_that_run",
+    ),
+    Mutant(
+        "a response counts for what was shown alone", "runs/react.py",
+        "            check_shown(signal, request)\n", "",
+        _STATES + "test_response_to_something_else_than_what_waits_decides_nothing",
+    ),
+    Mutant(
+        "a run that goes on elsewhere acts for the same persons", "runs/react.py",
+        "course.acts_for = request.acts_for", "course.acts_for = ()",
+        _STATES + "test_person_for_whom_it_acts_is_barred_in_every_process",
+    ),
+    Mutant(
+        "an answer beside a call that waits is not taken", "runs/react.py",
+        "        if course.waiting:\n            why", "        if False:\n            why",
+        _REACT + "test_finish_beside_a_call_that_waits_is_not_taken",
+    ),
+    Mutant(
+        "an equal call of the same turn is asked for itself", "runs/react.py",
+        "if not waiting.is_asked:", "if False:",
+        _REACT + "test_two_identical_calls_in_one_turn_wait_twice",
+    ),
+    Mutant(
+        "no model is told how to get around a fault of the gate", "runs/react.py",
+        "        except errors.SaysoError:\n            raise  # not run", "        except ZeroDivisionError:\n            raise  # not run",
+        _REACT + "test_rule_that_fails_ends_the_run_and_no_model_is_told_how_to_get_around_it",
+    ),
+    Mutant(
+        "an approval of a nested call is not spent on the tool", "runs/react.py",
+        "if not self._is_own(waiting, request):", "if False:",
+        _STATES + "test_function_inside_of_a_tool_is_asked_for_and_then_found_again",
+    ),
+    Mutant(
+        "labels that tell calls apart are made where the provider's do not", "runs/course.py",
+        'if "" in ids or len(ids) < len(', 'if False and len(ids) < len(',
+        _REACT + "test_calls_without_labels_of_their_own_are_told_apart",
+    ),
+    Mutant(
+        "a context in which nothing waits is refused", "runs/course.py",
+        "is_whole = bool(waiting) and course.turns > 0", "is_whole = True",
+        _STATES + "test_what_react_did_not_save_is_refused",
+    ),
+    Mutant(
+        "inputs are masked in a context", "runs/course.py",
+        "inputs, messages = self._clean(_masked(self.inputs)), self._messages()", "inputs, messages = self.inputs, self._messages()",
+        _STATES + "test_no_secret_stands_in_what_is_saved_and_the_call_gets_the_real_ones",
     ),
 ]  # fmt: skip
