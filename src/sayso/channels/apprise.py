@@ -1,0 +1,126 @@
+"""Messages to everything else, mail, phones and chats, through Apprise: a title, one line and a link.
+
+Each service is named by a URL of Apprise's, which holds passwords and tokens. Of several services one may fail, and the
+message is then tried again with that one only. Invariant: no URL of a service, and nothing that Apprise says of one,
+stands in a message, log or `repr`; what is shown of it is its scheme.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import apprise
+
+from sayso.channels.notice import Notice
+from sayso.channels.post import NotTakenError
+from sayso.channels.setting import Table
+
+__all__ = ["AppriseOutlet", "make"]
+
+_KNOWN = ("type", "urls", "urls_env")
+_SECONDS = 20.0
+_MOST_REMEMBERED = 1_000
+
+
+class AppriseOutlet:
+    """A channel that notifies one or several services.
+
+    Args:
+        name: The channel's name.
+        services: Each service with the scheme of its URL.
+    """
+
+    def __init__(self, name: str, services: Sequence[tuple[str, Any]]) -> None:
+        self.name = name
+        self._services = services
+        self._lock = threading.Lock()
+        self._taken: OrderedDict[str, set[int]] = OrderedDict()  # which services have a message that others lack
+
+    def __repr__(self) -> str:
+        return f"AppriseOutlet({self.name!r}, {', '.join(scheme for scheme, _ in self._services)})"
+
+    def send(self, notice: Notice) -> None:
+        """Notify every service that does not have this notice yet.
+
+        Raises:
+            NotTakenError: One of them did not take it.
+        """
+        taken, failed = self._taken_by(notice.id), list[str]()
+        for at, (scheme, service) in enumerate(self._services):
+            if at in taken:
+                continue
+            if _notify(service, notice):
+                taken.add(at)
+            else:
+                failed.append(scheme)
+        if failed:
+            raise NotTakenError(f"{', '.join(failed)} did not take the message; it is tried again later")
+        with self._lock:
+            self._taken.pop(notice.id, None)
+
+    def follow_up(self, notice: Notice, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
+        """Notify every service of the outcome; raises as `send`."""
+        self.send(notice)
+
+    def _taken_by(self, message_id: str) -> set[int]:
+        with self._lock:
+            taken = self._taken.setdefault(message_id, set[int]())
+            while len(self._taken) > _MOST_REMEMBERED:
+                self._taken.popitem(last=False)
+            return taken
+
+
+def _notify(service: Any, notice: Notice) -> bool:
+    body = "\n".join(filter(None, (notice.line, notice.link)))
+    with _unheard():
+        return bool(service.notify(body, title=notice.title, body_format="text", timeout=_SECONDS))
+
+
+@contextmanager
+def _unheard() -> Generator[None]:
+    """Let nobody hear what Apprise, and the client that it sends with, log meanwhile: it may quote a service's URL.
+
+    It works in threads of its own, so nothing tells its words here from those of another program in this process.
+    """
+
+    def is_heard(_: logging.LogRecord) -> bool:
+        return False
+
+    logs = [logging.getLogger(name) for name in ("apprise", "urllib3.connectionpool")]
+    for log in logs:
+        log.addFilter(is_heard)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(is_heard)
+
+
+def make(name: str, settings: Mapping[str, Any]) -> AppriseOutlet:
+    """Return the channel that a table of `sayso.toml` describes.
+
+    Raises:
+        ConfigError: A setting is missing, is not known, or cannot be used; the fault does not quote a URL.
+    """
+    table = Table(f"channels.{name}", settings, known=_KNOWN)
+    urls = table.secret("urls_env").split() if "urls_env" in settings else table.texts("urls")
+    if not urls:
+        raise table.fault("urls", "is missing; list URLs of Apprise there, or name the variable that does by urls_env")
+    services = [_service(url) for url in urls]
+    wrong = [str(at) for at, service in enumerate(services, 1) if service is None]
+    if wrong:
+        raise table.fault("urls", f"holds what Apprise does not know as a service: number {', '.join(wrong)}")
+    return AppriseOutlet(name, [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)])
+
+
+def _service(url: str) -> Any:
+    # A receiver that redirects would be given the message, and what stands in its headers, for somebody else.
+    known = cast("Any", apprise)
+    service = known.Apprise(asset=known.AppriseAsset(app_id="sayso", http_redirects=False))
+    with _unheard():
+        return service if service.add(url) else None

@@ -1,0 +1,121 @@
+"""What a notice says: a request in one line, as it may leave this machine.
+
+A message names the function, who asked and how it stands; neither the prompt nor the question nor anybody's comment is
+in it, because each of them may quote what it is about. Invariant: a value of an argument is in `arguments` only,
+masked, and only where the gate said `notify_arguments=True`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+from sayso import clock
+from sayso.channels.notice import Event, Notice
+from sayso.model.call import Call
+from sayso.model.request import Request, State
+from sayso.model.reviewer import PROGRAM
+from sayso.model.show.escape import escape
+from sayso.model.show.journal import moment
+from sayso.model.show.label import name_of, time_left, token
+
+__all__ = ["notice_of", "outcome_of", "test_notice"]
+
+_ROOM = 60
+_ENDS = {
+    State.APPROVED: "not run yet", State.RUNNING: "running", State.DONE: "executed", State.FAILED: "failed",
+    State.UNKNOWN: "started, outcome unknown", State.EXPIRED: "not run in time",
+}  # fmt: skip
+
+
+def notice_of(
+    request: Request, event: Event, mark: str, *, channel: str, base_url: str | None, now: datetime
+) -> Notice:  # fmt: skip
+    """Return the message about a request.
+
+    Args:
+        request: As it stands.
+        event: What the message is about.
+        mark: Which one of its event it is: a state, the percentage of a reminder.
+        channel: Through which channel it goes.
+        base_url: Where the inbox is; None leaves the link out.
+        now: To say how long is left.
+    """
+    subject, outcome = request.subject, outcome_of(request) if event == "outcome" else None
+    is_call = isinstance(subject, Call)
+    title = _title(request, event, outcome)
+    return Notice(
+        id=_id_of(request.id, channel, event, mark),
+        event=event,
+        request_id=request.id,
+        run_id=escape(request.run_id),
+        tool=escape(subject.name) if is_call else "",
+        kind=request.kind,
+        risk=None if request.risk is None else escape(request.risk),
+        state=request.state.value,
+        fingerprint=request.current_fingerprint,
+        title=title,
+        line=_line(request, title, now),
+        link=None if base_url is None else f"{base_url.rstrip('/')}/r/{request.id}",
+        asked_at=request.created_at,
+        expires_at=request.expires_at,
+        arguments=request.effective.arguments if is_call and request.notify_arguments else None,
+        outcome=outcome,
+    )
+
+
+def test_notice(channel: str, base_url: str | None) -> Notice:
+    """Return a message that is about no request, to see that a channel works."""
+    now = clock.now()
+    title = f"a test of the channel {channel}: nothing waits, and nothing is to be done"
+    return Notice(
+        id=_id_of("test", channel, "test", str(clock.microseconds(now))), event="test", request_id="", run_id="",
+        tool="", kind="call", risk=None, state="", fingerprint="", title=title, line=title, link=base_url,
+        asked_at=now, expires_at=now, arguments=None, outcome=None,
+    )  # fmt: skip
+
+
+def outcome_of(request: Request) -> str:
+    """Return what became of a request, by whom and through which channel: `approved by ada (browser), executed`."""
+    decision = request.decision
+    if decision is None:
+        return "expired, nobody decided" if request.state is State.EXPIRED else request.state.value
+    who = f"{name_of(decision.by, _ROOM)} ({token(decision.channel, _ROOM)})"
+    match decision.verb:
+        case "approve":
+            verb = "approved" if request.edited is None else "approved with changes"
+            return f"{verb} by {who}, {_ENDS.get(request.state, request.state.value)}"
+        case "reject":
+            return f"rejected by {who}"
+        case "feedback":
+            return f"sent back with feedback by {who}"
+        case "answer":
+            return f"answered by {who}"
+        case "cancel":
+            return "withdrawn by the program" if decision.by.issuer == PROGRAM else f"cancelled by {who}"
+
+
+def _title(request: Request, event: Event, outcome: str | None) -> str:
+    subject, who = request.subject, name_of(request.requester, _ROOM)
+    is_call = isinstance(subject, Call)
+    if event == "outcome":
+        return f"{token(subject.name, _ROOM) if is_call else f'a question of {who}'}: {outcome}"
+    what = f"{who} wants to run {token(subject.name, _ROOM)}" if is_call else f"{who} asks a question"
+    if event == "escalated":
+        return f"escalated to {escape(str(request.escalation))}: {what}"
+    return f"still waiting: {what}" if event == "reminder" else what
+
+
+def _line(request: Request, title: str, now: datetime) -> str:
+    if request.state is not State.PENDING:
+        return title
+    facts = [title]
+    if request.risk is not None:
+        facts.append(f"risk {token(request.risk, _ROOM)}")
+    facts.append(f"expires {time_left(request.expires_at, now)}, at {moment(request.expires_at)}")
+    return "; ".join(facts)
+
+
+def _id_of(*parts: str) -> str:
+    """Return the id of a message: the same whenever it is sent again, and another for every other message."""
+    return f"msg_{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"

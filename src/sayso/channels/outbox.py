@@ -1,0 +1,288 @@
+"""The outbox: what requests owe to channels is taken, sent and recorded, at least once and each message once.
+
+What is owed is written by `sayso.stores.outbox` in the transaction of the request. Here a deliverer for each channel
+takes what is due under a lease, sends it, and records that; one that dies in between is followed by another, which
+sends the same message, with the same id, again. A failure is tried again after 5 seconds, then twice as long each time,
+up to an hour; after a day, or when the channel says never, it is given up, and `health` tells. Invariant: no gate waits
+for a channel, and whatever a channel raises ends here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from sayso import clock
+from sayso.channels import outlet as outlets_of
+from sayso.channels.delivery import LEASE, Delivery, Due, due_at, due_message
+from sayso.channels.message import notice_of
+from sayso.channels.notice import Outlet, UndeliverableError
+from sayso.channels.roll import ChannelHealth, Roll, every, forget, health
+from sayso.model import told
+from sayso.model.request import Request
+from sayso.stores import lease
+from sayso.stores.base import Store
+from sayso.stores.lease import Lease
+from sayso.stores.outbox import delivery_kind
+from sayso.stores.slip import Slip
+
+__all__ = ["ChannelHealth", "Deliverer", "Listener", "deliver", "delivering", "forget", "health"]
+
+_AT_ONCE = 100  # deliveries that are read together
+_ERROR_ROOM = 300
+_IDLE = 30.0  # seconds after which a deliverer looks again, whatever it was told
+_SWEEP = 10.0  # seconds between two looks for ends and escalations
+_TROUBLE = 5.0  # seconds that a deliverer leaves a store alone that failed
+_PATIENCE = 0.5  # seconds that are waited for a channel which is just sending, at the end
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """An outlet through which people also decide, e.g. by pressing a button."""
+
+    def listening(self, store: Store, base_url: str | None) -> AbstractContextManager[object]:
+        """Hear what people decide, and decide it on this store, while the block runs."""
+        ...
+
+
+class _Went(NamedTuple):
+    """How a delivery went: it was sent, it failed, or there was nothing to say."""
+
+    is_sent: bool = False
+    error: str | None = None
+
+
+class Deliverer:
+    """Sends what is due to one channel.
+
+    Args:
+        store: Where requests and deliveries are.
+        outlet: The channel.
+        base_url: Where the inbox is, for the links.
+
+    Attributes:
+        failed: How many messages failed at the last look.
+        is_ended: Set it, and nothing more is sent.
+    """
+
+    def __init__(self, store: Store, outlet: Outlet, base_url: str | None = None) -> None:
+        self._store, self._outlet, self._base_url = store, outlet, base_url
+        self._kind, self._lease = delivery_kind(outlet.name), Lease()
+        self._roll = Roll(store)
+        self.failed = 0
+        self.is_ended = threading.Event()
+
+    def deliver_due(self) -> int:
+        """Send everything that is due by now; return how many messages went out."""
+        sent, error = 0, None
+        self.failed = 0
+        while not self.is_ended.is_set():
+            due = self._store.slips(self._kind, due_by=clock.now(), limit=_AT_ONCE)
+            for slip in due:
+                if self.is_ended.is_set():
+                    break
+                went = self._deliver(slip)
+                sent += went.is_sent
+                if went.error is not None:
+                    self.failed, error = self.failed + 1, went.error
+            if len(due) < _AT_ONCE:
+                break
+        self._roll.mark(self._outlet.name, sent=sent > 0, error=error)
+        return sent
+
+    def next_due(self) -> float:
+        """Return in how many seconds something is due, as far as it is known now."""
+        soon = clock.now() + timedelta(seconds=_IDLE)
+        first = self._store.slips(self._kind, due_by=soon, limit=1)
+        if not first or first[0].due is None:
+            return _IDLE
+        return max(0.0, (first[0].due - clock.now()).total_seconds())
+
+    def take_over(self) -> None:
+        """Make due at once what another deliverer had in hand when it died."""
+        for slip in every(self._store, self._kind):
+            holder = slip.body.get("holder")
+            if isinstance(holder, str) and lease.is_free(holder):
+                freed = {name: value for name, value in slip.body.items() if name != "holder"}
+                self._store.swap(slip, replace(slip, body=freed, due=clock.now()))
+
+    def _deliver(self, slip: Slip) -> _Went:
+        delivery = replace(Delivery.of(slip), holder=self._lease.holder)
+        if delivery.given_up:
+            self._store.drop(slip.kind, slip.key)  # it was shown for long enough
+            return _Went()
+        # Another deliverer may have read the same slip: who swaps it first sends.
+        if not self._store.swap(slip, delivery.slip(self._outlet.name, clock.now() + LEASE)):
+            return _Went()
+        request = self._store.get(slip.key)
+        due = due_message(delivery, request, clock.now())
+        if due is None:
+            self._record(slip.key, lambda known: known)
+            return _Went()
+        try:
+            reference = self._send(delivery, request, due)
+        except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: it is tried again
+            said = told.error_text(error, ())[:_ERROR_ROOM]
+            self._record_failure(slip.key, said, for_good=isinstance(error, UndeliverableError))
+            return _Went(error=said)
+        now = clock.now()
+        self._record(slip.key, lambda known: known.said(due, request, reference, now))
+        return _Went(is_sent=True)
+
+    def _send(self, delivery: Delivery, request: Request, due: Due) -> str | None:
+        notice = notice_of(
+            request, due.event, due.mark, channel=self._outlet.name, base_url=self._base_url, now=clock.now()
+        )
+        if due.event == "outcome" and delivery.told:
+            self._outlet.follow_up(notice, delivery.reference)
+            return None
+        return self._outlet.send(notice)
+
+    def _record(self, request_id: str, after: Callable[[Delivery], Delivery]) -> None:
+        while (found := self._held(request_id)) is not None:
+            slip, known = found
+            # Read after the slip: a change that comes later changes the slip, too, and then the swap fails.
+            request, now = self._store.get(request_id), clock.now()
+            new = replace(after(known), holder=None)
+            due = due_at(new, request, now)
+            if due is None and request.is_final:
+                if self._store.drop(slip.kind, slip.key):
+                    return
+            elif self._store.swap(slip, new.slip(self._outlet.name, due)):
+                return
+
+    def _record_failure(self, request_id: str, error: str, *, for_good: bool) -> None:
+        while (found := self._held(request_id)) is not None:
+            slip, known = found
+            new, due = known.failed(error, clock.now(), for_good=for_good)
+            if self._store.swap(slip, replace(new, holder=None).slip(self._outlet.name, due)):
+                return
+
+    def _held(self, request_id: str) -> tuple[Slip, Delivery] | None:
+        """Return a delivery that this one has in hand still; None where its lease has ended and another took it."""
+        slip = self._store.slip(self._kind, request_id)
+        if slip is None or slip.body.get("holder") != self._lease.holder:
+            return None
+        return slip, Delivery.of(slip)
+
+
+@contextmanager
+def deliver(
+    store: Store, outlets: Iterable[Outlet] = (), *, base_url: str | None = None, runs: bool = True
+) -> Generator[list[Deliverer]]:  # fmt: skip
+    """Deliver to these channels while the block runs, each from a thread of its own.
+
+    From the first time on, every request is recorded with what it owes to these channels, also while nobody delivers;
+    `sayso.channels.forget` ends that.
+
+    Args:
+        store: Where the requests are.
+        outlets: The channels; each has a name of its own.
+        base_url: Where the inbox is, for the links.
+        runs: False starts no thread, and leaves it to the caller to call `deliver_due` of what the block is given.
+
+    Raises:
+        ConfigError: A name cannot be one, or two channels have the same.
+    """
+    found = list(outlets)
+    Roll(store).enter(found, by="program")
+    with _delivered(store, found, base_url, runs=runs) as deliverers:
+        yield deliverers
+
+
+@contextmanager
+def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) -> Generator[list[Deliverer]]:
+    """Deliver to the channels of `sayso.toml` while the block runs; channels that are gone from there get nothing more.
+
+    Ends of requests and escalations are written all the while, also where there is no channel.
+
+    Args:
+        store: Where the requests are.
+        base_url: Where the inbox is, for the links.
+        runs: As for `deliver`.
+
+    Raises:
+        ConfigError: A channel cannot be made.
+    """
+    outlets = outlets_of.configured()
+    roll = Roll(store)
+    roll.enter(outlets.values(), by="settings")
+    roll.leave_only(outlets)
+    with _delivered(store, list(outlets.values()), base_url, runs=runs) as deliverers:
+        yield deliverers
+
+
+@contextmanager
+def _delivered(
+    store: Store, outlets: list[Outlet], base_url: str | None, *, runs: bool
+) -> Generator[list[Deliverer]]:  # fmt: skip
+    deliverers = [Deliverer(store, outlet, base_url) for outlet in outlets]
+    if not runs:
+        yield deliverers
+        return
+    nudges = [threading.Event() for _ in deliverers]
+    ended = threading.Event()
+
+    def wake() -> None:
+        for nudge in nudges:
+            nudge.set()
+
+    threads = [threading.Thread(target=_sweep, args=(store, ended), name="sayso-sweep", daemon=True)]
+    threads += [
+        threading.Thread(target=_run, args=(one, nudge), name="sayso-channel", daemon=True)
+        for one, nudge in zip(deliverers, nudges, strict=True)
+    ]
+    unwatch = store.watch_all(wake)
+    try:
+        with ExitStack() as listening:
+            for outlet in outlets:
+                if isinstance(outlet, Listener):
+                    listening.enter_context(outlet.listening(store, base_url))
+            for thread in threads:
+                thread.start()
+            yield deliverers
+    finally:
+        unwatch()
+        ended.set()
+        for one in deliverers:
+            one.is_ended.set()
+        wake()
+        deadline = time.monotonic() + _PATIENCE
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _run(deliverer: Deliverer, nudge: threading.Event) -> None:
+    has_begun = False
+    while not deliverer.is_ended.is_set():
+        nudge.clear()  # before the look: what comes while it looks is looked for again
+        try:
+            if not has_begun:
+                deliverer.take_over()
+                has_begun = True
+            deliverer.deliver_due()
+            pause = deliverer.next_due()
+        except Exception as error:  # noqa: BLE001  a store that is away comes back; a thread that ended would not
+            _complain("messages could not be delivered", error)
+            pause = _TROUBLE
+        nudge.wait(pause)
+
+
+def _sweep(store: Store, ended: threading.Event) -> None:
+    while not ended.wait(_SWEEP):
+        try:
+            store.sweep()
+        except Exception as error:  # noqa: BLE001  as above
+            _complain("ends of requests could not be looked for", error)
+
+
+def _complain(what: str, error: Exception) -> None:
+    import logging
+
+    logging.getLogger("sayso").warning("%s (%s); nothing was decided, it is tried again", what, error)

@@ -1,0 +1,157 @@
+"""Which channels requests are announced to, and how these channels are.
+
+A channel is entered by whoever delivers to it, and stays until it is taken out: what is asked while nobody delivers is
+delivered later. Invariant: only channels that are on the roll cost anything, and what is owed to one that is taken out
+goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sayso import clock, errors
+from sayso.channels.notice import Outlet
+from sayso.channels.outlet import check_name
+from sayso.clock import instant, microseconds
+from sayso.stores.base import Store
+from sayso.stores.outbox import CHANNEL, delivery_kind
+from sayso.stores.slip import Slip
+
+__all__ = ["ChannelHealth", "Roll", "every", "forget", "health"]
+
+_SEEN_EVERY = timedelta(minutes=1)
+_AWAY_AFTER = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class ChannelHealth:
+    """How one channel is.
+
+    Attributes:
+        name: The channel.
+        kind: The class of its outlet, or its type in `sayso.toml`.
+        waiting: How many messages are due now and were not tried yet.
+        failing: How many were tried in vain, and will be tried again.
+        given_up: How many are not tried any more, of the last seven days.
+        seen_at: When somebody delivered to it last, to the minute.
+        sent_at: When a message went out last.
+        failed_at: When one failed last.
+        error: What that failure said.
+    """
+
+    name: str
+    kind: str
+    waiting: int
+    failing: int
+    given_up: int
+    seen_at: datetime | None
+    sent_at: datetime | None
+    failed_at: datetime | None
+    error: str | None
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with it, in a sentence; None where nothing is."""
+        if self.given_up or self.failing:
+            tried = f"{self.failing} messages fail and are tried again" if self.failing else ""
+            lost = f"{self.given_up} were given up" if self.given_up else ""
+            return f"{' and '.join(filter(None, (tried, lost)))}: {self.error or 'no reason was kept'}"
+        if self.waiting and (self.seen_at is None or clock.now() - self.seen_at > _AWAY_AFTER):
+            return f"{self.waiting} messages wait and nobody delivers them; run `sayso serve` or `sayso notify`"
+        return None
+
+
+class Roll:
+    """The channels that a store knows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def enter(self, outlets: Iterable[Outlet], *, by: Literal["settings", "program"]) -> None:
+        """Put channels on the roll; raises `ConfigError` where a name cannot be one, or two have the same."""
+        found = list(outlets)
+        names = [outlet.name for outlet in found]
+        for name in names:
+            check_name(name)
+        twice = sorted(name for name in set(names) if names.count(name) > 1)
+        if twice:
+            raise errors.ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
+        for outlet in found:
+            known = self._store.slip(CHANNEL, outlet.name)
+            body = {**({} if known is None else known.body), "kind": type(outlet).__name__, "by": by}
+            self._store.keep(Slip(CHANNEL, outlet.name, body))
+
+    def leave_only(self, names: Collection[str]) -> None:
+        """Take channels out that the settings named once and do not any more."""
+        for slip in self._store.slips(CHANNEL):
+            if slip.body.get("by") == "settings" and slip.key not in names:
+                forget(self._store, slip.key)
+
+    def mark(self, name: str, *, sent: bool, error: str | None) -> None:
+        """Note that somebody delivers to a channel, and how it went; written once a minute where there is no news."""
+        slip, now = self._store.slip(CHANNEL, name), clock.now()
+        if slip is None:
+            return
+        seen = slip.body.get("seen_at")
+        is_old = not isinstance(seen, int) or now - instant(seen) >= _SEEN_EVERY
+        if not (sent or error is not None or is_old):
+            return
+        news: dict[str, Any] = {"seen_at": microseconds(now)}
+        if sent:
+            news["sent_at"] = microseconds(now)
+        if error is not None:
+            news |= {"failed_at": microseconds(now), "error": error}
+        # Two deliverers of one channel may write at once; whose note is lost, writes it again the next time.
+        self._store.swap(slip, replace(slip, body={**slip.body, **news}))
+
+
+def forget(store: Store, name: str) -> bool:
+    """Take a channel off the roll, with all that is owed to it; return whether it was on it."""
+    was_there = store.drop(CHANNEL, name)
+    for slip in list(every(store, delivery_kind(name))):
+        store.drop(slip.kind, slip.key)
+    return was_there
+
+
+def health(store: Store) -> list[ChannelHealth]:
+    """Return how the channels are, by name; for `sayso doctor` and the inbox's settings."""
+    return [_health(store, slip) for slip in store.slips(CHANNEL)]
+
+
+def _health(store: Store, channel: Slip) -> ChannelHealth:
+    waiting = failing = given_up = 0
+    now, error = clock.now(), channel.body.get("error")
+    for slip in every(store, delivery_kind(channel.key)):
+        if slip.body.get("given_up"):
+            given_up += 1
+        elif slip.body.get("tries"):
+            failing += 1
+        elif slip.due is not None and slip.due <= now:
+            waiting += 1
+    return ChannelHealth(
+        name=channel.key,
+        kind=str(channel.body.get("kind", "")),
+        waiting=waiting,
+        failing=failing,
+        given_up=given_up,
+        seen_at=_at(channel, "seen_at"),
+        sent_at=_at(channel, "sent_at"),
+        failed_at=_at(channel, "failed_at"),
+        error=None if error is None else str(error),
+    )
+
+
+def _at(channel: Slip, name: str) -> datetime | None:
+    found = channel.body.get(name)
+    return instant(found) if isinstance(found, int) else None
+
+
+def every(store: Store, kind: str) -> Iterator[Slip]:
+    """Yield all slips of a kind, read in parts."""
+    after = ""
+    while found := store.slips(kind, after=after):
+        yield from found
+        after = found[-1].key

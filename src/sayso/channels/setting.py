@@ -1,0 +1,80 @@
+"""The table of a channel or a hook in `sayso.toml`, read strictly: known names, right types, secrets by variable.
+
+Invariant: a fault names the setting and never quotes a secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+from sayso import errors
+
+__all__ = ["Table"]
+
+T = TypeVar("T")
+
+
+class Table:
+    """One table of settings.
+
+    Args:
+        where: Its name in the file, e.g. `channels.ops`.
+        settings: What stands in it.
+        known: What may stand in it.
+
+    Raises:
+        ConfigError: It has a setting that is not known.
+    """
+
+    def __init__(self, where: str, settings: Mapping[str, Any], *, known: Collection[str]) -> None:
+        self.where = where
+        self._settings = settings
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise self.fault(unknown[0], f"is not known; known are {', '.join(sorted(known))}")
+
+    def fault(self, name: str, what: str) -> errors.ConfigError:
+        """Return the fault that a setting is wrong."""
+        return errors.ConfigError(f"[{self.where}] {name} {what}")
+
+    def get(self, name: str, kind: type[T], default: T) -> T:
+        """Return a setting of a plain type; raises `ConfigError` where it has another one."""
+        value = self._settings.get(name)
+        if value is None:
+            return default
+        if type(value) is not kind:
+            raise self.fault(name, f"must be {_WORDS[kind]}")
+        return value
+
+    def text(self, name: str) -> str:
+        """Return a text that must be there."""
+        value = self.get(name, str, "")
+        if not value:
+            raise self.fault(name, "is missing")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """Return a list of texts; empty where it is not set."""
+        value: list[Any] = self.get(name, list, [])
+        if not all(isinstance(one, str) and one for one in value):
+            raise self.fault(name, "must be a list of texts")
+        return value
+
+    def secret(self, name: str) -> str:
+        """Return the secret that stands in the environment variable which a setting names.
+
+        Raises:
+            ConfigError: The setting names none, or the variable is not set.
+        """
+        variable = self.text(name)
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            raise self.fault(name, f"names the environment variable {variable!a}, which is not set")
+        return value
+
+
+_WORDS: dict[type[Any], str] = {
+    str: "a text", bool: "true or false", list: "a list", dict: "a table", int: "a whole number",
+}  # fmt: skip

@@ -1,0 +1,236 @@
+"""Slack: a message with a Review button, a modal in which it is decided, and the message edited with the outcome.
+
+Messages go out by Slack's Web API and presses come in by Socket Mode, a connection that this side opens, so that
+nothing of sayso needs to be reachable from outside. What is shown is `slack_view`, what a press means `slack_desk`.
+Invariant: Slack is answered within its three seconds, and tokens stand in no message, log or `repr`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.socket_mode import SocketModeClient
+from slack_sdk.socket_mode.response import SocketModeResponse
+
+from sayso.channels import slack_view as show
+from sayso.channels.notice import Notice, UndeliverableError
+from sayso.channels.post import NotTakenError
+from sayso.channels.setting import Table
+from sayso.channels.slack_desk import Desk, is_high
+from sayso.model.reviewer import LOCAL, Reviewer
+from sayso.stores.base import Store
+
+if TYPE_CHECKING:
+    from slack_sdk.socket_mode.client import BaseSocketModeClient
+    from slack_sdk.socket_mode.request import SocketModeRequest
+
+__all__ = ["SlackOutlet", "make"]
+
+_log = logging.getLogger("sayso.slack")
+
+_KNOWN = ("api_url", "app_token_env", "bot_token_env", "channel", "inline", "people", "type")
+_PERSON = ("issuer", "name", "roles")
+_API = "https://slack.com/api/"
+_SECONDS, _GRACE = 10, 0.5
+_BUFFER = 16_384  # with the client's own 1,024, a submission of a long modal comes near Python's limit of recursion
+_SOONEST, _LATEST = 1.0, 60.0
+# About this very message; anything else may be mended, and is tried again.
+_NEVER = frozenset({"cant_update_message", "edit_window_closed", "invalid_blocks", "message_not_found", "msg_too_long"})
+
+
+class SlackOutlet:
+    """A channel of a Slack workspace.
+
+    Args:
+        name: The channel's name in the settings.
+        bot_token, app_token: Of the Slack app; the second one opens the connection for presses.
+        channel: The id of the channel in Slack.
+        people: The reviewers by their member ids.
+        inline: Whether what is risky is decided in Slack, too.
+        api_url: Where Slack's Web API is.
+    """
+
+    def __init__(
+        self, name: str, *, bot_token: str, app_token: str, channel: str, people: Mapping[str, Reviewer],
+        inline: bool = False, api_url: str = _API,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._channel, self._people, self._inline, self._app_token = channel, people, inline, app_token
+        self._web = WebClient(bot_token, base_url=api_url, timeout=_SECONDS)
+
+    def __repr__(self) -> str:
+        return f"SlackOutlet({self.name!r}, channel={self._channel!r})"
+
+    def send(self, notice: Notice) -> str:
+        """Post a notice, and return `channel/ts` of the message.
+
+        Raises:
+            UndeliverableError: Slack will never take this message.
+            OSError: It did not take it now.
+        """
+        can_review = notice.event != "test" and (self._inline or not is_high(notice.risk))
+        return self._posted(show.message(notice, can_review=can_review))
+
+    def follow_up(self, notice: Notice, reference: str | None) -> None:
+        """Edit a message so that it says the outcome; raises as `send`."""
+        if reference is None:
+            self._posted(show.outcome(notice))
+            return
+        channel, _, ts = reference.partition("/")
+        self._call("chat.update", {"channel": channel, "ts": ts, **show.outcome(notice)})
+
+    @contextmanager
+    def listening(self, store: Store, base_url: str | None) -> Generator[None]:
+        """Hear who presses what, and decide it on this store, while the block lasts.
+
+        It connects in the background, and again whenever the connection ends; a failure is logged.
+        """
+        line = _Line(self._call, self._web, self._app_token, self._desk_for(store, base_url))
+        connecting = threading.Thread(target=line.open, name="sayso-slack-connect", daemon=True)
+        connecting.start()
+        try:
+            yield
+        finally:
+            line.close()
+            connecting.join(_GRACE)  # where it hangs it hangs up by itself
+
+    def _desk_for(self, store: Store, base_url: str | None) -> Any:
+        def desk(team: str) -> Desk:
+            return Desk(store, self._call, self._people, team=team, inline=self._inline, base_url=base_url)
+
+        return desk
+
+    def _posted(self, content: Mapping[str, Any]) -> str:
+        answer = self._call("chat.postMessage", {"channel": self._channel, **content})
+        return f"{answer['channel']}/{answer['ts']}"
+
+    def _call(self, method: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Call the Web API; raises `UndeliverableError` or `OSError`, which say what Slack said and no more."""
+        web: Any = self._web
+        try:
+            answer = web.api_call(method, json=dict(content))
+        except SlackApiError as fault:
+            said = _said(fault)
+            words = f"Slack refused {method}: {said}"
+            raise (UndeliverableError(words) if said in _NEVER else NotTakenError(words)) from None
+        except (SlackClientError, http.client.HTTPException) as fault:
+            raise NotTakenError(f"Slack did not take {method}: {type(fault).__name__}") from None
+        return answer.data
+
+
+class _Line:
+    """The connection by which presses come in, opened until it succeeds, and closed fast."""
+
+    def __init__(self, call: Any, web: WebClient, app_token: str, desk_for: Any) -> None:
+        self._call, self._web, self._app_token, self._desk_for = call, web, app_token, desk_for
+        self._over = threading.Event()
+        self._client: SocketModeClient | None = None
+        self._desk: Desk | None = None
+
+    def open(self) -> None:
+        """Connect, and try again for as long as that fails; the client itself sees to connections that end."""
+        pause = 0.0
+        while not self._over.wait(pause):
+            try:
+                self._connect()
+            except Exception as fault:  # noqa: BLE001  whatever the network brings: a thread that ended would not try again
+                self._hang_up()
+                said = _said(fault) if isinstance(fault, SlackApiError) else str(fault)
+                _log.warning("no connection to Slack, nobody can press Review: %s", said)
+                pause = min(_LATEST, max(_SOONEST, 2 * pause))
+            else:
+                return
+
+    def _connect(self) -> None:
+        self._desk = self._desk_for(str(self._call("auth.test", {})["team_id"]))
+        self._client = client = SocketModeClient(self._app_token, web_client=self._web, receive_buffer_size=_BUFFER)
+        client.socket_mode_request_listeners.append(self._heard)
+        client.connect()
+        if self._over.is_set():
+            _end(client)  # it was ended while it connected, and what it has opened since then is ended here
+
+    def _heard(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
+        payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]
+        desk = self._desk
+        if self._over.is_set():
+            return  # Slack sends it again, to whoever is connected then
+        is_ours = payload.get("type") == "view_submission" and _callback(payload) == show.CALLBACK
+        reply = desk.submitted(envelope.envelope_id, payload) if desk is not None and is_ours else None
+        client.send_socket_mode_response(SocketModeResponse(envelope.envelope_id, reply))
+        if desk is not None and envelope.type == "interactive" and payload.get("type") == "block_actions":
+            desk.pressed(payload)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._over.set()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            _end(client)
+        if self._desk is not None:
+            self._desk.close()
+
+
+def _end(client: SocketModeClient) -> None:
+    """End a client at once, and all of its threads; it may be ended again."""
+    client.auto_reconnect_enabled = client.default_auto_reconnect_enabled = False
+    client.closed = True
+    client.enqueue_message("{}")  # wakes the thread that would wait for a second
+    session = client.current_session
+    if session is not None and session.sock is not None:
+        with suppress(OSError):  # wakes the thread that would wait for three
+            session.sock.shutdown(socket.SHUT_RDWR)
+    client.close()
+
+
+def _said(fault: SlackApiError) -> str:
+    """Return Slack's own word for a fault; its other words hold what was sent."""
+    response: Any = fault.response  # pyright: ignore[reportUnknownMemberType]
+    return str(response.get("error"))
+
+
+def _callback(payload: Mapping[str, Any]) -> object:
+    view = payload.get("view")
+    return cast("Mapping[str, Any]", view).get("callback_id") if isinstance(view, dict) else None
+
+
+def make(name: str, settings: Mapping[str, Any]) -> SlackOutlet:
+    """Return the channel that a table of `sayso.toml` describes.
+
+    Raises:
+        ConfigError: A setting is missing, is not known, or cannot be used.
+    """
+    table = Table(f"channels.{name}", settings, known=_KNOWN)
+    listed: dict[str, Any] = table.get("people", dict, {})
+    people = {member: _person(table, member, said) for member, said in listed.items()}
+    api_url = table.get("api_url", str, _API)
+    parts = urlsplit(api_url)
+    if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
+        raise table.fault("api_url", "must begin with https://, as it gets the tokens")
+    return SlackOutlet(
+        name, bot_token=table.secret("bot_token_env"), app_token=table.secret("app_token_env"),
+        channel=table.text("channel"), people=people, inline=table.get("inline", bool, False), api_url=api_url,
+    )  # fmt: skip
+
+
+def _person(table: Table, member: str, said: Any) -> Reviewer:
+    where = f"{table.where}.people.{member}"
+    given: dict[str, Any] = {"name": said} if isinstance(said, str) else said
+    if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it came from a file
+        raise table.fault(f"people.{member}", 'must be a name, or a table {name = "ada", roles = ["finance"]}')
+    person = Table(where, given, known=_PERSON)
+    try:
+        return Reviewer(person.text("name"), roles=person.texts("roles"), issuer=person.get("issuer", str, LOCAL))
+    except ValueError as error:
+        raise table.fault(f"people.{member}", f"cannot be used: {error}") from None

@@ -1,0 +1,301 @@
+"""The desk at which people decide in Slack: what a press of Review, and of Decide, means.
+
+Who pressed is a member of the workspace that the settings name as a reviewer; anybody else is told so and decides
+nothing. The modal carries the fingerprint of what it showed. An envelope that Slack sends again is answered as before.
+The invariant: what is decided is decided through the person's door, by a person whom the settings name.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, cast
+
+from sayso import clock, errors
+from sayso.channels import slack_view as show
+from sayso.model.edit import shape_of
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Reviewer
+from sayso.model.shape import ShapeError
+from sayso.model.show import card
+from sayso.model.show.escape import escape
+from sayso.model.show.standing import changed, stands
+from sayso.reviews import Review
+from sayso.stores.base import Store
+
+__all__ = ["Desk", "Slack", "is_high"]
+
+Slack = Callable[[str, Mapping[str, Any]], Any]
+"""Calls a method of Slack's Web API with its arguments; raises `OSError` where that failed."""
+
+Reply = dict[str, Any]
+
+_log = logging.getLogger("sayso.slack")
+
+_IN_TIME = 2.0  # Slack shows a fault to whoever pressed Decide after three seconds
+_MOST_ENVELOPES = 1_000
+_NOT_HIGH = frozenset({"low", "medium", "moderate", "minor", "none"})
+_BUSY = "This takes longer than usual. This window says how it ended."
+_NOBODY = (
+    "You are not known here as a reviewer, so nothing was decided. Whoever runs sayso can add your member id to the"
+    " people of this channel."
+)
+
+
+def is_high(risk: str | None) -> bool:
+    """Say whether a risk is to be decided in the inbox: every word of a gate that does not say that it is small."""
+    return risk is not None and risk.strip().casefold() not in _NOT_HIGH
+
+
+class _Wrong(Exception):
+    """A modal that decides nothing, with what is wrong by field."""
+
+    def __init__(self, problems: dict[str, str]) -> None:
+        super().__init__()
+        self.problems = problems
+
+
+class Desk:
+    """Where one channel's people decide.
+
+    Args:
+        store: Where the requests are.
+        call: Slack's Web API.
+        people: The reviewers by their member ids.
+        team: The workspace whose members they are.
+        inline: Whether what is risky is decided in Slack, too.
+        base_url: How people reach the inbox; None where they do not.
+        in_time: How many seconds a decision may take before Slack is answered without it.
+    """
+
+    def __init__(
+        self, store: Store, call: Slack, people: Mapping[str, Reviewer], *, team: str, inline: bool,
+        base_url: str | None, in_time: float = _IN_TIME,
+    ) -> None:  # fmt: skip
+        self._store, self._call, self._people = store, call, people
+        self._team, self._inline, self._base_url, self._in_time = team, inline, base_url, in_time
+        self._lock = threading.Lock()  # one envelope may come twice at once
+        self._replies: OrderedDict[str, Future[Reply]] = OrderedDict()
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="sayso-slack")
+
+    def close(self) -> None:
+        """Take no further decisions; one that is being taken is finished."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    # -- Review ------------------------------------------------------------------------------------------------
+
+    def pressed(self, payload: Mapping[str, Any]) -> None:
+        """Open the modal for whoever pressed Review, or tell them why not; every other button needs nothing."""
+        request_id = _pressed_review(payload)
+        if request_id is None:
+            return
+        try:
+            self._open(payload, request_id)
+        except (errors.SaysoError, OSError) as fault:
+            _log.warning("Review of %s could not be shown: %s", escape(request_id), fault)
+            self._tell(payload, "This cannot be shown now; nothing was decided. Open it in the inbox, or try again.")
+
+    def _open(self, payload: Mapping[str, Any], request_id: str) -> None:
+        person = self._person(payload)
+        if person is None:
+            self._tell(payload, _NOBODY)
+            return
+        try:
+            request = self._review(person).get(request_id)
+        except (errors.RequestNotFoundError, errors.AmbiguousIdError):
+            self._tell(payload, "This request is not in the store of this sayso; nothing was decided.")
+            return
+        view = self._modal(request)
+        if isinstance(view, str):
+            self._tell(payload, view)
+        else:
+            self._call("views.open", {"trigger_id": payload.get("trigger_id"), "view": view})
+
+    def _modal(self, request: Request) -> dict[str, Any] | str:
+        """Return what is shown of a request, or in words why it is not decided here."""
+        if request.state is not State.PENDING:
+            return f"It does not wait any more: {stands(request, clock.now())}."
+        link = None if self._base_url is None else f"{self._base_url}/r/{request.id}"
+        where = f"sayso show {request.id}" if link is None else link
+        if self._is_elsewhere(request):
+            return f"This is risky, and decided in the inbox: {where}"
+        view = show.modal(request, clock.now(), link=link)
+        return (
+            f"This is too long to be shown whole in Slack, and decided in the inbox: {where}" if view is None else view
+        )
+
+    def _is_elsewhere(self, request: Request) -> bool:
+        return is_high(request.risk) and not self._inline
+
+    def _tell(self, payload: Mapping[str, Any], words: str) -> None:
+        """Say something that only who pressed sees; where that fails, the log has to do."""
+        channel, user = _part(payload, "channel").get("id"), _part(payload, "user").get("id")
+        try:
+            self._call("chat.postEphemeral", {"channel": channel, "user": user, **show.notes(words)})
+        except (errors.SaysoError, OSError) as fault:
+            _log.warning("nobody could be told in Slack: %s", fault)
+
+    # -- Decide ------------------------------------------------------------------------------------------------
+
+    def submitted(self, envelope_id: str, payload: Mapping[str, Any]) -> Reply:
+        """Take the decision of a modal, once, and return what Slack is answered: a new view, or what is wrong."""
+        with self._lock:
+            reply = self._replies.get(envelope_id)
+            if reply is None:
+                reply = self._replies[envelope_id] = self._workers.submit(self._reply, payload)
+                while len(self._replies) > _MOST_ENVELOPES:
+                    self._replies.popitem(last=False)
+        try:
+            return reply.result(self._in_time)
+        except TimeoutError:
+            view_id = _part(payload, "view").get("id")
+            reply.add_done_callback(lambda done: self._late(view_id, done))
+            return _update(_BUSY)
+
+    def _late(self, view_id: object, done: Future[Reply]) -> None:
+        if done.cancelled():
+            return
+        reply = done.result()
+        view = reply.get("view") or show.told("Nothing was decided: " + "; ".join(reply["errors"].values()))
+        try:
+            self._call("views.update", {"view_id": view_id, "view": view})
+        except (errors.SaysoError, OSError) as fault:
+            _log.warning("nobody could be told in Slack how a decision ended: %s", fault)
+
+    def _reply(self, payload: Mapping[str, Any]) -> Reply:
+        try:
+            return _update(self._decided(payload))
+        except _Wrong as wrong:
+            return {"response_action": "errors", "errors": wrong.problems}
+        except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
+            return _update(escape(str(fault)))
+        except Exception as fault:  # noqa: BLE001  the edge to Slack: whoever pressed must be told, whatever it was
+            _log.error("a decision by Slack failed: %s", fault)
+            return _update("The store does not answer, or something else failed; look in the inbox how it stands.")
+
+    def _decided(self, payload: Mapping[str, Any]) -> str:
+        person = self._person(payload)
+        if person is None:
+            return _NOBODY
+        request_id, seen = _shown(payload)
+        review, said = self._review(person), _Said(payload)
+        request = review.get(request_id)
+        if self._is_elsewhere(request):
+            return "This is risky, and decided in the inbox; nothing was decided."
+        after = _take(review, request, said, seen)
+        return "\n".join([card.headline(after), stands(after, clock.now()), *_changes(request, after)])
+
+    def _review(self, person: Reviewer) -> Review:
+        return Review(self._store, reviewer=person, channel="slack")
+
+    def _person(self, payload: Mapping[str, Any]) -> Reviewer | None:
+        """Return the reviewer who pressed; None for anybody else, and for members of other workspaces."""
+        user = _part(payload, "user")
+        team = user.get("team_id") or _part(payload, "team").get("id")
+        return self._people.get(str(user.get("id"))) if team == self._team else None
+
+
+class _Said:
+    """What somebody filled into a modal."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        self._values = _part(_part(_part(payload, "view"), "state"), "values")
+
+    @property
+    def verb(self) -> str:
+        """The decision; raises `_Wrong` where none is chosen."""
+        chosen = _part(_part(_part(self._values, "verb"), "verb"), "selected_option").get("value")
+        if not isinstance(chosen, str):
+            raise _Wrong({"verb": "Choose one; nothing was decided."})
+        return chosen
+
+    def text(self, field: str) -> str | None:
+        """Return what stands in a field; None where that is nothing."""
+        text = _part(_part(self._values, field), "text").get("value")
+        return text if isinstance(text, str) and text.strip() else None
+
+
+def _take(review: Review, request: Request, said: _Said, seen: str) -> Request:
+    note = said.text("note")
+    match said.verb:
+        case "approve":
+            return _approve(review, request, said, seen)
+        case "feedback":
+            if note is None:
+                raise _Wrong({"note": "Write what should be different; nothing was decided."})
+            return review.feedback(request.id, note, seen=seen)
+        case "reject":
+            return review.reject(request.id, note, seen=seen)
+        case "answer":
+            return review.answer(request.id, _answer(request, said.text("answer")), comment=note)
+        case _:
+            raise _Wrong({"verb": "Choose one; nothing was decided."})
+
+
+def _approve(review: Review, request: Request, said: _Said, seen: str) -> Request:
+    fields = show.editable(request) if request.state is State.PENDING and request.kind == "call" else {}
+    names = {escape(name): show.field_of(at) for at, name in enumerate(fields)}
+    written = {name: said.text(show.field_of(at)) for at, name in enumerate(fields)}
+    new = {name: text for name, text in written.items() if text is not None and text != fields[name]}
+    changes, problems = dict[str, Any](), list[str]()
+    for name, text in new.items():
+        try:
+            changes[name] = shape_of(request).parse(name, text)
+        except ShapeError as error:
+            problems += error.problems
+    if problems:
+        raise _Wrong(show.problems_in(problems, names))
+    try:
+        return review.approve(request.id, changes=changes or None, comment=said.text("note"), seen=seen)
+    except errors.InvalidChangesError as fault:
+        raise _Wrong(show.problems_in(fault.problems, names)) from None
+
+
+def _answer(request: Request, text: str | None) -> object:
+    if request.kind != "question" or request.state is not State.PENDING:
+        return text  # the door says why not
+    if text is None:
+        raise _Wrong({"answer": "Write an answer; nothing was decided."})
+    try:
+        return shape_of(request).parse("answer", text)
+    except ShapeError as error:
+        raise _Wrong(show.problems_in(error.problems, {"answer": "answer"})) from None
+
+
+def _changes(before: Request, after: Request) -> list[str]:
+    if after.kind != "call" or after.edited is None or before.edited == after.edited:
+        return []
+    return [change.line() for change in changed(before.effective, after.effective, after.redact)]
+
+
+def _update(words: str) -> Reply:
+    return {"response_action": "update", "view": show.told(words)}
+
+
+def _shown(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """Return which request a modal showed, and its fingerprint."""
+    try:
+        found: Any = json.loads(str(_part(payload, "view").get("private_metadata", "")))
+        return str(found["id"]), str(found["seen"])
+    except (KeyError, TypeError, ValueError):
+        raise errors.RequestNotFoundError("?") from None
+
+
+def _pressed_review(payload: Mapping[str, Any]) -> str | None:
+    actions = payload.get("actions")
+    for action in cast("list[Any]", actions) if isinstance(actions, list) else []:
+        if isinstance(action, dict):
+            named = cast("dict[str, Any]", action)
+            if named.get("action_id") == show.REVIEW and isinstance(named.get("value"), str):
+                return named["value"]
+    return None
+
+
+def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an object inside what Slack sent; an empty one where there is none."""
+    part = whole.get(name)
+    return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}

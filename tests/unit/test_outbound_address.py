@@ -1,0 +1,189 @@
+"""Where messages may go: 0 connections to addresses of this machine and its network, however they are spelt.
+
+What is counted is what the socket layer was asked to connect to. The one invariant: a case that is refused for
+another reason than the one it stands for would be no case, so each is shown to be taken when it is mended.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from sayso import errors
+from sayso.channels.notice import Notice
+from sayso.channels.outbound_address import AddressRefusedError, Destination
+from sayso.channels.webhook import WebhookOutlet
+from sayso.channels.webhook_key import WebhookKeys
+
+KEYS = WebhookKeys(["whsec_" + "A" * 32], whose="the test")
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+NOTICE = Notice(
+    id="msg_1", event="test", request_id="rq_1", run_id="run_1", tool="m:f", kind="call", risk=None, state="pending",
+    fingerprint="f" * 64, title="a test", line="a test", link=None, asked_at=AT, expires_at=AT, arguments=None,
+    outcome=None,
+)  # fmt: skip
+
+ANY = str(ipaddress.IPv4Address(0))
+LITERALS = [
+    "127.0.0.1", "127.1.2.3", ANY, "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200",
+    "169.254.169.254", "169.254.0.1", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.88.99.1",
+    "192.168.1.1", "198.18.0.1", "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.255.255.250", "240.0.0.1",
+    "255.255.255.255", "168.63.129.16",
+    "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::ffff:8.8.8.8]", "[::127.0.0.1]", "[64:ff9b::7f00:1]",
+    "[64:ff9b::8.8.8.8]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[2002:808:808::1]", "[2001::1]",
+    "[2001:db8::1]", "[3fff::1]", "[fc00::1]", "[fd00:ec2::254]", "[fe80::1]", "[fec0::1]", "[ff02::1]", "[100::1]",
+    "[5f00::1]",
+]  # fmt: skip
+SPELLINGS = [
+    "2130706433", "0x7f000001", "0x7f.0x0.0x0.0x1", "0177.0.0.1", "127.1", "127.0.1", "0", "127.0.0.1.", "1.1.1.1.",
+    "08.8.8.8", "8.8.8.0x8", "[::1%25eth0]", "[fe80::1%eth0]", "[v1.example.com]", "localhost", "LOCALHOST",
+    "localhost.", "intranet", "①②⑦.⓪.⓪.①", "\uff11\uff12\uff17.0.0.1", "127。0。0。1", "%31%32%37.0.0.1",
+    "exa mple.com", "-a.com",
+    "a..com", "", "example.com:", "example.com:0", "example.com:22", "example.com:99999", "example.com:80:80",
+    "user@example.com", "user:pass@example.com", "example.com#@127.0.0.1", "127.0.0.1\\@example.com",
+    "example.com\t", "a" * 64 + ".com", "b." * 130 + "com",
+]  # fmt: skip
+SCHEMES = [
+    "http://example.com/", "ftp://example.com/", "file:///etc/passwd", "//example.com/", "https:example.com",
+    "https:/example.com", "javascript:alert(1)", "gopher://example.com/", "unix:/run/docker.sock", "",
+]  # fmt: skip
+
+
+@pytest.fixture
+def connects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """What the socket layer was asked to connect to, or to send to; none of it goes out."""
+    asked: list[object] = []
+
+    def refuse(_: socket.socket, address: object, *__: object) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    for verb in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, verb, refuse)
+    return asked
+
+
+def send(url: str, *answers: Collection[str], allow_private: bool = False) -> list[str]:
+    """Send to a URL with a resolver that gives these answers in turn; return which names were asked for."""
+    left, named = list(answers), list[str]()
+
+    def resolve(host: str, port: int) -> Collection[str]:
+        named.append(host)
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    where = Destination.parse(url, allow_private=allow_private)
+    WebhookOutlet("ops", where, KEYS, resolve=resolve).send(NOTICE)
+    return named
+
+
+PUBLIC = ["93.184.216.34"]
+
+
+def test_public_addresses_are_connected_to(connects: list[object]) -> None:
+    public = ["example.com", "xn--bcher-kva.example", "8.8.8.8", "[2606:4700::1111]", "example.com:8443", "EXAMPLE.com"]
+    for host in public:
+        with pytest.raises(ConnectionRefusedError):
+            send(f"https://{host}/hook", PUBLIC)
+    assert [address[1] for address in connects] == [443, 443, 443, 443, 8443, 443]
+
+
+@pytest.mark.parametrize("host", [*LITERALS, *SPELLINGS])
+def test_forbidden_addresses_and_odd_spellings_get_no_connection(host: str, connects: list[object]) -> None:
+    with pytest.raises(errors.ConfigError, match="nothing is sent there"):
+        send(f"https://{host}/hook", PUBLIC)
+    assert connects == []
+
+
+@pytest.mark.parametrize("url", SCHEMES)
+def test_other_schemes_get_no_connection(url: str, connects: list[object]) -> None:
+    with pytest.raises(errors.ConfigError, match="nothing is sent there"):
+        send(url, PUBLIC)
+    assert connects == []
+
+
+@pytest.mark.parametrize("address", LITERALS)
+def test_a_name_that_leads_to_a_forbidden_address_gets_no_connection(address: str, connects: list[object]) -> None:
+    bare = address.strip("[]")
+    for answer in ([bare], [*PUBLIC, bare], [bare, *PUBLIC]):
+        with pytest.raises(AddressRefusedError):
+            send("https://hooks.example.com/", answer)
+    assert connects == []
+
+
+@pytest.mark.parametrize("odd", [[], ["nonsense"], ["fe80::1%eth0"], ["127.0.0.1%1"]])
+def test_a_name_with_no_address_that_can_be_read_gets_no_connection(odd: list[str], connects: list[object]) -> None:
+    with pytest.raises(AddressRefusedError):
+        send("https://hooks.example.com/", odd)
+    assert connects == []
+
+
+def test_a_name_that_is_rebound_is_asked_for_once_and_not_followed(connects: list[object]) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        send("https://hooks.example.com/", PUBLIC, ["127.0.0.1"])
+    assert connects == [(PUBLIC[0], 443)]
+
+
+def test_the_systems_resolver_is_not_asked_again(connects: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    real = socket.getaddrinfo
+
+    def spy(host: object, *args: object, **options: object) -> object:
+        asked.append(host)
+        return real(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", spy)
+    with pytest.raises(ConnectionRefusedError):
+        send("https://hooks.example.com/", PUBLIC)
+    assert asked == PUBLIC  # the connection is made by number
+
+
+PRIVATE = ["127.0.0.1", "[::1]", "10.1.2.3", "192.168.0.7", "[fd12::1]", "localhost", "intranet:81"]
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_private_addresses_are_taken_when_they_are_allowed(host: str, connects: list[object]) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        send(f"http://{host}/hook", ["127.0.0.1"], allow_private=True)
+    assert len(connects) == 1
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["169.254.169.254", "100.100.100.200", "[fd00:ec2::254]", "[fe80::1]", "224.0.0.1", ANY, "255.255.255.255",
+     "[::ffff:127.0.0.1]", "2130706433", "127.1", "[::]"],
+)  # fmt: skip
+def test_metadata_and_odd_spellings_are_refused_even_then(host: str, connects: list[object]) -> None:
+    with pytest.raises(errors.ConfigError):
+        send(f"http://{host}/hook", ["127.0.0.1"], allow_private=True)
+    assert connects == []
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "file", "gopher", "ws", "unix"])
+def test_other_schemes_are_refused_even_then(scheme: str, connects: list[object]) -> None:
+    with pytest.raises(errors.ConfigError, match="does not begin with"):
+        send(f"{scheme}://127.0.0.1:8000/hook", ["127.0.0.1"], allow_private=True)
+    assert connects == []
+
+
+def test_a_further_port_can_be_named() -> None:
+    with pytest.raises(errors.ConfigError, match="port 9000"):
+        Destination.parse("https://example.com:9000/")
+    assert Destination.parse("https://example.com:9000/", ports=[9000]).port == 9000
+
+
+def test_what_is_shown_of_a_destination_holds_no_path() -> None:
+    where = Destination.parse("https://example.com/T0/hunter2?key=hunter2")
+    assert where.path == "/T0/hunter2?key=hunter2"
+    assert "hunter2" not in f"{where!r} {where.origin} {WebhookOutlet('ops', where, KEYS)!r}"
+    for url in ["http://example.com/hunter2", "https://127.0.0.1/hunter2", "https://u:hunter2@example.com/"]:
+        with pytest.raises(errors.ConfigError) as caught:
+            Destination.parse(url)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_enough_addresses_are_forbidden() -> None:
+    assert len({*LITERALS, *SPELLINGS}) >= 60

@@ -1,0 +1,86 @@
+"""What Slack shows of texts that want to deceive: plain text only, every character visible, and the call first."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sayso.channels import slack_view
+from sayso.channels.notice import Notice
+from sayso.model.request import Request
+from sayso.model.show.escape import escape
+from sayso.testing import sample_call, sample_question
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_MARKS = [
+    "<https://evil.example|Approve>", "<!channel>", "<!here>", "<@U1>", "<#C1>", "<mailto:a@b.example|x>",
+    "*b* _i_ ~s~", "`code` ```block```", ":white_check_mark:", "[Approve](https://evil.example)",
+    "<script>alert(1)</script>", "https://evil.example/approve", "&lt;b&gt; &amp;", "> quoted", "approved by ada",
+]  # fmt: skip
+_AROUND = [
+    "{}", "\n{}\n", "\u202e{}", "\u200b{}\u2060", "\x1b[31m{}", "\r{}", "x\n\nWhat would run\n{}", "{}\U000e0041",
+    "\ufeff{}\u3164", "a\u0300{}\u2028",
+]  # fmt: skip
+PAYLOADS = [around.format(mark) for mark in _MARKS for around in _AROUND]
+
+
+def texts_in(thing: Any) -> list[dict[str, Any]]:
+    if isinstance(thing, list):
+        return [text for item in thing for text in texts_in(item)]
+    if not isinstance(thing, dict):
+        return []
+    here = [thing] if thing.get("type") in {"plain_text", "mrkdwn"} else []
+    return here + [text for item in thing.values() for text in texts_in(item)]
+
+
+def hostile(text: str) -> list[Request]:
+    arguments = {"amount": 1, "to": text, "password": text}
+    return [
+        sample_call(arguments=arguments, prompt=text, description=text, rule=text, context={text: text}, risk=text),
+        sample_question(text=text, prompt=text),
+    ]
+
+
+def notice(text: str, event: Any) -> Notice:
+    return Notice(
+        id="msg_1", event=event, request_id="rq_" + "1" * 32, run_id=text, tool=text, kind="call", risk=None,
+        state="pending", fingerprint="f", title=escape(text), line=escape(text), link=None, asked_at=NOW,
+        expires_at=NOW, arguments={text: text}, outcome=escape(text),
+    )  # fmt: skip
+
+
+def test_there_are_150_payloads() -> None:
+    assert len(set(PAYLOADS)) == 150
+
+
+@pytest.mark.parametrize("text", PAYLOADS)
+def test_every_text_is_plain_and_visible(text: str) -> None:
+    views = [slack_view.modal(request, NOW, link=None) for request in hostile(text)]
+    shown = [
+        *views,
+        slack_view.message(notice(text, "asked"), can_review=True),
+        slack_view.outcome(notice(text, "outcome")),
+    ]
+    for thing in shown:
+        assert thing is not None
+        texts = texts_in(thing)
+        assert {(one["type"], one["emoji"]) for one in texts} == {("plain_text", False)}
+        assert all(one["text"] == escape(one["text"], block=True) or "<U+" in one["text"] for one in texts)
+        said = json.dumps([one["text"] for one in texts], ensure_ascii=False)
+        assert not set(said) & set("\u202e\u200b\u2060\x1b\r\U000e0041\ufeff\u3164\u2028")
+    assert all("evil" not in thing["text"] for thing in shown[2:] if thing is not None)
+
+
+@pytest.mark.parametrize("text", PAYLOADS[::7])
+def test_what_would_run_is_the_same_whatever_the_program_says(text: str) -> None:
+    plain = slack_view.modal(sample_call("run_a", {"amount": 1, "to": "alice"}), NOW, link=None)
+    prompted = slack_view.modal(
+        sample_call("run_a", {"amount": 1, "to": "alice"}, prompt=text, rule=text), NOW, link=None
+    )
+    assert plain is not None
+    assert prompted is not None
+    assert plain["blocks"][:2] == prompted["blocks"][:2]
+    assert plain["blocks"][0]["text"]["text"] == "What would run"
