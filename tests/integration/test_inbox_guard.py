@@ -7,6 +7,7 @@ does not come from a page of the inbox, in the session in which it was shown, ch
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from starlette.testclient import TestClient
 import sayso
 from sayso.inbox import create_app, login_path
 from sayso.inbox.guard import HEADERS
-from sayso.inbox.session import ABSOLUTE, IDLE, LINK, Sessions
+from sayso.inbox.link import PRINTED
+from sayso.inbox.session import ABSOLUTE, IDLE, Sessions
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
@@ -150,7 +152,7 @@ def test_a_link_is_not_taken_from_elsewhere_or_after_an_hour(app: Starlette, clo
     token = login_path(app, Reviewer("ada")).partition("token=")[2]
     for headers in ({}, {"origin": "https://evil.example"}, {"origin": "null"}):
         assert client.post("/login", data={"token": token}, headers=headers).status_code == 403
-    clock.tick(seconds=LINK.total_seconds())
+    clock.tick(seconds=PRINTED.total_seconds())
     assert client.post("/login", data={"token": token}, headers={"origin": BASE}).status_code == 401
 
 
@@ -204,6 +206,27 @@ def forged(ada: Browser, other: Browser, request_id: str) -> list[tuple[dict[str
         ({"origin": "null"}, {}, good),
         ({}, {}, good),
     ]
+
+
+def takes_forms(app: Starlette) -> list[str]:
+    """Return every address that takes a POST of a browser; programs sign theirs, or bring a token."""
+    posts = [route.path for route in app.routes if isinstance(route, Route) and "POST" in (route.methods or ())]
+    return [re.sub(r"{[^}]*}", "x", path) for path in posts if not path.startswith(("/api/", "/hooks/"))]
+
+
+def test_no_address_takes_a_form_of_another_page_or_of_nobody(app: Starlette, ada: Browser, store: Store) -> None:
+    addresses = takes_forms(app)
+    assert {"/login", "/login/openid", "/login/openid/go", "/logout", "/bulk", "/r/x/x"} <= set(addresses)
+    before = list(store.journal()), [store.slips(kind) for kind in ("link", "token", "channel")]
+    for address in addresses:
+        for origin in ({}, {"origin": "https://evil.example"}, {"origin": "null"}):
+            assert ada.post(address, data={"csrf": "x"}, headers=origin).status_code == 403, address
+        stranger = TestClient(app, base_url=BASE)
+        assert stranger.post(address, data={"csrf": "x"}, headers={"origin": BASE}).status_code in {401, 403, 404}
+        mine = ada.post(address, data={"csrf": "x"}, headers={"origin": BASE}, follow_redirects=False)
+        assert mine.status_code in {303, 403, 404}, address  # 303: who is signed in goes on to the inbox
+    assert (list(store.journal()), [store.slips(kind) for kind in ("link", "token", "channel")]) == before
+    assert ada.get("/").status_code == 200
 
 
 VERBS = ["approve", "reject", "feedback", "answer", "cancel", "claim", "release", "extend", "resolve"]

@@ -1,6 +1,7 @@
 """What a command works on: the store it was pointed at, and the reviewer in whose name it decides.
 
-Invariant: a command never makes a store; one that is not there has nothing to decide, and a mistyped address says so.
+Invariant: a command never makes a store unseen; one that is not there has nothing to decide, and a mistyped address
+says so.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from sayso import config, errors
+from sayso.cli.say import complain
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
@@ -63,6 +65,19 @@ class Desk:
         if is_missing:
             raise NoStoreYetError(f"there is no store at {file}: no program has asked anything there yet")
         return store
+
+    @property
+    def store_or_new(self) -> Store:
+        """The store; one that is not there is made at its first use, which is said.
+
+        Raises:
+            ConfigError: The address names no store, or one that no other process can see.
+        """
+        try:
+            return self.store
+        except NoStoreYetError as fault:
+            complain(f"{fault}; it is made now, and what programs ask there appears in the inbox")
+            return config.open_store(self.address)
 
     @property
     def look(self) -> Review:

@@ -1,26 +1,30 @@
-"""`serve`: the web inbox on this machine, for the one who sits at it; its pages are `sayso.inbox`.
+"""`serve`: the web inbox, for who sits at this machine or for people whom it can know; its pages are `sayso.inbox`.
 
-Who opens the printed address decides in the configured reviewer's name. Invariant: it listens on this machine's own
-addresses only, because on any other there would be no way to know who decides.
+Where it may listen says `sayso.cli.listen`, and who may come in `sayso.cli.ways`. Invariant: whoever decides has come
+by a way that is open; alone at this machine, that is the address which was printed to the terminal.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import signal
 import socket
 import time
 import webbrowser
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from sayso import config, errors
-from sayso.cli.desk import Desk, NoStoreYetError, decides, reviewer
+from sayso.channels.outbox import delivering
+from sayso.channels.setting import Table
+from sayso.cli.desk import Desk, decides, reviewer
+from sayso.cli.listen import Place, listening, place_of
 from sayso.cli.say import complain, out
+from sayso.cli.ways import Options, serve_table, sign_in
 from sayso.model.reviewer import Reviewer
 from sayso.model.show.escape import escape
 from sayso.model.show.label import name_of
@@ -29,115 +33,166 @@ from sayso.stores.base import Store
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from sayso.inbox.sign_in import SignIn
+
 __all__ = ["serve"]
 
 _GRACE = 1  # seconds; streams are told to end at once, and what hangs all the same is cut off
 _PACE = 5.0  # seconds between two new addresses for people who are not signed in
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
-@click.option("--port", default=8600, show_default=True, type=click.IntRange(0, 65_535), help="0 takes a free one.")
+@click.option("--host", metavar="ADDRESS", help="Where to listen.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one.  [default: 8600]")
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
+@click.option("--base-url", metavar="URL", help="How people reach it, https://approvals.example.com.")
+@click.option("--login-links", "has_links", is_flag=True, help="People sign in by links of `sayso login`.")
+@click.option("--proxy-header", "header", metavar="NAME", help="A header in which a proxy names who is signed in.")
+@click.option("--proxy-roles-header", "roles_header", metavar="NAME", help="One that lists that person's roles.")
+@click.option("--trusted-proxy", "peers", metavar="NETWORK", multiple=True, help="Where that proxy is; repeatable.")
+@click.option("--tls-cert", "certificate", type=_FILE, help="Speak https with this certificate (PEM).")
+@click.option("--tls-key", "key", type=_FILE, help="Its key, where it is in another file.")
+@click.option("--insecure-http", is_flag=True, help="Let people on other machines decide by plain http.")
 @decides
 @click.pass_obj
-def serve(desk: Desk, host: str, port: int, opens: bool, name: str | None, roles: tuple[str, ...]) -> int:
-    """Open the inbox in a browser on this machine.
+def serve(
+    desk: Desk, host: str | None, port: int | None, opens: bool, base_url: str | None, has_links: bool,
+    header: str | None, roles_header: str | None, peers: tuple[str, ...], certificate: Path | None, key: Path | None,
+    insecure_http: bool, name: str | None, roles: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Open the inbox in a browser.
 
-    The address that is printed works once, and begins a session in which you decide. SIGTERM or Ctrl-C ends it.
+    On this machine, the address that is printed works once, and begins a session in which you decide. Anywhere else it
+    needs a way to know people: --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C ends it.
     """
+    place = _place(host, port, base_url, certificate, key)
+    ways = _with_extra(lambda: sign_in(Options(has_links, header, roles_header, peers)))
+    place.check(is_known=ways is not None, is_insecure=insecure_http)
     who = reviewer(name, roles)
-    address = _loopback(host)
-    store = _store(desk)
-    with _listening(address, port) as listener:
-        base = _base_url(address, listener.getsockname()[1])
-        app = _made(store, who, base)
-        out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
-        first = _address(app, who, base)
-        out(f"open {first}", "  it works once; Ctrl-C ends the server")
-        if opens:
-            webbrowser.open(first)
-        _run(app, listener)
+    store = desk.store_or_new
+    with listening(place) as listener:
+        taken: int = listener.getsockname()[1]
+        url = place.url(taken)
+        app, first = _alone(store, who, url) if ways is None else _for_many(store, ways, url)
+        with delivering(store, url):
+            _say_where(place, first, None if ways is None else taken)
+            if opens:
+                webbrowser.open(first)
+            _run(app, listener, place)
     return 0
 
 
-def _store(desk: Desk) -> Store:
-    try:
-        return desk.store
-    except NoStoreYetError as fault:
-        complain(f"{fault}; it is made now, and what programs ask there appears in the inbox")
-        return config.open_store(desk.address)
+def _place(
+    host: str | None, port: int | None, base_url: str | None, certificate: Path | None, key: Path | None
+) -> Place:
+    table = serve_table()
+    files = [_file(table, name) for name in ("tls_cert", "tls_key")]
+    return place_of(
+        host if host is not None else table.get("host", str, "127.0.0.1"),
+        port if port is not None else table.get("port", int, 8600),
+        base_url or config.base_url(), certificate=certificate or files[0], key=key or files[1],
+    )  # fmt: skip
 
 
-def _loopback(host: str) -> str:
-    """Return the address to listen on.
-
-    Raises:
-        ConfigError: It is not this machine's own.
-    """
-    if host.casefold() == "localhost":
-        return "127.0.0.1"
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        address = None
-    if address is not None and address.is_loopback:
-        return str(address)
-    raise errors.ConfigError(
-        f"`sayso serve` does not listen on {host!r}: there it could not know who decides, so it listens on 127.0.0.1,"
-        " ::1 or localhost only. To reach it from elsewhere, forward a port (`ssh -L 8600:127.0.0.1:8600 HOST`), or"
-        " mount sayso.inbox.create_app(who=…) in a program that knows its people"
-    )
+def _file(table: Table, name: str) -> Path | None:
+    text = table.get(name, str, "")
+    if text and not Path(text).is_absolute():
+        raise table.fault(name, "must be an absolute path; nothing is served")
+    return Path(text) if text else None
 
 
-def _listening(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return socket.create_server((address, port), family=family, backlog=512)
-    except OSError as error:
+def _say_where(place: Place, first: str, port: int | None) -> None:
+    """Say which address to open, and where the server listens unless the address says it."""
+    note = "it works once" if port is None else f"it listens on {place.address}, port {port}"
+    out(f"open {first}", f"  {note}; Ctrl-C ends the server")
+    if place.is_open and place.base_url is not None and place.certificate is None:
+        if place.base_url.startswith("http:"):
+            complain("WARNING: people decide here by plain http; who listens on the way can decide in anybody's name")
+        else:
+            complain(
+                f"it speaks plain http on {place.address}; only the proxy that speaks https to people may reach it"
+            )
+
+
+def _alone(store: Store, who: Reviewer, url: str) -> tuple[Starlette, str]:
+    """Return the inbox of whoever sits at this machine, and an address that signs them in."""
+    app = _made(store, who, url)
+    first = _address(app, who, url)
+    out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
+    return app, first
+
+
+def _for_many(store: Store, ways: SignIn, url: str) -> tuple[Starlette, str]:
+    """Return the inbox of people whom it can know, and its address."""
+    from sayso.inbox import create_app
+    from sayso.inbox.secret import secret_of
+
+    if (ways.has_links or ways.provider is not None) and secret_of(store) is None:
         raise errors.ConfigError(
-            f"cannot listen on {address}, port {port}: {error.strerror}; --port takes another one"
-        ) from error
+            f"people cannot sign in to the inbox of {store.url} without a secret that stays: set SAYSO_SECRET to 32"
+            " random characters or more (`openssl rand -hex 32`)"
+        )
+    app = create_app(store, base_url=url, sign_in=ways)
+    out(f"inbox of {escape(store.url)}; people sign in", *_ways(ways))
+    return app, url
 
 
-def _base_url(address: str, port: int) -> str:
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+def _ways(ways: SignIn) -> list[str]:
+    said = ["  by login links that `sayso login NAME` prints"] if ways.has_links else []
+    if ways.proxy is not None and ways.proxy.header is not None:
+        said.append(f"  by the proxy's header {escape(ways.proxy.header)}")
+    if ways.provider is not None:
+        said.append(f"  by {escape(ways.provider.oidc.issuer)}")
+    return said
 
 
-def _made(store: Store, who: Reviewer, base: str) -> Starlette:
-    try:
-        from sayso.inbox import create_app
-    except ModuleNotFoundError as error:
-        raise errors.ConfigError(
-            f"`sayso serve` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
-        ) from error
+def _made(store: Store, who: Reviewer, url: str) -> Starlette:
+    from sayso.inbox import create_app
+
     last = [time.monotonic()]
 
     def stranger() -> None:
         now = time.monotonic()
         if now - last[0] >= _PACE:
             last[0] = now
-            out(f"somebody came who is not signed in; if that was you, open {_address(app, who, base)}")
+            out(f"somebody came who is not signed in; if that was you, open {_address(app, who, url)}")
 
     app = create_app(store, on_stranger=stranger)
     return app
 
 
-def _address(app: Starlette, who: Reviewer, base: str) -> str:
+def _with_extra(make: Callable[[], SignIn | None]) -> SignIn | None:
+    try:
+        return make()
+    except ModuleNotFoundError as error:
+        raise errors.ConfigError(
+            f"`sayso serve` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
+        ) from error
+
+
+def _address(app: Starlette, who: Reviewer, url: str) -> str:
     from sayso.inbox import login_path
 
-    return base + login_path(app, who)
+    return url + login_path(app, who)
 
 
-def _run(app: Starlette, listener: socket.socket) -> None:
+def _run(app: Starlette, listener: socket.socket, place: Place) -> None:
     import uvicorn
 
     settings = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="off",
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=_GRACE, ssl_certfile=place.certificate, ssl_keyfile=place.key,
     )  # fmt: skip
+    try:
+        settings.load()
+    except OSError as error:
+        raise errors.ConfigError(
+            f"the certificate {place.certificate} cannot be used: {error}; nothing is served"
+        ) from error
     with _ended_by(signal.SIGTERM, signal.SIGINT):
         uvicorn.Server(settings).run(sockets=[listener])
+    app.state.tokens.write_uses()  # of those that only looked
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from sayso import errors
 from sayso.inbox.guard import HEADERS
 from sayso.inbox.page import render_outside
+from sayso.inbox.visit import Settings
 from sayso.model.show.escape import escape
 
 __all__ = ["HANDLERS", "status_of"]
@@ -25,7 +26,8 @@ _log = logging.getLogger("sayso.inbox")
 
 _TITLES = {
     400: "That cannot be read", 401: "Who is there?", 403: "Not allowed", 404: "Not there", 405: "Not this way",
-    409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit", 503: "The store does not answer",
+    409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit", 429: "Too often",
+    503: "No answer",
 }  # fmt: skip
 _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.RequestNotFoundError, 404),
@@ -56,10 +58,19 @@ def _of_http(http: Http, fault: Exception) -> Response:
         stranger: Callable[[], None] | None = http.app.state.on_stranger
         if stranger is not None:
             stranger()
-        return render_outside(http, "stranger.html", status=401, has_terminal=stranger is not None)
+        return _stranger(http, has_terminal=stranger is not None)
     response = _page(http, fault.status_code, escape(fault.detail))
     response.headers.update(fault.headers or {})
     return response
+
+
+def _stranger(http: Http, *, has_terminal: bool) -> Response:
+    sign_in = cast("Settings", http.app.state.settings).sign_in
+    wanted = f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else ""
+    return render_outside(
+        http, "stranger.html", status=401, has_terminal=has_terminal, has_links=sign_in.has_links, wanted=wanted,
+        provider=None if sign_in.provider is None else sign_in.provider.oidc.name,
+    )  # fmt: skip
 
 
 def _of_sayso(http: Http, fault: Exception) -> Response:

@@ -1,8 +1,8 @@
-"""Who sits at which browser: sessions in memory, and the single-use links that begin them.
+"""Who sits at which browser: the sessions of one server, in memory.
 
 A session is a random cookie on one side and a row here on the other; it ends after a time without use, and at last
-for good. Nothing of it is written anywhere, so a restart ends them all. The invariant: a link begins one session,
-once, and what is compared with a secret is compared in constant time.
+for good. Nothing of it is written anywhere, so a restart ends them all. The invariant: a session's id is made here,
+when it begins, and never taken from a browser; what is compared with a secret is compared in constant time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sayso import clock
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["ABSOLUTE", "IDLE", "LINK", "Session", "Sessions"]
+__all__ = ["ABSOLUTE", "IDLE", "Session", "Sessions"]
 
-IDLE, ABSOLUTE, LINK = timedelta(hours=8), timedelta(days=7), timedelta(hours=1)
+IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
 _MOST = 1_000
 
 
@@ -30,18 +30,18 @@ class Session:
         id: What the cookie holds.
         reviewer: In whose name it decides.
         csrf: What every form of this session carries.
-        begun, used: For its two ends.
+        used, ends: For its two ends: without use, and for good.
     """
 
     id: str = field(repr=False)
     reviewer: Reviewer
     csrf: str = field(repr=False)
-    begun: datetime
     used: datetime
+    ends: datetime
 
     def is_over(self, now: datetime) -> bool:
         """Say whether it has ended, by idleness or for good."""
-        return now >= self.used + IDLE or now >= self.begun + ABSOLUTE
+        return now >= self.used + IDLE or now >= self.ends
 
     def is_mine(self, csrf: str) -> bool:
         """Say whether a form was made for this session."""
@@ -49,33 +49,21 @@ class Session:
 
 
 class Sessions:
-    """All sessions of one server, and the links that are still good."""
+    """All sessions of one server.
 
-    def __init__(self) -> None:
+    Args:
+        lasts: When a session ends for good.
+    """
+
+    def __init__(self, lasts: timedelta = ABSOLUTE) -> None:
+        self._lasts = lasts
         self._lock = threading.Lock()  # pages are made in several threads
         self._open: dict[str, Session] = {}
-        self._links: dict[str, tuple[Reviewer, datetime]] = {}
-
-    def new_link(self, reviewer: Reviewer) -> str:
-        """Return a token that begins one session of this reviewer, once, within the hour."""
-        token, now = new_token() + new_token(), clock.now()
-        with self._lock:
-            self._links = {key: link for key, link in self._links.items() if now < link[1] + LINK}
-            self._links[token] = (reviewer, now)
-        return token
-
-    def begin_by(self, token: str) -> Session | None:
-        """Use a link up, and return the session that it begins; None where it is none, was used or is too old."""
-        with self._lock:
-            reviewer, made = self._links.pop(token, (None, clock.now()))
-        if reviewer is None or clock.now() >= made + LINK:
-            return None
-        return self.begin(reviewer)
 
     def begin(self, reviewer: Reviewer) -> Session:
         """Begin a session of somebody who is known."""
         now = clock.now()
-        session = Session(new_token() + new_token(), reviewer, new_token() + new_token(), now, now)
+        session = Session(new_token() + new_token(), reviewer, new_token() + new_token(), now, now + self._lasts)
         with self._lock:
             self._open = {key: one for key, one in self._open.items() if not one.is_over(now)}
             if len(self._open) >= _MOST:  # the one that nobody used for longest makes room

@@ -8,7 +8,7 @@ request that does not come from a page of ours, in the session in which the page
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -18,7 +18,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
+from sayso.inbox.link import Links
 from sayso.inbox.session import Session, Sessions
+from sayso.inbox.sign_in import Attempts, SignIn
+from sayso.inbox.stamp import Stamps
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
@@ -29,12 +32,14 @@ __all__ = [
     "Visit",
     "does",
     "is_ours",
+    "not_admitted",
     "path_to",
     "read_form",
     "see_other",
     "session_of",
+    "set_cookie",
     "shows",
-    "signed_in",
+    "way_on",
 ]
 
 Form = ImmutableMultiDict[str, str]
@@ -42,6 +47,7 @@ Endpoint = Callable[[Http], Awaitable[Response]]
 
 _LONGEST_FORM = 8_000_000  # a call of one megabyte, with every character escaped
 _MOST_FIELDS = 5_000
+_LONGEST_WAY = 500
 
 
 @dataclass(frozen=True)
@@ -52,19 +58,39 @@ class Settings:
         store: Where the requests are.
         sessions: Who sits where.
         base_url: How people reach it; None where each request's own Host header says it.
-        who: Says who is signed in to the program around; None where the inbox's own links do.
+        who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
+        sign_in: Which ways lead in.
+        attempts: Those that failed.
     """
 
     store: Store
     sessions: Sessions
     base_url: str | None
     who: Callable[[Http], Reviewer | None] | None
+    sign_in: SignIn = field(default_factory=SignIn)
+    attempts: Attempts = field(default_factory=Attempts)
 
-    def cookie(self, http: Http) -> tuple[str, bool]:
-        """Return the name of the session's cookie, and whether it goes over https only."""
+    @cached_property
+    def stamps(self) -> Stamps:
+        """What this server signs."""
+        return Stamps(self.store)
+
+    @cached_property
+    def links(self) -> Links:
+        """The login links of this store."""
+        return Links(self.stamps)
+
+    def cookie(self, http: Http, what: str = "sayso") -> tuple[str, bool]:
+        """Return the name of a cookie of ours, the session's or another one, and whether it goes over https only."""
         if self.origin(http).startswith("https:"):
-            return "__Host-sayso", True
-        return f"sayso-{http.url.port or 80}", False  # cookies of one host are not apart by port
+            return f"__Host-{what}", True
+        return f"{what}-{http.url.port or 80}", False  # cookies of one host are not apart by port
+
+    def sender(self, http: Http) -> str:
+        """Return the address from which a request was sent, as far as that can be known."""
+        if self.sign_in.proxy is not None:
+            return self.sign_in.proxy.origin_of(http)
+        return http.client.host if http.client else ""
 
     def origin(self, http: Http) -> str:
         """Return the origin that our own pages have."""
@@ -81,8 +107,8 @@ class Visit:
 
     @cached_property
     def review(self) -> Review:
-        """The person's door."""
-        return Review(self.settings.store, reviewer=self.session.reviewer, channel="web")
+        """The person's door; looking through it writes nothing."""
+        return Review(self.settings.store, reviewer=self.session.reviewer, channel="web", sweeps=False)
 
     @property
     def reviewer(self) -> Reviewer:
@@ -124,6 +150,8 @@ def session_of(http: Http) -> Session | None:
     person = settings.who(http)
     if person is None:
         return None
+    if not settings.sign_in.admits(person):
+        raise not_admitted(person)
     if session is not None and session.reviewer == person:
         return session
     return settings.sessions.begin(person)
@@ -157,11 +185,33 @@ async def read_form(http: Http) -> Form:
     return ImmutableMultiDict(pairs)
 
 
+def not_admitted(person: Reviewer) -> HTTPException:
+    """Return the answer to somebody who is known, but may not review here."""
+    return HTTPException(403, f"you are {person.identity}, and may not review here; nothing was decided")
+
+
+def way_on(http: Http, wanted: str) -> str:
+    """Return where somebody goes who has signed in: the page that they wanted, if it is one of ours, else the inbox."""
+    home = path_to(http)
+    is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and len(wanted) <= _LONGEST_WAY
+    # `//evil.example` is another host's address, and browsers read a backslash as a slash.
+    return wanted if is_plain and wanted.startswith(home) and not wanted.startswith("//") else home
+
+
+def set_cookie(http: Http, response: Response, what: str, value: str | None, *, strict: bool = False) -> None:
+    """Give the browser a cookie that no script can read and no form of another site brings along; None ends it."""
+    settings: Settings = http.app.state.settings
+    name, is_https = settings.cookie(http, what)
+    response.set_cookie(
+        name, value or "", max_age=None if value else 0, path="/", httponly=True, secure=is_https,
+        samesite="strict" if strict else "lax",
+    )  # fmt: skip
+
+
 def _with_cookie(http: Http, session: Session, response: Response) -> Response:
     settings: Settings = http.app.state.settings
-    name, is_https = settings.cookie(http)
-    if http.cookies.get(name) != session.id:
-        response.set_cookie(name, session.id, path="/", httponly=True, samesite="lax", secure=is_https)
+    if http.cookies.get(settings.cookie(http)[0]) != session.id:
+        set_cookie(http, response, "sayso", session.id)
     return response
 
 
@@ -193,8 +243,3 @@ def does(deed: Callable[[Visit], Response]) -> Endpoint:
         return await run_in_threadpool(deed, Visit(http, session, form))
 
     return route
-
-
-def signed_in(http: Http, session: Session, response: Response) -> Response:
-    """Give the browser the cookie of a session that begins."""
-    return _with_cookie(http, session, response)

@@ -1,0 +1,146 @@
+"""Where `sayso serve` listens, and by which address people reach it.
+
+An inbox is open when somebody on another machine could reach it: it listens on another address than this machine's own,
+or has a base address that is not. Invariant: an open inbox is refused until there is a way to know people, and so is
+plain http to it unless somebody asked for that by its name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sayso import errors
+
+__all__ = ["Place", "listening", "place_of"]
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_WAYS = "--login-links (links that `sayso login` prints), --proxy-header with --trusted-proxy, or [oidc] in sayso.toml"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server is.
+
+    Attributes:
+        address: The IP address to listen on.
+        port: The port; 0 takes a free one.
+        base_url: How people reach it; None for the address and port themselves.
+        certificate, key: Files for TLS; None where it is plain http.
+    """
+
+    address: str
+    port: int
+    base_url: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether somebody on another machine could reach it."""
+        is_here = ipaddress.ip_address(self.address).is_loopback
+        return not is_here or (self.base_url is not None and urlsplit(self.base_url).hostname not in _LOOPBACK_NAMES)
+
+    def url(self, port: int) -> str:
+        """Return the address for people, where this port was taken."""
+        if self.base_url is not None:
+            return self.base_url
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{'https' if self.certificate else 'http'}://{host}:{port}"
+
+    def check(self, *, is_known: bool, is_insecure: bool) -> None:
+        """Refuse a place where nobody would know who decides, or where anybody on the way could decide.
+
+        Args:
+            is_known: Whether there is a way to know people.
+            is_insecure: Whether plain http was asked for by its name.
+
+        Raises:
+            ConfigError: The place is refused; nothing listens.
+        """
+        if self.certificate is not None and self.base_url is not None and not self.base_url.startswith("https:"):
+            raise errors.ConfigError(f"with --tls-cert people reach it by https://, and not {self.base_url}")
+        if not self.is_open:
+            return
+        where = self.address if self.base_url is None else f"{self.address} as {self.base_url}"
+        if not is_known:
+            raise errors.ConfigError(
+                f"`sayso serve` does not listen on {where}: others could reach it there, and it could not know who"
+                f" decides. Add a way to know people: {_WAYS}. To reach it from elsewhere without one, forward a port"
+                " (`ssh -L 8600:127.0.0.1:8600 HOST`), or mount sayso.inbox.create_app(who=…) in a program that knows"
+                " its people"
+            )
+        if self.base_url is None:
+            raise errors.ConfigError(
+                f"`sayso serve` does not listen on {where} without --base-url: the address by which people reach it,"
+                " like https://approvals.example.com, and the only name that it answers to"
+            )
+        if not self.base_url.startswith("https:") and not is_insecure:
+            raise errors.ConfigError(
+                f"`sayso serve` does not serve {where} by plain http: who listens on the way could decide in anybody's"
+                " name. Let a proxy speak https to people and give that address as --base-url, or use --tls-cert and"
+                " --tls-key; --insecure-http does it all the same"
+            )
+
+
+def place_of(
+    host: str, port: int, base_url: str | None, *, certificate: Path | None = None, key: Path | None = None
+) -> Place:
+    """Return where a server is to be.
+
+    Raises:
+        ConfigError: One of these is no such thing.
+    """
+    if certificate is None and key is not None:
+        raise errors.ConfigError("--tls-key goes with --tls-cert; nothing listens")
+    return Place(_address(host), port, None if base_url is None else _base(base_url), certificate, key)
+
+
+def _address(host: str) -> str:
+    if host.casefold() == "localhost":
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        raise errors.ConfigError(
+            f"`sayso serve` listens on an IP address or localhost, and {host!r} is none; the name by which people reach"
+            " it is --base-url's"
+        ) from None
+
+
+def _base(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.port != 0  # reading it raises where it is no number
+    except ValueError:
+        is_whole = False
+        parts = urlsplit("")
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if not is_whole or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        raise errors.ConfigError(f"--base-url {text!r} is no address; give one like https://approvals.example.com")
+    if text.removesuffix("/") != origin:
+        raise errors.ConfigError(
+            f"--base-url {text!r} has more than a host: give the inbox a name of its own, like {origin}"
+        )
+    return origin
+
+
+def listening(place: Place) -> socket.socket:
+    """Return a socket that listens there.
+
+    Raises:
+        ConfigError: The system does not allow it, or something listens there already.
+    """
+    family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
+    try:
+        listener = socket.create_server((place.address, place.port), family=family, backlog=512)
+    except OSError as error:
+        raise errors.ConfigError(
+            f"cannot listen on {place.address}, port {place.port}: {error.strerror}; --port takes another one"
+        ) from error
+    # Inherited by what it accepts: else the second part of each answer waits 40 ms for word that the first came.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

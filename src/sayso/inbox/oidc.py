@@ -1,0 +1,272 @@
+"""An OpenID provider, at which people sign in: the way there, and what it says of who came back.
+
+Authorization code with PKCE; Authlib speaks the protocol and joserfc checks signatures (extra `oidc`). A person is
+known by the provider's short name and its `sub`, never by e-mail or display name, which people can choose. The
+invariant: nobody is known by a token that was not signed by a key of the issuer, for us, and for this very sign-in.
+"""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from sayso import clock, errors
+from sayso.model.reviewer import LOCAL, PROGRAM, Reviewer
+
+__all__ = ["Oidc", "Provider", "SignInError"]
+
+# Signatures by a key pair, and no other: with a shared secret, whoever can check a token can also write one.
+_SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
+_RESERVED = frozenset({LOCAL, PROGRAM, "proxy", "token", "api"})
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_TIMEOUT, _LEEWAY, _LONGEST_TOKEN = 10, 60, 100_000
+_KEPT, _SOONEST = 3_600.0, 10.0  # seconds for which what the provider publishes is kept, and between two looks at it
+
+
+class SignInError(errors.SaysoError):
+    """Somebody could not be signed in.
+
+    Attributes:
+        why: What happened, for the log: a page does not say it, as it may tell of the set-up.
+        is_away: Whether the provider did not answer, so that the person may try again.
+    """
+
+    def __init__(self, why: str, *, is_away: bool = False) -> None:
+        super().__init__(f"nobody was signed in: {why}")
+        self.why, self.is_away = why, is_away
+
+
+@dataclass(frozen=True)
+class Oidc:
+    """What is set about an OpenID provider.
+
+    Attributes:
+        issuer: Its address, under which it publishes the rest.
+        client_id: As what it knows this inbox.
+        client_secret: What this inbox proves that with; None for a public client.
+        name: What identities say instead of the address, in which a colon would end them.
+        scopes: What is asked for.
+        roles_claim: Which claim lists the person's roles; with dots between names, one inside another.
+
+    Raises:
+        ConfigError: The address or the name cannot be used.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    name: str = "oidc"
+    scopes: tuple[str, ...] = ("openid",)
+    roles_claim: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_safe(self.issuer) or urlsplit(self.issuer).query or urlsplit(self.issuer).fragment:
+            raise errors.ConfigError(f"the OpenID issuer {self.issuer!r} is not an https address without ? and #")
+        try:
+            Reviewer("somebody", issuer=self.name)
+        except ValueError as error:
+            raise errors.ConfigError(
+                f"the OpenID provider's name: {error}; a short word such as 'corp' will do"
+            ) from error
+        if self.name.casefold() in _RESERVED or self.name.casefold().startswith("hook-"):
+            raise errors.ConfigError(f"the OpenID provider cannot be called {self.name!r}: that means others already")
+
+
+def _is_safe(address: object) -> bool:
+    """Say whether what goes there can be neither read nor changed on its way."""
+    if not isinstance(address, str):
+        return False
+    parts = urlsplit(address)
+    return bool(parts.hostname) and (
+        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    )
+
+
+class _Kept:
+    """What the provider publishes at an address, looked up again when it is old."""
+
+    def __init__(self, look: Callable[[], Any]) -> None:
+        self._look = look
+        self._lock = threading.Lock()  # of many who sign in at once, one looks
+        self._found: Any = None
+        self._at: float | None = None
+
+    def get(self, *, anew: bool = False) -> Any:
+        """Return it; soon after a look that failed, that it failed, so that nobody waits in a line for the next."""
+        now = time.monotonic()
+        with self._lock:
+            lasts = _SOONEST if anew or self._found is None else _KEPT
+            if self._at is None or now - self._at > lasts:
+                self._at, self._found = now, None
+                self._found = self._look()
+            if self._found is None:
+                raise SignInError("the provider did not answer a moment ago", is_away=True)
+            return self._found
+
+
+class Provider:
+    """An OpenID provider.
+
+    Args:
+        oidc: What is set about it.
+
+    Raises:
+        ConfigError: The extra `oidc` is not installed.
+    """
+
+    def __init__(self, oidc: Oidc) -> None:
+        self.oidc = oidc
+        try:
+            self._http: Any = import_module("httpx2")
+            self._tls = self._http.create_ssl_context()  # made once: it reads all authorities of the system
+            # Authlib brings no types.
+            self._authlib: Any = import_module("authlib.integrations.httpx_client")
+            self._claims: Any = import_module("authlib.oidc.core").CodeIDToken
+            from joserfc import errors as faults
+            from joserfc import jwk, jws, jwt
+        except ModuleNotFoundError as error:
+            raise errors.ConfigError(
+                f"signing in by OpenID needs the extra `oidc` ({error.name} is missing): pip install 'sayso[oidc]'"
+            ) from error
+        self._jwk, self._jws, self._jwt, self._faults = jwk, jws, jwt, faults
+        self._metadata = _Kept(self._discover)
+        self._keys = _Kept(self._fetch_keys)
+
+    def address(self, *, back: str, state: str, nonce: str, verifier: str) -> str:
+        """Return where to send a browser so that the person signs in.
+
+        Raises:
+            SignInError: The provider does not answer, or not as one.
+        """
+        with self._client(back) as client:
+            return client.create_authorization_url(
+                self._metadata.get()["authorization_endpoint"], state=state, nonce=nonce, code_verifier=verifier
+            )[0]
+
+    def check_sender(self, sender: str | None) -> None:
+        """See that an answer came from this provider, where it says so (RFC 9207).
+
+        Raises:
+            SignInError: It came from another one, or says nothing though the provider always does.
+        """
+        is_told = self._metadata.get().get("authorization_response_iss_parameter_supported") is True
+        if (is_told or sender is not None) and sender != self.oidc.issuer:
+            raise SignInError(f"the answer came from {sender!r}")
+
+    def reviewer(self, code: str, *, back: str, nonce: str, verifier: str) -> Reviewer:
+        """Trade a code for who signed in.
+
+        Raises:
+            SignInError: The provider does not answer, or what it says is not to be believed.
+        """
+        with self._client(back) as client:
+            answer = self._asked(
+                lambda: client.fetch_token(self._metadata.get()["token_endpoint"], code=code, code_verifier=verifier)
+            )
+        claims = self._checked(cast("dict[str, Any]", answer), nonce)
+        try:
+            return Reviewer(claims["sub"], roles=_roles(claims, self.oidc.roles_claim), issuer=self.oidc.name)
+        except ValueError as error:
+            raise SignInError(str(error)) from error
+
+    def _client(self, back: str) -> Any:
+        methods = self._metadata.get().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
+        return self._authlib.OAuth2Client(
+            self.oidc.client_id, self.oidc.client_secret, scope=" ".join(self.oidc.scopes), redirect_uri=back,
+            code_challenge_method="S256", timeout=_TIMEOUT, verify=self._tls,
+            token_endpoint_auth_method="none" if self.oidc.client_secret is None else method,
+        )  # fmt: skip
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """Return the provider's answer; redirects are not followed."""
+        try:
+            return ask()
+        except (self._http.HTTPError, self._http.InvalidURL) as error:
+            raise SignInError(f"the provider does not answer: {error}", is_away=True) from error
+        except (self._authlib.OAuthError, ValueError, TypeError) as error:
+            raise SignInError(f"the provider refused: {error}") from error
+
+    def _fetch(self, address: str) -> Mapping[str, Any]:
+        found: Any = self._asked(
+            lambda: self._http.get(address, timeout=_TIMEOUT, verify=self._tls).raise_for_status().json()
+        )
+        if not isinstance(found, dict):
+            raise SignInError(f"{address} holds no JSON object")
+        return cast("dict[str, Any]", found)
+
+    def _discover(self) -> Mapping[str, Any]:
+        found = self._fetch(self.oidc.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if found.get("issuer") != self.oidc.issuer:
+            raise SignInError(f"the provider calls itself {found.get('issuer')!r}, not {self.oidc.issuer!r}")
+        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not _is_safe(found.get(name)):
+                raise SignInError(f"the provider's {name} is {found.get(name)!r}, and no https address")
+        return found
+
+    def _fetch_keys(self) -> Any:
+        try:
+            listed: list[dict[str, Any]] = self._fetch(self._metadata.get()["jwks_uri"])["keys"]
+            usable = [key for key in listed if key["kty"] in {"RSA", "EC"}]  # others sign nothing that we take
+            return self._jwk.KeySet.import_key_set({"keys": usable})
+        except (self._faults.JoseError, LookupError, ValueError, TypeError) as error:
+            raise SignInError(f"the provider's keys cannot be read: {error}") from error
+
+    def _checked(self, answer: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
+        """Return what an answer says of the person, after every check of OpenID Connect Core 3.1.3.7."""
+        token = answer.get("id_token")
+        if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
+            raise SignInError("the provider's answer has no id_token")
+        try:
+            read = self._read(token)
+            claims = self._claims(
+                read.claims, read.header,
+                {"iss": {"essential": True, "value": self.oidc.issuer}, "sub": {"essential": True}},
+                {"nonce": nonce, "client_id": self.oidc.client_id, "access_token": answer.get("access_token")},
+            )  # fmt: skip
+            claims.validate(now=int(clock.now().timestamp()), leeway=_LEEWAY)
+        except (self._faults.JoseError, ValueError, TypeError) as error:
+            raise SignInError(f"the provider's token is not valid: {type(error).__name__} {error}") from error
+        self._check_for_us(claims, nonce)
+        return claims
+
+    def _read(self, token: str) -> Any:
+        registry = self._jws.JWSRegistry(algorithms=_SIGNATURES, strict_check_header=False)
+        try:
+            return self._jwt.decode(token, self._keys.get(), registry=registry)
+        except (self._faults.InvalidKeyIdError, self._faults.BadSignatureError):
+            return self._jwt.decode(token, self._keys.get(anew=True), registry=registry)  # the keys may have changed
+
+    def _check_for_us(self, claims: Mapping[str, Any], nonce: str) -> None:
+        # The library lets a token for others through where `azp` names us.
+        if claims.get("aud") not in (self.oidc.client_id, [self.oidc.client_id]):
+            raise SignInError(f"the token is meant for {claims.get('aud')!r}")
+        if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+            raise SignInError("the token was made for another sign-in")
+        if not isinstance(claims.get("sub"), str):
+            raise SignInError("the token names nobody")
+
+
+def _roles(claims: Mapping[str, Any], claim: str | None) -> list[str]:
+    """Return the roles that a claim lists; none where it is not there.
+
+    Raises:
+        ValueError: It lists something else.
+    """
+    if claim is None:
+        return []
+    found: Any = claims
+    for step in [claim] if claim in claims else claim.split("."):
+        found = cast("Mapping[str, Any]", found).get(step) if isinstance(found, Mapping) else None
+    if found is None:
+        return []
+    listed: Any = [found] if isinstance(found, str) else found
+    if not isinstance(listed, list) or not all(isinstance(role, str) for role in cast("list[Any]", listed)):
+        raise ValueError(f"the claim {claim} is no list of names")
+    return cast("list[str]", listed)
