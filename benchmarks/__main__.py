@@ -12,12 +12,15 @@ from pathlib import Path
 from .contest import Plan
 from .core import one_core
 from .crowd import paused, workers
+from .evidence import evidence
 from .footprint import footprint
+from .inbox import inbox
 from .listing import listed
 from .machine import describe
 from .overhead import allow
 from .rounds import durable, memory, thousand
 from .runs import call, resume, trip
+from .server import server
 from .table import Row, as_json, as_markdown, as_text, fill
 from .waking import wake
 
@@ -33,6 +36,9 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "resume": resume,
     "workers": workers,
     "paused": paused,
+    "inbox": inbox,
+    "server": server,
+    "evidence": evidence,
     "import": footprint,
 }
 

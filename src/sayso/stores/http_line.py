@@ -1,0 +1,219 @@
+"""The line to a sayso server: connections that are kept, answers that are awaited, faults that come back as ours.
+
+Every verb that goes over it may be sent twice: asking finds what was asked, a start and its end know their token. So
+where a connection breaks, it is sent again until patience ends, and then the program hears that the server is away.
+The invariant: an answer that is not a plain yes raises, so that nothing runs on a guess; no redirect is followed, and
+the token goes to the one server that it was given for.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from sayso import errors
+from sayso.stores.http_fault import fault_of
+
+__all__ = ["BROKEN", "LATER", "Line", "LostError", "encoded"]
+
+BROKEN = (OSError, HTTPException)
+"""What a connection raises that breaks."""
+
+LATER = frozenset({429, 502, 503, 504})
+"""What the server, or a proxy before it, answers to who may try again."""
+
+_API = "/api/v1/program"
+_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_MOST_IDLE = 8
+_TIMEOUT = 30.0
+
+
+class LostError(Exception):
+    """The cause of a fault that came after the answer to an earlier try was lost: that try may have had its effect."""
+
+
+class _Answer(NamedTuple):
+    status: int
+    wait: float
+    content: Any
+
+
+class Line:
+    """Connections to one server, for all threads of a process.
+
+    Args:
+        address: `https://host`, with a port and a path where the server has them; `http://` on this machine alone.
+        token: Of the kind `ask`.
+
+    Raises:
+        ConfigError: The address or the token cannot be one.
+    """
+
+    def __init__(self, address: str, token: str) -> None:
+        parts = urlsplit(address)
+        self._host, self._path = parts.netloc, parts.path.rstrip("/") + _API
+        self._is_tls = _must_be_safe(address)
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise errors.ConfigError("the token is not one that `sayso token new` made; nothing was sent")
+        self._url = address
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "sayso"}
+        self._idle: list[HTTPConnection] = []
+        self._lock = threading.Lock()
+        self._tls: ssl.SSLContext | None = None
+
+    def after_fork(self) -> None:
+        """Drop the parent's connections: two processes that share one would read each other's answers."""
+        self._lock = threading.Lock()
+        self.close()
+
+    def close(self) -> None:
+        """Close what is idle; a verb that is under way closes its own."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def __del__(self) -> None:
+        for connection in self.__dict__.get("_idle", ()):  # a store that was let go leaves no connection open
+            connection.close()
+
+    # -- one verb ----------------------------------------------------------------------------------------------
+
+    def get(self, path: str, about: str = "", *, patience: float = 5.0, **query: Any) -> Any:
+        """Ask for something; raises as `post`."""
+        asked = {name: value for name, value in query.items() if value not in (None, "", [])}
+        words = f"?{urlencode(asked, doseq=True)}" if asked else ""
+        return self._patiently("GET", path + words, None, about, patience)
+
+    def post(self, path: str, body: Mapping[str, Any], about: str = "", *, patience: float = 5.0) -> Any:
+        """Send something, and return what came back.
+
+        Args:
+            path: Below the program's half of the API.
+            body: JSON values.
+            about: The id of the request or run that it is about.
+            patience: For how many seconds to try again while the server cannot be reached.
+
+        Raises:
+            StoreError: The server is away, or does not let this token do that.
+            SaysoError: What the store's verb raised over there.
+        """
+        return self._patiently("POST", path, encoded(body), about, patience)
+
+    def _patiently(self, method: str, path: str, body: bytes | None, about: str, patience: float) -> Any:
+        until, pause, lost = time.monotonic() + patience, _PAUSE, None
+        while True:
+            kept = self._taken()
+            try:
+                answer = self._spoken(kept or self.connect(), method, path, body)
+                if answer.status < 300:
+                    return answer.content
+                pause = max(pause, answer.wait)
+                if not _is_for_later(answer) or time.monotonic() + pause > until:
+                    raise fault_of(answer.status, answer.content, about) from lost
+                lost = LostError(f"HTTP status {answer.status}") if answer.status >= 500 else lost
+            except BROKEN as error:
+                if time.monotonic() + pause > until or isinstance(error, ssl.SSLCertVerificationError):
+                    raise errors.StoreUnavailableError(
+                        f"the sayso server {self._url} cannot be reached ({error or type(error).__name__}); nothing"
+                        " runs that it did not allow before, try again when it answers"
+                    ) from error
+                lost = LostError(str(error))
+                if kept is not None:
+                    self.close()  # the server has restarted: the other idle ones are broken as well, a new one may do
+                    continue
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _spoken(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> _Answer:
+        try:
+            answer = self.exchange(connection, method, path, body)
+        except BaseException:
+            connection.close()  # broken off: the answer to this must not be read as another's
+            raise
+        self._give_back(connection)
+        return answer
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    def connect(self, timeout: float = _TIMEOUT) -> HTTPConnection:
+        """Return a new connection; raises one of `BROKEN`."""
+        if not self._is_tls:
+            connection = HTTPConnection(self._host, timeout=timeout)
+        else:
+            self._tls = self._tls or ssl.create_default_context()
+            connection = HTTPSConnection(self._host, timeout=timeout, context=self._tls)
+        connection.connect()
+        return connection
+
+    def exchange(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> _Answer:
+        """Send one request over a connection and return its answer; raises one of `BROKEN`."""
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, self._path + path, body, self._headers | kind)
+        response = connection.getresponse()
+        text = response.read()
+        try:
+            content = json.loads(text) if text else None
+        except ValueError:
+            content = None  # a proxy's page, which `fault_of` names by its status
+        if response.status < 300 and content is None and response.status != 204:
+            raise HTTPException("what answers there is no sayso server")
+        return _Answer(response.status, _seconds(response.getheader("retry-after")), content)
+
+    def _taken(self) -> HTTPConnection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, connection: HTTPConnection) -> None:
+        with self._lock:
+            if connection.sock is not None and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """Return the text of a body; half a character makes it one that the server refuses."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode(errors="surrogatepass")
+
+
+def _is_for_later(answer: _Answer) -> bool:
+    # A 429 without an instant is about what waits already, and not about how often was asked.
+    return answer.status in LATER and (answer.status >= 500 or answer.wait > 0)
+
+
+def _seconds(said: str | None) -> float:
+    return float(said) if said is not None and said.isdecimal() and len(said) < 6 else 0.0
+
+
+def _must_be_safe(address: str) -> bool:
+    """Say whether an address is https; raises `ConfigError` for one over which a token could be read by others."""
+    parts = urlsplit(address)
+    try:
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.username or parts.query or parts.fragment or parts.scheme not in {"http", "https"}:
+        raise errors.ConfigError(
+            f"{address!r} is no address of a sayso server; give one like https://approvals.example"
+        )
+    if parts.scheme == "http" and not _is_this_machine(host):
+        raise errors.ConfigError(
+            f"{address!r} would send the token and the arguments in the clear; use https:// for other machines"
+        )
+    return parts.scheme == "https"
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.casefold() == "localhost"

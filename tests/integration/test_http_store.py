@@ -1,0 +1,480 @@
+"""A program on another machine: its gate waits on a sayso server, a person decides there, and the call runs here.
+
+Real connections, the real server, and the program's own face; what the server refuses is in `test_http_attacks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sayso
+from sayso import config, errors
+from sayso.cli.listen import listening, place_of
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request, State
+from sayso.model.run import RunState
+from sayso.reviews import Review
+from sayso.stores import worker
+from sayso.stores.base import Filter, Store
+from sayso.stores.http import HttpStore
+from sayso.stores.memory import MemoryStore
+from sayso.stores.run_verbs import RunFilter
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import ScriptedModel, frozen_clock, sample_call
+from tests.serving import Serving, new_token, serving
+
+PATIENCE = 20
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Serving]:
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Store]:
+    """The store on the server."""
+    store = SqliteStore(tmp_path / "server.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def here(server: Serving, there: Store) -> Iterator[HttpStore]:
+    """The same store, as a program with a token has it; it is the program's default one."""
+    sayso.configure(store=server.of(there), token=new_token(there, name="support-bot"))
+    store = config.default_store()
+    assert isinstance(store, HttpStore)
+    yield store
+    store.close()
+
+
+def person(store: Store) -> Review:
+    return Review(store, reviewer="ada", channel="web")
+
+
+def waiting(store: Store) -> Request:
+    """Return the one request that waits, as soon as it does."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        found = store.list(Filter(states=frozenset({State.PENDING}))).requests
+        if found:
+            return found[0]
+        time.sleep(0.005)
+    raise AssertionError("nothing waits")
+
+
+def decided_soon(store: Store, act: str) -> threading.Thread:
+    """Let a person decide what will wait, in a thread."""
+    thread = threading.Thread(target=lambda: getattr(person(store), act)(waiting(store).id))
+    thread.start()
+    return thread
+
+
+# -- the same gate, elsewhere ----------------------------------------------------------------------------------
+
+
+def test_a_call_that_waits_elsewhere_runs_here_with_what_was_approved(here: HttpStore, there: Store) -> None:
+    ran: list[tuple[int, str]] = []
+
+    @sayso.gate(wait="raise", name="refund")
+    def refund(amount: int, password: str) -> str:
+        ran.append((amount, password))
+        return f"refunded {amount}"
+
+    with sayso.run("order-4721"):
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            refund(90, password="hunter2")
+        request = there.get(held.value.confirmation_id)
+        assert (request.requester.qualified, str(request.on_behalf_of)) == ("token:support-bot", "support-bot")
+        assert "hunter2" not in str(request.call.arguments)
+        person(there).approve(request.id, changes={"amount": 50})
+        assert refund(90, password="hunter2") == "refunded 50"
+    assert ran == [(50, "hunter2")]
+    done = there.get(request.id)
+    assert done.state is State.DONE
+    assert done.execution is not None
+    assert done.execution.worker == worker.current()
+
+
+def test_who_stands_at_the_gate_goes_on_when_it_is_decided_on_the_server(here: HttpStore, there: Store) -> None:
+    @sayso.gate(wait="block", name="refund")
+    def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    deciding = decided_soon(there, "approve")
+    assert refund(1) == "refunded 1"
+    deciding.join()
+    deciding = decided_soon(there, "reject")
+    with pytest.raises(sayso.ConfirmationRejected):
+        refund(2)
+    deciding.join()
+
+
+async def _await_all(count: int, there: Store) -> list[str]:
+    @sayso.gate(wait="block", name="refund")
+    async def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    def decide_all() -> None:
+        until = time.monotonic() + PATIENCE
+        while there.count(Filter(states=frozenset({State.PENDING}))) < count and time.monotonic() < until:
+            time.sleep(0.005)
+        for request in there.list(Filter()).requests:
+            person(there).approve(request.id)
+
+    calls = [asyncio.ensure_future(refund(n)) for n in range(count)]
+    await asyncio.to_thread(decide_all)
+    return list(await asyncio.gather(*calls))
+
+
+def test_thirty_who_wait_cost_one_thread_and_all_go_on(here: HttpStore, there: Store) -> None:
+    found = asyncio.run(_await_all(15, there))
+    assert found == [f"refunded {n}" for n in range(15)]
+    listeners = [one for one in threading.enumerate() if one.name == "sayso-listener"]
+    assert len(listeners) <= 1
+
+
+def test_a_question_is_answered_on_the_server(here: HttpStore, there: Store) -> None:
+    thread = threading.Thread(target=lambda: person(there).answer(waiting(there).id, 7))
+    thread.start()
+    assert sayso.ask("How many?", type=int) == 7
+    thread.join()
+
+
+def test_a_no_on_the_server_holds_here(here: HttpStore, there: Store) -> None:
+    @sayso.gate(wait="raise", name="refund")
+    def refund(amount: int) -> str:
+        raise AssertionError("it ran")
+
+    with sayso.run("order-1"):
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            refund(90)
+        person(there).reject(held.value.confirmation_id, "no")
+        for _ in range(2):
+            with pytest.raises(sayso.ConfirmationRejected):
+                refund(90)
+
+
+def clerk(ran: list[int]) -> sayso.Agent:
+    def refund(order: int) -> str:
+        ran.append(order)
+        return "refunded"
+
+    calls = [{"id": "c1", "name": "refund", "arguments": {"order": 7}}]
+    script = ScriptedModel([{"calls": calls}, "done"])
+    return sayso.Agent(name="clerk", model=script, tools=[sayso.Tool(refund, name="refund", requires_approval=True)])
+
+
+def test_an_agent_that_waits_on_the_server_goes_on_with_its_run(here: HttpStore, there: Store) -> None:
+    ran: list[int] = []
+    paused = clerk(ran)(prompt="Refund 7.", run_id="ticket-7").run()
+    assert (paused.status.reason, ran) == ("approval_required", [])
+    assert [run.id for run in here.runs(RunFilter())[0]] == ["ticket-7"]
+    assert list(here.ready_runs(["clerk"])) == []
+    person(there).approve(waiting(there).id)
+    assert list(here.ready_runs(["clerk"])) == ["ticket-7"]
+    output = clerk(ran)(run_id="ticket-7").run()
+    assert (output.status.code, ran) == ("success", [7])
+    assert here.get_run("ticket-7").run.state is RunState.ENDED
+
+
+# -- the server is away ----------------------------------------------------------------------------------------
+
+
+def test_nothing_runs_while_the_server_is_away(there: Store) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise", name="refund")
+    def refund(amount: int) -> None:
+        ran.append(amount)
+
+    with serving() as gone:
+        token = new_token(there)
+        url = gone.url
+    sayso.configure(store=HttpStore(url, token, patience=0.2))
+    with pytest.raises(errors.StoreUnavailableError, match="cannot be reached"):
+        refund(1)
+    assert ran == []
+
+
+def test_who_waits_misses_nothing_that_is_decided_while_the_line_is_down(there: Store) -> None:
+    with serving() as first:
+        port = first.port
+        here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
+        request = here.open(sample_call())
+        woken = threading.Event()
+        unwatch = here.watch(request.id, woken.set)
+    woken.clear()
+    person(there).approve(request.id)
+    with serving(port, there):
+        assert woken.wait(PATIENCE)
+        assert here.get(request.id).state is State.APPROVED
+        unwatch()
+        here.close()
+
+
+def test_a_verb_is_sent_again_when_the_server_comes_back(there: Store) -> None:
+    with serving() as first:
+        port = first.port
+        here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
+        request = here.open(sample_call())
+    answers: list[Request] = []
+    asking = threading.Thread(target=lambda: answers.append(here.get(request.id)))
+    asking.start()
+    with serving(port, there):
+        asking.join(PATIENCE)
+        here.close()
+    assert answers == [request]
+
+
+class Loses:
+    """An ASGI program that does what it is asked, and then breaks the connection instead of answering, once."""
+
+    def __init__(self, app: object, ending: str) -> None:
+        self.app, self.ending, self.lost = app, ending, 0
+
+    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        async def sent(message) -> None:  # type: ignore[no-untyped-def]
+            if self.lost == 0 and scope["path"].endswith(self.ending):
+                self.lost += 1
+                await send({**message, "headers": [(b"content-length", b"1000000")]})
+                raise ConnectionResetError("lost")
+            await send(message)
+
+        await self.app(scope, receive, sent)
+
+
+@pytest.mark.parametrize("ending", ["/requests", "/start", "/finish"])
+def test_a_lost_answer_starts_nothing_twice_and_loses_no_outcome(
+    server: Serving, there: Store, ending: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[int] = []
+    with caplog.at_level("CRITICAL"):
+        here = HttpStore(server.of(there), new_token(there))
+        server.app = losing = Loses(server.app, ending)
+        sayso.configure(store=here)
+
+        @sayso.gate(wait="raise", name="refund")
+        def refund(amount: int) -> None:
+            ran.append(amount)
+
+        with sayso.run("order-1"):
+            with pytest.raises(sayso.ConfirmationRequired) as held:
+                refund(90)
+            person(there).approve(held.value.confirmation_id)
+            refund(90)
+        here.close()
+    assert losing.lost == 1
+    assert ran == [90]
+    assert there.get(held.value.confirmation_id).state is State.DONE
+    assert there.count(Filter()) == 1
+
+
+# -- what only this machine can know ---------------------------------------------------------------------------
+
+
+def test_a_call_of_another_machine_is_not_given_up_by_the_server(here: HttpStore, there: Store) -> None:
+    request = here.open(sample_call())
+    person(there).approve(request.id)
+    mine = worker.current().split("/")
+    elsewhere = "/".join(["another-host", *mine[1:3], "999999", *mine[4:]])
+    here.start(request.id, "t", by=elsewhere)
+    assert there.sweep() == 0
+    assert here.settle(request.id).state is State.RUNNING
+    assert person(there).get(request.id).state is State.RUNNING
+
+
+def test_a_dead_call_is_given_up_by_who_is_on_its_machine(here: HttpStore, there: Store) -> None:
+    request = here.open(sample_call())
+    person(there).approve(request.id)
+    here.start(request.id, "t", by="far/boot/space/1/1/m")
+    assert here.settle(request.id, gone="near/boot/space/1/1/m").state is State.RUNNING
+    assert here.settle(request.id, gone="far/boot/space/1/1/m").state is State.UNKNOWN
+    with pytest.raises(errors.OutcomeUnknownError):
+        here.start(request.id, "u")
+
+
+# -- addresses and tokens --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["http://example.com", "http://10.0.0.1:8600", "http://127.0.0.1.example.com"])
+def test_a_token_is_never_sent_in_the_clear_to_another_machine(address: str) -> None:
+    with pytest.raises(errors.ConfigError, match="in the clear"):
+        HttpStore(address, "sst_x")
+
+
+@pytest.mark.parametrize(
+    "address", ["https://", "https://user@host", "https://host?a=1", "https://host:port", "http://"]
+)
+def test_what_is_no_address_of_a_server_is_refused(address: str) -> None:
+    with pytest.raises(errors.ConfigError):
+        HttpStore(address, "sst_x")
+
+
+@pytest.mark.parametrize("token", ["a b", "a\r\nX-Other: 1", "é", ""])
+def test_what_is_no_token_is_refused(token: str) -> None:
+    with pytest.raises(errors.ConfigError):
+        HttpStore("https://host", token)
+
+
+def test_a_server_without_a_token_is_refused_and_says_where_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.ConfigError, match="sayso token new"):
+        sayso.configure(store="https://host")
+    monkeypatch.setenv("SAYSO_TOKEN", "sst_x")
+    sayso.configure(store="https://host")
+
+
+def test_a_token_goes_to_the_server_that_it_was_given_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sayso.configure(store="https://one.example", token="sst_x")
+    with pytest.raises(errors.ConfigError, match="wants a token"):
+        config.open_store("https://two.example")
+    with pytest.raises(errors.ConfigError, match="give its address"):
+        sayso.configure(token="sst_x")
+
+
+def test_another_token_for_the_same_server_takes_the_place_of_the_first(server: Serving, there: Store) -> None:
+    url, first = server.of(there), new_token(there, name="one")
+    sayso.configure(store=url, token=first)
+    old = config.default_store()
+    sayso.configure(store=url, token=new_token(there, name="two"))
+    request = config.default_store().open(sample_call())
+    assert request.requester.subject == "two"
+    old.close()
+
+
+def test_a_folder_cannot_name_the_server_that_decides(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "sayso.toml").write_text('store = "https://host"')
+    monkeypatch.setenv("SAYSO_TOKEN", "sst_x")
+    with pytest.raises(errors.ConfigError, match="whoever wrote the folder"):
+        config.default_store()
+
+
+def test_a_token_that_ended_opens_nothing_and_the_program_is_told(server: Serving, there: Store) -> None:
+    here = HttpStore(server.of(there), "sst_" + "0" * 16 + "_" + "0" * 64)
+    with pytest.raises(errors.StoreForbiddenError, match="does not let this token"):
+        here.open(sample_call())
+    assert "sst_" not in repr(here) + repr(vars(here)["url"])
+    here.close()
+
+
+def test_what_answers_there_is_no_server_is_a_fault_and_no_yes(server: Serving, there: Store) -> None:
+    async def page(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        headers = [(b"content-type", b"text/html")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"<p>approved"})
+
+    here = HttpStore(server.url, "sst_x", patience=0.1)
+    server.app = page
+    with pytest.raises(errors.StoreUnavailableError, match="no sayso server"):
+        here.get("rq_" + "0" * 32)
+    here.close()
+
+
+def test_a_redirect_is_not_followed(server: Serving) -> None:
+    asked: list[str] = []
+
+    async def elsewhere(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        asked.append(scope["path"])
+        headers = [(b"location", f"{server.url}/elsewhere".encode())]
+        await send({"type": "http.response.start", "status": 307, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    here = HttpStore(server.url, "sst_x", patience=0.1)
+    server.app = elsewhere
+    with pytest.raises(errors.StoreError):
+        here.get("rq_" + "0" * 32)
+    assert asked == ["/api/v1/program/requests/rq_" + "0" * 32]
+    here.close()
+
+
+def test_deciding_through_a_programs_store_is_refused_before_anything_is_sent(here: HttpStore, there: Store) -> None:
+    request = here.open(sample_call())
+    verbs = (
+        lambda: Review(here, reviewer="eve").approve(request.id),
+        lambda: Review(here, reviewer="eve").reject(request.id),
+        lambda: Review(here, reviewer="eve").claim(request.id),
+        lambda: Review(here, reviewer="eve").resolve(request.id, happened=True, force=True),
+        here.journal,
+        here.anchors,
+        lambda: here.slips("token"),
+    )
+    for verb in verbs:
+        with pytest.raises(errors.StoreForbiddenError, match="this store is a sayso server"):
+            verb()
+    assert there.get(request.id) == request
+
+
+def test_a_forked_child_shares_no_connection_with_its_parent(here: HttpStore) -> None:
+    request = here.open(sample_call())
+    idle = set(map(id, here._line._idle))
+    assert idle
+    here.after_fork()
+    assert here._line._idle == []
+    assert here.get(request.id) == request
+
+
+def test_a_program_whose_clock_is_ahead_asks_the_server_calmly(
+    here: HttpStore, there: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    opened = here.open
+
+    def open_and_run_ahead(request: Request) -> Request:
+        found = opened(request)
+        clock.tick("25h")
+        return found
+
+    def settle(request_id: str) -> Request:
+        looks.append(request_id)  # the server says that it still waits
+        return there.get(request_id)
+
+    @sayso.gate(wait="block", name="refund", timeout="0.3s")
+    def refund(amount: int) -> None:
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr(here, "open", open_and_run_ahead)
+    monkeypatch.setattr(here, "settle", settle)
+    with frozen_clock() as clock, pytest.raises(sayso.ConfirmationRequired):
+        refund(1)
+    assert len(looks) < 12
+
+
+def test_a_store_that_is_closed_leaves_no_thread_behind(here: HttpStore) -> None:
+    request = here.open(sample_call())
+    unwatch = here.watch(request.id, lambda: None)
+    thread = next(one for one in threading.enumerate() if one.name == "sayso-listener" and one.is_alive())
+    unwatch()
+    here.close()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def test_what_sayso_serve_listens_with_answers_without_a_pause() -> None:
+    with listening(place_of("127.0.0.1", 0, None)) as listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_an_outcome_with_half_a_character_is_recorded(here: HttpStore, there: Store) -> None:
+    request = here.open(sample_call())
+    person(there).approve(request.id)
+    here.start(request.id, "t")
+    failed = here.finish(request.id, "t", Outcome("failed", error="no file \udcff"))
+    assert failed.execution is not None
+    assert failed.execution.error == "no file \\udcff"
+
+
+def test_memory_behind_the_server_serves_as_well(server: Serving) -> None:
+    behind = MemoryStore()
+    here = HttpStore(server.of(behind), new_token(behind))
+    request = here.open(sample_call())
+    assert behind.get(request.id) == request
+    here.close()

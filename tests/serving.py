@@ -1,0 +1,84 @@
+"""A sayso server on a port of this machine, in a thread of the test: the real program behind a real connection.
+
+One server serves test after test; `app` is what it answers with now. The invariant: it has ended, with its thread and
+its connections, when the tests that wanted it have.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from sayso.inbox import create_app
+from sayso.inbox.token import TokenKind, Tokens
+from sayso.stores.base import Store
+
+__all__ = ["Serving", "new_token", "serving"]
+
+_PATIENCE = 20
+
+
+class Serving:
+    """A server.
+
+    Args:
+        port: Where to listen; 0 is a free one.
+        store: What to serve at first.
+
+    Attributes:
+        app: The ASGI program that answers.
+        url: Where.
+    """
+
+    def __init__(self, port: int = 0, store: Store | None = None) -> None:
+        self.app: Any = None
+        self.url = ""
+        if store is not None:
+            self.of(store)
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=512)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `sayso serve` does
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            await self.app(scope, receive, send)
+
+        settings = uvicorn.Config(
+            answer, log_config=None, access_log=False, server_header=False, lifespan="off",
+            timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._server = uvicorn.Server(settings)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+        self._thread.start()
+
+    def of(self, store: Store, **options: Any) -> str:
+        """Serve a store from now on, without a limit of rate, and return the address."""
+        self.app = create_app(store, **{"rate": None, **options})
+        return self.url
+
+    def end(self) -> None:
+        """End as a deployment does: what is under way is cut off after a second."""
+        self._server.should_exit = True
+        self._thread.join(_PATIENCE)
+        assert not self._thread.is_alive()
+        self._socket.close()
+
+
+@contextmanager
+def serving(port: int = 0, store: Store | None = None) -> Generator[Serving]:
+    """Serve inside the block."""
+    server = Serving(port, store)
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+def new_token(store: Store, kind: TokenKind = "ask", name: str = "tests", **options: Any) -> str:
+    """Return the text of a new token."""
+    return Tokens(store).new(kind, name, **options)[1]
