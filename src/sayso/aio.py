@@ -37,9 +37,10 @@ class Review:
     """The verbs of a reviewer on one store, as coroutines; see `sayso.Review` for each of them."""
 
     def __init__(
-        self, store: Store | str | None = None, *, reviewer: Reviewer | str | None = None, channel: str = "python"
-    ) -> None:
-        self.review = reviews.Review(store, reviewer=reviewer, channel=channel)
+        self, store: Store | str | None = None, *, reviewer: Reviewer | str | None = None, channel: str = "python",
+        sweeps: bool = True,
+    ) -> None:  # fmt: skip
+        self.review = reviews.Review(store, reviewer=reviewer, channel=channel, sweeps=sweeps)
 
     list = _awaited(reviews.Review.list)
     get = _awaited(reviews.Review.get)

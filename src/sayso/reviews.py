@@ -34,13 +34,17 @@ class Review:
         store: A store or its address; None is the configured one.
         reviewer: Who decides when a verb's `by=` names nobody; None is the configured one (see `sayso.config`).
         channel: Through which channel the decisions come, as the record will say.
+        sweeps: Whether looking first writes down what has expired or was broken off. Where looking must change
+            nothing, as for a page that a browser reads ahead, it is shown so all the same, and decided by.
     """
 
     def __init__(
-        self, store: Store | str | None = None, *, reviewer: Reviewer | str | None = None, channel: str = "python"
-    ) -> None:
+        self, store: Store | str | None = None, *, reviewer: Reviewer | str | None = None, channel: str = "python",
+        sweeps: bool = True,
+    ) -> None:  # fmt: skip
         self.store = config.open_store(store)
         self.channel = channel
+        self.sweeps = sweeps
         self._reviewer = Reviewer(reviewer) if isinstance(reviewer, str) else reviewer
 
     # -- see ---------------------------------------------------------------------------------------------------
@@ -53,7 +57,7 @@ class Review:
     ) -> Page:  # fmt: skip
         """Return a page of requests, oldest first.
 
-        What has expired, and what was started by a process that is gone, is written down first.
+        What has expired, and what was started by a process that is gone, is written down first (see `sweeps`).
 
         Args:
             state: One state or several; by default all that are not final. `"all"` for every one.
@@ -72,13 +76,15 @@ class Review:
         """
         if not 0 < limit <= 1000:
             raise ValueError(f"limit must be between 1 and 1,000, not {limit}")
-        self.store.sweep()
+        if self.sweeps:
+            self.store.sweep()
         claimer = Reviewer(claimed_by) if isinstance(claimed_by, str) else claimed_by
         wanted = Filter(
             states=_states(state), run_id=run_id, name=name, risk=risk, text=text, kind=kind,
-            claimed_by=None if claimer is None else claimer.identity,
+            claimed_by=None if claimer is None else claimer.identity, at=None if self.sweeps else clock.now(),
         )  # fmt: skip
-        return self.store.list(wanted, cursor=cursor, limit=limit, newest=newest)
+        page = self.store.list(wanted, cursor=cursor, limit=limit, newest=newest)
+        return page if self.sweeps else Page(tuple(map(self._as_it_stands, page.requests)), page.cursor)
 
     def get(self, request_id: str) -> Request:
         """Return a request by its id or by a beginning of it that fits no other; `rq_` may be left out.
@@ -91,9 +97,23 @@ class Review:
         if request is None:
             request = self.store.get(self.find(request_id))
         # Only what time or a dead worker may have changed needs to be written down first.
-        if request.state is State.RUNNING or lifecycle.is_due(request, clock.now()):
-            return self.store.settle(request.id)
+        now = clock.now()
+        if request.state is State.RUNNING or lifecycle.is_due(request, now) or lifecycle.escalate(request, now):
+            return self.store.settle(request.id) if self.sweeps else self._as_it_stands(request)
         return request
+
+    def _as_it_stands(self, request: Request) -> Request:
+        """Return what `Store.settle` would write, and write nothing."""
+        now, execution = clock.now(), request.execution
+        change = lifecycle.expire(request, now) or lifecycle.escalate(request, now)
+        if (
+            change is None
+            and request.state is State.RUNNING
+            and execution is not None
+            and worker.is_gone(execution.worker)
+        ):
+            change = lifecycle.abandon(request)
+        return request if change is None else change.request
 
     def _at_hand(self, request_id: str) -> Request | None:
         try:

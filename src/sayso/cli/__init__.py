@@ -34,8 +34,16 @@ _COMMANDS = {
     "release": ("care", "Give a claimed request back."),
     "extend": ("care", "Let a request, or an unused approval, last longer."),
     "resolve": ("care", "Say whether a call happened whose outcome is unknown."),
-    "log": ("log", "Print the journal, or verify it."),
+    "log": ("log", "Print the journal, verify it, or export it."),
+    "receipt": ("receipt", "Write what proves one call, or verify it."),
+    "confirm": ("confirm", "Write, read and check documents of the Confirm protocol."),
+    "learn": ("learn", "Export decisions to learn from, or read what they teach."),
+    "purge": ("purge", "Remove what old requests were about, for good."),
+    "key": ("key", "Make the key that signs evidence."),
     "serve": ("serve", "Open the inbox in a browser."),
+    "login": ("login", "Print a link by which somebody signs in to the inbox."),
+    "token": ("token", "Make, list and revoke tokens of programs."),
+    "notify": ("notify", "Tell people through channels what waits."),
     "worker": ("worker", "Go on with runs when a person has decided."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "demo": ("demo", "Watch a destructive call wait for a person."),
@@ -148,7 +156,7 @@ def _usage(error: click.ClickException) -> int:
     from sayso.model.show.escape import escape
 
     context = getattr(error, "ctx", None)
-    hint = f"sayso {context.info_name} --help" if context is not None and context.parent is not None else "sayso --help"
+    hint = f"{'sayso' if context is None else context.command_path} --help"
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         complain(error.format_message())
     else:

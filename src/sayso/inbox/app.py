@@ -7,8 +7,9 @@ that changes something and takes GET.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -19,10 +20,16 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from sayso import config, errors
-from sayso.inbox import bulk, deed, lists, live, login, request_page, run_page
+from sayso.inbox import bulk, deed, export, hook, insights, lists, live, login, request_page, run_page, settings, trip
+from sayso.inbox.api.happenings import Happenings
+from sayso.inbox.api.rate import Rate
+from sayso.inbox.api.routes import mounted as api
 from sayso.inbox.fault import HANDLERS
 from sayso.inbox.guard import LOOPBACK, Guard
+from sayso.inbox.link import PRINTED
 from sayso.inbox.session import Sessions
+from sayso.inbox.sign_in import SignIn
+from sayso.inbox.token import Tokens
 from sayso.inbox.visit import Settings, does, shows
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
@@ -40,6 +47,10 @@ def _routes() -> list[BaseRoute]:
     return [
         Route("/", shows(lists.inbox)),
         Route("/history", shows(lists.history)),
+        Route("/history.{kind}", shows(export.export)),
+        Route("/insights", shows(insights.insights)),
+        Route("/settings", shows(settings.settings)),
+        Route("/settings/test", does(settings.send_test), methods=["POST"]),
         Route("/runs", shows(run_page.runs)),
         Route("/runs/{run_id:path}", shows(run_page.run)),
         Route("/r/{request_id}", shows(request_page.show_request)),
@@ -49,8 +60,13 @@ def _routes() -> list[BaseRoute]:
         Route("/events", live.events),
         Route("/login", login.offer),
         Route("/login", login.begin, methods=["POST"]),
+        Route("/login/openid", trip.arrive),
+        Route("/login/openid", trip.take, methods=["POST"]),
+        Route("/login/openid/go", trip.depart, methods=["POST"]),
         Route("/logout", does(login.end), methods=["POST"]),
+        Route("/hooks/decisions", hook.receive, methods=["POST"]),
         Route("/healthz", _healthz),
+        api(),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
 
@@ -58,6 +74,8 @@ def _routes() -> list[BaseRoute]:
 def create_app(
     store: Store | str | None = None, *, base_url: str | None = None, hosts: Collection[str] = (),
     who: Callable[[Http], Reviewer | None] | None = None, on_stranger: Callable[[], None] | None = None,
+    sign_in: SignIn | None = None, hooks: Mapping[str, Any] | None = None,
+    rate: str | None = "600/minute", open_per_run: int = 20,
 ) -> Starlette:  # fmt: skip
     """Return the inbox as an ASGI program, to be served or mounted.
 
@@ -71,21 +89,38 @@ def create_app(
         hosts: Further names that the Host header may have.
         who: Says who is signed in to the program around, or None for nobody; called for every request.
         on_stranger: Called when somebody comes who is not signed in.
+        sign_in: Which ways lead in; None is login links alone.
+        rate: How often one token, session or stranger may ask the API; None for no limit.
+        open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.
+        hooks: Which programs may send decisions, as `[hooks]` in `sayso.toml` says it; None is what stands there.
 
     Raises:
-        ConfigError: The store's address names no store, or `base_url` is no http or https address.
+        ConfigError: The store's address names no store, `base_url` is no http or https address, or `sign_in` does
+            not go with the rest.
     """
     parts = urlsplit(base_url or "http://localhost")
     if parts.scheme not in {"http", "https"} or parts.hostname is None:
         raise errors.ConfigError(f"base_url {base_url!r} is no address; give one like https://approvals.example.com")
+    sign_in = sign_in or SignIn()
+    if sign_in.proxy is not None and sign_in.proxy.header is not None:
+        if who is not None:
+            raise errors.ConfigError("who= and a proxy that signs people in do not go together: one says who it is")
+        who = sign_in.proxy.who
+    if sign_in.provider is not None and base_url is None:
+        raise errors.ConfigError("an OpenID provider needs base_url: it sends people back to that address only")
     names = {*hosts, *([parts.hostname] if base_url else LOOPBACK)}
     app = Starlette(
         routes=_routes(), middleware=[Middleware(Guard, hosts=names)], exception_handlers={**HANDLERS},
         lifespan=None,
     )  # fmt: skip
-    app.state.settings = Settings(config.open_store(store), Sessions(), base_url, who)
+    app.state.settings = Settings(config.open_store(store), Sessions(sign_in.lasts), base_url, who, sign_in)
     app.state.on_stranger = on_stranger
+    app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
+    app.state.happenings = Happenings(app.state.settings.store)
+    app.state.open_per_run = open_per_run
     app.state.pulse = live.Pulse(app.state.settings.store)
+    app.state.insights = insights.Insights(app.state.settings.store)
+    app.state.hooks = hook.Hooks(app.state.settings.store, config.table("hooks") if hooks is None else hooks)
     return app
 
 
@@ -97,4 +132,4 @@ def login_path(app: Starlette, reviewer: Reviewer | None = None) -> str:
         reviewer: In whose name the session decides; None is the configured reviewer.
     """
     settings: Settings = app.state.settings
-    return f"/login?token={settings.sessions.new_link(reviewer or config.default_reviewer())}"
+    return f"/login?token={settings.links.token(reviewer or config.default_reviewer(), PRINTED)}"

@@ -1,0 +1,220 @@
+"""What happens to requests, in the order in which this server noticed it: a bounded ring that streams read from.
+
+Every event is a row of the journal. It is noticed when the store rings, whichever process wrote it, and kept with a
+number; who comes back with the last number that it saw gets what followed, and where that is not kept any more
+(10,000 events, or this server's life) it is told so and looks anew. The invariant: an event is never left out in
+silence, and one look at the store serves all streams.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sayso import errors
+from sayso.clock import instant
+from sayso.model.entry import Entry
+from sayso.model.ids import new_token
+from sayso.model.request import LIVE, Request
+from sayso.model.reviewer import Identity
+from sayso.stores.base import Filter, Store, Unwatch
+
+__all__ = ["Happening", "Happenings"]
+
+KEPT = 10_000
+FOLLOWED = 5_000
+_PAGE = 500
+_LIVE = Filter(states=LIVE)
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event.
+
+    Attributes:
+        number: Its place in this server's life.
+        request: As it stood when the event was noticed.
+        entry: The row of the journal.
+    """
+
+    number: int
+    request: Request
+    entry: Entry
+
+    def is_of(self, requester: Identity) -> bool:
+        """Say whether this requester asked for it."""
+        return self.request.requester.is_same(requester)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What a stream says of it: no argument, and no word of a person."""
+        entry = self.entry
+        return {
+            "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.request.state),
+            "by": entry.by, "channel": entry.channel, "at": instant(entry.at).isoformat(),
+        }  # fmt: skip
+
+
+@dataclass
+class _Followed:
+    """A request that may still change: up to which row it was told, and how to stop watching it."""
+
+    seq: int
+    unwatch: Unwatch
+
+
+class Happenings:
+    """The ring of one server.
+
+    Attributes:
+        life: Says in the ids of events of which server's life they are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.life = new_token()[:8]
+        self._store = store
+        self._lock = threading.Lock()  # of many streams that wake together one looks, and the others find it done
+        self._kept: deque[Happening] = deque(maxlen=KEPT)
+        self._number = 0
+        self._followed: dict[str, _Followed] | None = None  # None until somebody listens, and while there are too many
+        self._newest: str | None = None
+        self._rung: deque[str] = deque()  # ids of requests that changed; added to from any thread
+        self._listeners: dict[object, Callable[[], None]] = {}
+        self._unwatch: Unwatch | None = None
+        self._has_rung = threading.Event()  # since the last look
+
+    # -- listening ---------------------------------------------------------------------------------------------
+
+    def listen(self, wake: Callable[[], None]) -> Unwatch:
+        """Call `wake`, from some thread, when something may have happened; reads the store."""
+        mine = object()
+        with self._lock:
+            self._listeners[mine] = wake
+            if self._unwatch is None:
+                self._unwatch = self._store.watch_all(self._ring)
+                self._go_on()
+
+        def end() -> None:
+            with self._lock:
+                self._listeners.pop(mine, None)
+                if not self._listeners:
+                    self._pause()
+
+        return end
+
+    def _ring(self) -> None:
+        self._has_rung.set()  # before they wake, so that the first of them looks
+        for wake in list(self._listeners.values()):
+            wake()
+
+    def _watch(self, request_id: str) -> Unwatch:
+        return self._store.watch(request_id, lambda: self._rung.append(request_id))
+
+    def _go_on(self) -> None:
+        self._has_rung.set()
+        if self._followed is None:
+            self._begin()
+            return
+        for request_id, followed in self._followed.items():  # what happened while nobody listened is caught up with
+            followed.unwatch = self._watch(request_id)
+            self._rung.append(request_id)
+
+    def _pause(self) -> None:
+        for followed in (self._followed or {}).values():
+            followed.unwatch()
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    def _begin(self) -> None:
+        """Follow what is open now, if that is not too much."""
+        newest = self._store.list(Filter(), limit=1, newest=True).requests
+        self._newest, self._followed = newest[0].id if newest else None, None
+        if self._store.count(_LIVE) > FOLLOWED:
+            return
+        self._followed, cursor = {}, None
+        while True:
+            page = self._store.list(_LIVE, cursor=cursor, limit=_PAGE)
+            for request in page.requests:
+                followed = self._followed[request.id] = _Followed(0, self._watch(request.id))
+                followed.seq = max((row.seq for row in self._news(request.id, 0)[1]), default=0)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """The number of the last event that was noticed."""
+        return self._number
+
+    def since(self, number: int) -> list[Happening] | None:
+        """Return what followed an event, looked up once for all who ask at the same time; None where that is lost."""
+        with self._lock:
+            if self._has_rung.is_set():
+                self._has_rung.clear()  # before the look: what rings meanwhile is looked for again
+                self._look()
+            if not self._number - len(self._kept) <= number <= self._number:
+                return None
+            return [one for one in self._kept if one.number > number]
+
+    def _look(self) -> None:
+        if self._followed is None:
+            self._lose()
+            return
+        rung = {self._rung.popleft() for _ in range(len(self._rung))}
+        try:
+            fresh = self._new(self._followed)
+            wanted = {**dict.fromkeys(rung & self._followed.keys()), **fresh}
+            found = [self._news(request_id, self._followed[request_id].seq) for request_id in wanted]
+        except errors.StoreError:
+            self._rung.extend(rung)
+            self._has_rung.set()  # the next one who asks looks again
+            raise
+        for request_id in fresh:
+            self._newest = request_id
+        for request, row in sorted(
+            ((request, row) for request, rows in found for row in rows),
+            key=lambda one: (one[1].at, one[1].run_id, one[1].seq),
+        ):
+            self._followed[request.id].seq = row.seq
+            self._number += 1
+            self._kept.append(Happening(self._number, request, row))
+        for request, _ in found:
+            if request.is_final:
+                self._followed.pop(request.id).unwatch()
+        if len(self._followed) > FOLLOWED:
+            self._lose()
+
+    def _new(self, followed: dict[str, _Followed]) -> dict[str, None]:
+        """Return the ids of requests that were asked since, oldest first, and follow them."""
+        found: list[str] = []
+        cursor, limit = None, 20
+        while True:
+            page = self._store.list(Filter(), cursor=cursor, limit=limit, newest=True)
+            for request in page.requests:
+                if request.id == self._newest:
+                    return dict.fromkeys(reversed(found))
+                if request.id not in followed:
+                    followed[request.id] = _Followed(0, self._watch(request.id))
+                found.append(request.id)
+            cursor, limit = page.cursor, _PAGE
+            if cursor is None:
+                return dict.fromkeys(reversed(found))
+
+    def _news(self, request_id: str, seq: int) -> tuple[Request, list[Entry]]:
+        # The request first: what happens to it after that rings once more, and is told then.
+        request = self._store.get(request_id)
+        after = (request.run_id, seq)
+        return request, list(self._store.journal(run_id=request.run_id, request_id=request_id, after=after))
+
+    def _lose(self) -> None:
+        """Let everybody look anew: more requests are open, or were, than can be followed."""
+        for followed in (self._followed or {}).values():
+            followed.unwatch()
+        self._begin()
+        self._number += 1
+        self._kept.clear()

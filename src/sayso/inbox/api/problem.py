@@ -1,0 +1,158 @@
+"""What went wrong, as RFC 9457 problem details with a code that stays: `already_decided`, `stale_view`, `not_found`.
+
+The codes of faults are the names of their classes in `sayso.errors`; the few that HTTP itself needs stand here. The
+invariant: an id that is not there and one that the asker must not know of are told in the same words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from sayso import errors
+
+__all__ = ["MEDIA_TYPE", "Problem", "ProblemKind", "every", "kind_of", "of_fault", "response"]
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE = "https://sayso.invalid/problems/"
+
+
+class ProblemKind(NamedTuple):
+    """One kind of problem, the same in every answer.
+
+    Attributes:
+        code: Its name, which never changes.
+        status: Its HTTP status.
+        title: What it is, in a few words that never depend on the request.
+    """
+
+    code: str
+    status: int
+    title: str
+
+
+_OF_HTTP = {
+    kind.code: kind
+    for kind in (
+        ProblemKind("invalid_json", 400, "The body is not JSON as RFC 8259 has it"),
+        ProblemKind("not_signed_in", 401, "Nobody is known by this token or session"),
+        ProblemKind("not_from_here", 403, "A session's change needs its own CSRF token and Origin"),
+        ProblemKind("wrong_token_kind", 403, "Tokens of this kind do not do this"),
+        ProblemKind("not_found", 404, "There is nothing here"),
+        ProblemKind("method_not_allowed", 405, "This cannot be done here"),
+        ProblemKind("body_too_large", 413, "The body is too long"),
+        ProblemKind("wrong_content_type", 415, "The body is not JSON by its type"),
+        ProblemKind("invalid_input", 422, "The input does not fit"),
+        ProblemKind("key_reused", 422, "This idempotency key was sent with another body"),
+        ProblemKind("seen_required", 428, "An approval says what was seen"),
+        ProblemKind("rate_limited", 429, "Too many requests"),
+        ProblemKind("internal", 500, "Something went wrong here"),
+    )
+}
+
+# The first that fits decides; what is in none of them is 500.
+_STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
+    (errors.RequestNotFoundError, 404),
+    (errors.AmbiguousIdError, 404),
+    (errors.RunNotFoundError, 404),
+    (errors.OwnRequestError, 403),
+    (errors.MissingRoleError, 403),
+    (errors.StaleViewError, 412),
+    (errors.InvalidChangesError, 422),
+    (errors.InvalidAnswerError, 422),
+    (errors.WrongKindError, 422),
+    (errors.DecisionRefusedError, 409),
+    (errors.StartRefusedError, 409),
+    (errors.RunBusyError, 409),
+    (errors.RunChangedError, 409),
+    (errors.ArgumentError, 422),
+    (errors.TooManyOpenError, 429),
+    (errors.AskRefusedError, 422),
+    (errors.ConfigError, 422),
+    (errors.StoreError, 503),
+)
+_DECIDED_BY = {"approved": "approve", "answered": "answer", "cancelled": "cancel", "feedback": "feedback"}
+
+
+class Problem(Exception):
+    """An answer that says what went wrong, and that nothing was done.
+
+    Args:
+        code: One of those that HTTP needs, or of a fault's class.
+        detail: What happened this time.
+        headers: Further headers of the answer.
+        data: Further members of the document.
+    """
+
+    def __init__(self, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> None:
+        super().__init__(detail)
+        self.kind = every()[code]
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.data = data
+
+
+def _code(fault: type[errors.SaysoError]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", fault.__name__.removesuffix("Error")).lower()
+
+
+def kind_of(fault: type[errors.SaysoError]) -> ProblemKind:
+    """Return what an error of `sayso.errors` is as a problem."""
+    status = next((status for kind, status in _STATUS if issubclass(fault, kind)), 500)
+    title = (fault.__doc__ or "").partition("\n")[0].partition(".")[0].replace("\u2060", "")
+    return ProblemKind(_code(fault), status, title)
+
+
+def every() -> dict[str, ProblemKind]:
+    """Return all kinds of problems by their codes."""
+    if len(_known) == len(_OF_HTTP):
+        faults = [getattr(errors, name) for name in errors.__all__]
+        _known.update({kind.code: kind for kind in map(kind_of, faults)})
+    return _known
+
+
+_known = dict(_OF_HTTP)
+
+
+def of_fault(fault: errors.SaysoError) -> Problem:
+    """Return a fault as a problem; what it says of the server's own files and settings stays here."""
+    kind = kind_of(type(fault))
+    if kind.status == 404:
+        return Problem(kind.code, "there is nothing of this id here that you may see; nothing was done")
+    if kind.status >= 500:
+        return Problem(
+            kind.code if isinstance(fault, errors.StoreError) else "internal",
+            "the server cannot do this now; nothing was done, and its log says more",
+        )
+    return Problem(kind.code, str(fault), **_facts(fault))
+
+
+def _facts(fault: errors.SaysoError) -> dict[str, Any]:
+    facts = {name: _plain(value) for name, value in vars(fault).items() if _is_plain(value)}
+    if not isinstance(fault, errors.AlreadyDecidedError):
+        return facts
+    facts |= {"decided_by": facts.pop("by"), "decided_at": facts.pop("at")}
+    return facts | {"verb": _DECIDED_BY.get(fault.state, "reject")}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | datetime | tuple | None)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def response(problem: Problem) -> Response:
+    """Return the answer that tells of a problem."""
+    code, status, title = problem.kind
+    content = {"type": _TYPE + code, "title": title, "status": status, "detail": problem.detail, "code": code}
+    text = json.dumps({**problem.data, **content})
+    return Response(text, status_code=status, media_type=MEDIA_TYPE, headers=problem.headers)

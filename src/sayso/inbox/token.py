@@ -1,0 +1,185 @@
+"""Tokens of programs: who may ask, who may review, who may look after it all, as `sst_ID_SECRET`.
+
+They are made on the server's machine (`sayso token new`), shown once, and kept as the SHA-256 of a secret of 256
+random bits. The invariant: what is kept is of no use to whoever reads it, and a token that was revoked or has ended
+opens nothing from that instant on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hmac import compare_digest
+from typing import Any, Literal, get_args
+
+from sayso import clock, errors
+from sayso.model.ids import new_token
+from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.stores.base import Store
+from sayso.stores.slip import Slip
+
+__all__ = ["KINDS", "LASTS", "Token", "TokenKind", "Tokens"]
+
+TokenKind = Literal["ask", "review", "admin"]
+KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
+LASTS = timedelta(days=90)
+
+_SLIP = "token"
+_ID = 16
+_FORM = re.compile(rf"sst_([0-9a-f]{{{_ID}}})_([0-9a-f]{{64}})")
+_NOBODY = "0" * 64
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token as it is kept, without its secret.
+
+    Attributes:
+        id: Its name in lists; opens nothing.
+        kind: `ask` asks and never decides, `review` decides and never starts, `admin` looks after tokens and outcomes.
+        person: In whose name it acts. Who has the name of an `ask` token never decides what was asked
+            through it.
+        roles: What the person may be asked for.
+        made_at, expires_at, revoked_at: Its life.
+        used_on: The last day on which it was used, ISO 8601; None before the first.
+    """
+
+    id: str
+    kind: TokenKind
+    person: Identity
+    roles: frozenset[str]
+    made_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+    used_on: str | None = None
+    digest: str = field(default="", repr=False)
+
+    def is_good(self, now: datetime) -> bool:
+        """Say whether it opens anything at this instant."""
+        return self.revoked_at is None and now < self.expires_at
+
+    @property
+    def reviewer(self) -> Reviewer:
+        """The person in whose name it acts."""
+        return Reviewer(self.person.subject, roles=self.roles, issuer=self.person.issuer)
+
+
+class Tokens:
+    """The tokens of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._uses: dict[str, str] = {}  # not written yet: finding a token writes nothing
+        self._written: dict[str, str] = {}
+
+    def new(
+        self, kind: TokenKind, name: str, *, roles: Collection[str] = (), issuer: str = LOCAL, lasts: timedelta = LASTS
+    ) -> tuple[Token, str]:
+        """Make a token, and return it with its whole text, which nothing can show again. Durable on return.
+
+        Args:
+            kind: What it may do.
+            name: In whose name.
+            roles: The roles of a reviewer.
+            issuer: Who vouches for the name: the same as where this person signs in, or one person counts as two.
+            lasts: How long.
+
+        Raises:
+            ValueError: The name, a role or the issuer cannot be one.
+        """
+        person, now, secret = Reviewer(name, roles=roles, issuer=issuer), clock.now(), new_token() + new_token()
+        token = Token(
+            new_token()[:_ID], kind, person.identity, frozenset(person.roles), now, now + lasts, digest=_digest(secret)
+        )
+        self._store.keep(_slip(token))
+        return token, f"sst_{token.id}_{secret}"
+
+    def find(self, text: str) -> Token | None:
+        """Return the token of this text; None where it is none, was revoked or has ended."""
+        form = _FORM.fullmatch(text)
+        if form is None:
+            return None
+        slip = self._store.slip(_SLIP, form[1])
+        token = None if slip is None else _token(slip)
+        # Compared also where there is none, so that the time it takes does not tell which ids there are.
+        is_it = compare_digest(_digest(form[2]), _NOBODY if token is None else token.digest)
+        if token is None or not is_it or not token.is_good(clock.now()):
+            return None
+        self._use(token)
+        return token
+
+    def is_good(self, token_id: str) -> bool:
+        """Say whether a token that was found before still opens anything; this is no use of it."""
+        slip = self._store.slip(_SLIP, token_id)
+        return slip is not None and _token(slip).is_good(clock.now())
+
+    def _use(self, token: Token) -> None:
+        day = clock.now().date().isoformat()
+        with self._lock:
+            if self._written.get(token.id, token.used_on) != day:
+                self._uses[token.id] = day
+
+    def all(self) -> list[Token]:
+        """Return every token, also those that open nothing any more, by id."""
+        found: list[Slip] = []
+        while True:
+            page = self._store.slips(_SLIP, after=found[-1].key if found else "")
+            found += page
+            if not page:
+                return [_token(slip) for slip in found]
+
+    def revoke(self, token_id: str) -> Token | None:
+        """End a token at once, and return it; None where there is none of this id. Durable on return."""
+        return self._change(token_id, lambda body: {"revoked_at": body["revoked_at"] or clock.now().isoformat()})
+
+    def write_uses(self) -> None:
+        """Write down on which day the tokens were used last that `find` found here."""
+        with self._lock:
+            uses, self._uses = self._uses, {}
+            self._written |= uses
+        for token_id, day in uses.items():
+            self._change(token_id, lambda body, day=day: {"used_on": max(day, body["used_on"] or "")})
+
+    def _change(self, token_id: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Token | None:
+        while True:  # until nobody changes it in between, so that what is written last never undoes a revocation
+            before = self._store.slip(_SLIP, token_id)
+            if before is None:
+                return None
+            after = Slip(_SLIP, token_id, before.body | change(before.body))
+            if after == before or self._store.swap(before, after):
+                return _token(after)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _slip(token: Token) -> Slip:
+    body = {
+        "kind": token.kind, "issuer": token.person.issuer, "subject": token.person.subject,
+        "roles": sorted(token.roles), "made_at": token.made_at.isoformat(), "expires_at": token.expires_at.isoformat(),
+        "revoked_at": None, "used_on": None, "digest": token.digest,
+    }  # fmt: skip
+    return Slip(_SLIP, token.id, body)
+
+
+def _token(slip: Slip) -> Token:
+    body = slip.body
+    try:
+        kind = KINDS[KINDS.index(body["kind"])]
+        return Token(
+            slip.key, kind, Identity(body["issuer"], body["subject"]),
+            frozenset(body["roles"]), datetime.fromisoformat(body["made_at"]),
+            datetime.fromisoformat(body["expires_at"]),
+            None if body["revoked_at"] is None else datetime.fromisoformat(body["revoked_at"]),
+            body["used_on"], body["digest"],
+        )  # fmt: skip
+    except (LookupError, TypeError, ValueError) as error:
+        raise errors.StoreCorruptError(
+            f"token {slip.key!r} cannot be read ({error}); revoke it by a new one"
+        ) from error

@@ -1,0 +1,37 @@
+"""The page about the HTTP API lists what there is: every operation with who may, and every code with its status."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sayso.inbox.api import openapi, problem
+from sayso.inbox.api.routes import operations
+
+
+def rows(root: Path, heading: str) -> list[list[str]]:
+    """Return the cells of the table below a heading."""
+    page = (root / "docs/reference/http-api.md").read_text(encoding="utf-8")
+    part = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if "| `" in line[:12]]
+
+
+def test_every_operation_stands_on_the_page_with_who_may(root: Path) -> None:
+    told = {tuple(row[0].strip("`").split()): row[2] for row in rows(root, "What reviewers can do")}
+    real = {
+        (one.method, re.sub(r":\w+}", "}", one.path)): "all" if len(one.kinds) == 3 else ", ".join(
+            kind for kind in ("ask", "review", "admin") if kind in one.kinds
+        )
+        for one in operations()
+        if not one.path.startswith("/v1/program/")
+    }  # fmt: skip
+    assert told == real
+    assert all(set(one.kinds) == {"ask"} for one in operations() if one.path.startswith("/v1/program/"))
+
+
+def test_every_code_stands_on_the_page_with_its_status(root: Path) -> None:
+    page = (root / "docs/reference/http-api.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| (\d{3}) \| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
+    codes = {code for one in operations() for code in openapi.codes_of(one)} | {"not_found", "method_not_allowed"}
+    kinds = [problem.every()[code] for code in codes]
+    assert sorted(told) == sorted((str(kind.status), kind.code, kind.title) for kind in kinds)
