@@ -4,6 +4,7 @@
 #   make test             every test                                   (ARGS='-k expired' passes on to pytest)
 #   make lint             format, lint, types, layers
 #   make format           write the formatting, fix what can be fixed
+#   make pictures         take the screenshots of docs/assets anew
 #   make mutants          remove the guards one at a time; each removal must turn a named test red
 #   make bench            one table beside hand-written SQL and peers  (ARGS=--quick for a short one)
 #   make docs             build the pages into site/
@@ -18,6 +19,7 @@ ARGS   ?=
 VENV    := .venv
 BENCH   := .venv-bench
 DOCS    := .venv-docs
+AXE     := .cache/axe
 PEERS   := udspy holdpoint call4agents chowki timbal
 INSTALL := -m pip --disable-pip-version-check install -qq
 
@@ -26,7 +28,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format mutants bench docs clean
+.PHONY: help demo test lint format pictures mutants bench docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -34,7 +36,7 @@ help:
 demo: $(VENV)/.ready
 	@$(VENV)/bin/sayso demo $(if $(DIR),--dir '$(DIR)') $(ARGS)
 
-test: $(VENV)/.ready-test
+test: $(VENV)/.ready-test $(VENV)/.browser
 	$(VENV)/bin/python -m pytest $(ARGS)
 
 lint: $(VENV)/.ready-lint
@@ -47,6 +49,11 @@ format: $(VENV)/.ready-lint
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
+pictures: $(VENV)/.ready-test $(VENV)/.browser
+	$(VENV)/bin/python -m pytest -k pictures_of_a_day tests/acceptance/test_inbox_browser_looks.py
+	@mkdir -p docs/assets
+	cp build/screenshots/inbox-light.png build/screenshots/request-light.png docs/assets/
+
 mutants: $(VENV)/.ready-test
 	$(VENV)/bin/python tests/mutants/run.py $(ARGS)
 
@@ -57,7 +64,7 @@ docs: $(DOCS)/.ready
 	$(DOCS)/bin/zensical build --clean --strict
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DOCS) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(AXE) $(VENV) $(BENCH) $(DOCS) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 
 # Set-up. A stamp is newer than pyproject.toml once its environment holds what that asks for.
 
@@ -65,13 +72,28 @@ $(VENV)/.ready $(BENCH)/.ready $(DOCS)/.ready: %/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("sayso needs Python 3.11 or newer, and $(PYTHON) is %d.%d; try make PYTHON=python3.12" % v[:2])'
 	@echo "setting up $* (once)"
 	@$(PYTHON) -m venv $*
-	@$*/bin/python $(INSTALL) --editable '.$(if $(filter $(DOCS),$*),[docs])'
+	@$*/bin/python $(INSTALL) --editable '.[$(if $(filter $(DOCS),$*),docs,web)]'
 	@touch $@
 
 $(VENV)/.ready-%: $(VENV)/.ready
 	@echo "setting up $(VENV) for $* (once)"
 	@$(VENV)/bin/python $(INSTALL) --editable '.[$*]'
 	@touch $@
+
+# What the tests in a browser need, each part only where it is missing: Playwright, the distribution's Chromium where
+# this user may install it, and axe-core. What stays absent is named, its tests say so again, and with CI set they fail.
+$(VENV)/.browser: $(VENV)/.ready-test
+	@absent=; \
+	$(VENV)/bin/python -c 'import hatchling, playwright' 2>/dev/null \
+	  || $(VENV)/bin/python $(INSTALL) --editable '.[browser]' || absent="$$absent playwright"; \
+	[ -n "$$SAYSO_CHROMIUM" ] || command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
+	       && apt-get -qq install --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+	  || absent="$$absent chromium"; \
+	[ -f $(AXE)/node_modules/axe-core/axe.min.js ] \
+	  || { command -v npm >/dev/null && npm install --prefix $(AXE) --no-audit --no-fund --silent axe-core@4; } \
+	  || absent="$$absent axe-core"; \
+	if [ -n "$$absent" ]; then echo "absent, the inbox is not fully tested in a browser:$$absent"; else touch $@; fi
 
 # A peer that cannot be installed is named and left out of the table; the next run tries again.
 $(BENCH)/.peers: $(BENCH)/.ready

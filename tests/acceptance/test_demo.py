@@ -17,16 +17,19 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from sayso import audit
 from sayso.cli.demo import cast, count
+from sayso.cli.demo.inbox import SIMULATED
 from sayso.cli.demo.place import FILES, Place
-from sayso.cli.demo.tour import tour
+from sayso.cli.demo.tour import tidy, tour
 from sayso.model.request import State
 from sayso.reviews import Review
 from sayso.runs import models
 from sayso.stores.sqlite import SqliteStore
+from tests.integration.browsing import fields_of
 from tests.integration.provider_server import Answer, Provider, serving
 from tests.person import Person
 
@@ -120,11 +123,15 @@ def test_demo_without_a_terminal_ends_by_itself_and_deletes_only_what_was_approv
     assert processes_of(place.root) == []
 
 
-def test_demo_shows_who_acts_what_a_person_would_type_and_the_reason_of_a_no(tmp_path: Path) -> None:
+def test_demo_shows_who_acts_what_was_sent_to_the_inbox_and_the_reason_of_a_no(tmp_path: Path) -> None:
     done = demo("--dir", str(tmp_path))
     place = made(done.stdout)
-    command = re.escape(f"$ sayso --store {place.address} approve rq_")
-    assert re.search(rf"^simulated reviewer  {command}\w{{8}} --set path=report-draft\.md ", done.stdout, re.MULTILINE)
+    sent = r'POST http://127\.0\.0\.1:\d+/api/v1/requests/rq_\w{8}…/approve {"changes": {"path": "report-draft\.md"}'
+    assert re.search(rf"^simulated reviewer  {sent}", done.stdout, re.MULTILINE)
+    store = SqliteStore(str(place.root / "sayso.db"))
+    decided = [request.decision for request in Review(store).list(state="all").requests]
+    store.close()
+    assert {(decision.by.subject, decision.channel) for decision in decided if decision} == {(SIMULATED, "api")}
     assert re.search(r"^agent .*deleted report-draft\.md$", done.stdout, re.MULTILINE)
     assert re.search(r"^agent .*rejected by simulated-reviewer: keep it: the contract", done.stdout, re.MULTILINE)
     assert "\x1b" not in done.stdout
@@ -333,6 +340,37 @@ def test_person_decides_in_a_second_terminal(tmp_path: Path) -> None:
         code, _ = person.ends()
     assert code == 0, person.screen
     assert deleted(made(person.screen)) == ["contract.txt"]
+
+
+def test_person_decides_in_a_browser(tmp_path: Path) -> None:
+    with sits_before(tmp_path) as person:
+        said = re.search(r"or in a browser: (http://127\.0\.0\.1:\d+)/login\?token=(\S+)", person.sees(MENU))
+        assert said is not None, person.screen
+        base, token = said.groups()
+        asked = Review(f"sqlite:///{tmp_path / 'sayso-demo' / 'sayso.db'}").list().requests[0]
+        with httpx2.Client(base_url=base, headers={"origin": base}, follow_redirects=True) as browser:
+            assert browser.post("/login", data={"token": token}).status_code == 200
+            page = fields_of(browser.get(f"/r/{asked.id}").text)
+            said_no = {"csrf": page["csrf"], "seen": page["seen"], "note": "not this one"}
+            assert browser.post(f"/r/{asked.id}/reject", data=said_no).status_code == 200
+        assert "not this one" in person.sees("not this one")
+        person.sees(MENU)
+        person.types("a")
+        code, _ = person.ends()
+    assert code == 0, person.screen
+    assert deleted(made(person.screen)) == ["contract.txt"]
+
+
+def test_demo_without_the_inbox_is_decided_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cast, "is_installed", lambda: False)
+    place = Place.made_in(tmp_path)
+    stage = cast.Stage(place, with_person=False)
+    try:
+        tidy(stage)
+    finally:
+        stage.close()
+    assert stage.inbox is None
+    assert deleted(place) == ["report-draft.md"]
 
 
 def test_path_that_leaves_the_folder_is_not_deleted_also_when_it_was_approved(tmp_path: Path) -> None:

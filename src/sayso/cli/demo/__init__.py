@@ -1,8 +1,8 @@
 """`sayso demo`: a real destructive call on real files stops, is decided by a person, and runs once.
 
-`tour` tells the two stories, `agent` is the program whose calls are held, `cast` starts and ends processes, `place` is
-the folder, `count` compares what the record promises with what is on the disk. Only the command itself loads here: the
-agent's process passes this file, too.
+`tour` tells the two stories, `agent` is the program whose calls are held, `cast` starts and ends processes, `inbox` is
+where a person or the simulated reviewer decides, `place` is the folder, `count` compares what the record promises with
+what is on the disk. Only the command itself loads here: the agent's process passes this file, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def demo(folder: Path | None, with_crash: bool, model: str | None) -> int:
     """Watch a deletion wait for a person, and happen once.
 
     A scripted agent tidies a folder of real files. Two harmless calls pass by rule, two deletions are held. On a
-    terminal you decide; without one a simulated reviewer does, by the same commands that you would type.
+    terminal you decide, there or in the inbox that is opened; without one a simulated reviewer does, through the
+    inbox's HTTP API.
     Nothing outside of the folder that it makes is touched, and the folder stays.
     """
     from sayso.cli.demo.tour import tour

@@ -18,6 +18,7 @@ from contextlib import nullcontext, suppress
 from typing import TypeVar
 
 from sayso import config
+from sayso.cli.demo.inbox import SIMULATED, Deed, Inbox, NotTakenError, is_installed
 from sayso.cli.demo.place import Place, say
 from sayso.cli.say import out
 from sayso.model.request import Request, State
@@ -130,8 +131,11 @@ class Stage:
 
     Args:
         place: The folder.
-        with_person: Whether a person decides at this terminal; else the simulated reviewer does.
+        with_person: Whether a person decides, at this terminal or elsewhere; else the simulated reviewer does.
         model: The name of a provider's model that thinks for the agent; None for the script.
+
+    Attributes:
+        inbox: Its inbox; None where the extra `web` is not installed.
     """
 
     def __init__(self, place: Place, *, with_person: bool, model: str | None = None) -> None:
@@ -139,6 +143,7 @@ class Stage:
         self.with_person = with_person
         self.model = model
         self.store = config.open_store(place.address)
+        self.inbox = Inbox(self.store) if is_installed() else None
         self._agents: list[Agent] = []
         self._met: set[str] = set()
 
@@ -146,6 +151,8 @@ class Stage:
         """End what was started."""
         for agent in self._agents:
             agent.stop()
+        if self.inbox is not None:
+            self.inbox.close()
         self.store.close()
 
     # -- the agent ---------------------------------------------------------------------------------------------
@@ -228,12 +235,24 @@ class Stage:
         except subprocess.TimeoutExpired as late:
             raise Broken(f"sayso {words[0]} did not end in {PATIENCE:.0f} seconds") from late
 
-    def decide(self, request: Request, *words: str) -> Request:
-        """Let the person decide at this terminal, or the simulated reviewer by command; return the request after it."""
+    def decide(self, request: Request, deed: Deed) -> Request:
+        """Let the person decide at this terminal, or the simulated reviewer do a deed; return the request after it."""
         if self.with_person:
             return terminal.converse(self.store, request, lambda: self.store.get(request.id).state is not State.PENDING)
-        verb, *rest = words
-        code = self.command(self.reviewer, verb, short(request.id), *rest, "--as", "simulated-reviewer")
-        if code != 0:
-            raise Broken(f"sayso {verb} ended with {code}")
+        self.simulate(request, deed)
         return self.store.get(request.id)
+
+    def simulate(self, request: Request, deed: Deed) -> None:
+        """Let the simulated reviewer do a deed: through the inbox, or by command where there is none."""
+        if self.inbox is None:
+            code = self.command(self.reviewer, deed.verb, short(request.id), *deed.words, "--as", SIMULATED)
+            if code != 0:
+                raise Broken(f"sayso {deed.verb} ended with {code}")
+            return
+        with _floor:
+            try:
+                sent, *answered = self.inbox.take(deed, request.id)
+            except NotTakenError as no:
+                raise Broken(str(no)) from no
+            say(self.reviewer, sent)
+            out(*answered)

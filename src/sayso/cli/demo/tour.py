@@ -7,8 +7,10 @@ any count from the disk is not what the record promises.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -18,6 +20,7 @@ import click
 from sayso.cli.demo import count
 from sayso.cli.demo.cast import Agent, Broken, Stage
 from sayso.cli.demo.count import Row
+from sayso.cli.demo.inbox import Deed
 from sayso.cli.demo.place import RUN, Place, say
 from sayso.cli.say import WRONG, complain, out
 from sayso.errors import ConfigError
@@ -29,9 +32,9 @@ from sayso.waiting import terminal
 
 __all__ = ["Left", "crash", "improvise", "tidy", "tour"]
 
-_APPROVE_THE_DRAFT = ("approve", "--set", "path=report-draft.md", "-m", "you mean the draft; the final one stays")
-_REJECT = ("reject", "-m", "keep it: the contract runs until 2031")
-_APPROVE = ("approve",)
+_APPROVE_THE_DRAFT = Deed("approve", "you mean the draft; the final one stays", {"path": "report-draft.md"})
+_REJECT = Deed("reject", "keep it: the contract runs until 2031")
+_APPROVE, _LEAVE_IT = Deed("approve"), Deed("reject", "leave it as it is")
 _JUNK = {"report-draft.md", "old-backup.txt"}
 
 _TIDY = ("report-final.md", "contract.txt")
@@ -107,11 +110,30 @@ def _begin(stage: Stage) -> None:
         say("demo", f"what it does is up to {escape(stage.model)}")
     elif stage.with_person:
         say("demo", "it takes report-final.md for a draft: try e, and give it report-draft.md instead")
-    if stage.with_person:
-        say("demo", f"decide here, or in a second terminal: {terminal.command(stage.store)} ls")
-    else:
-        say("demo", "no terminal here, so a simulated reviewer decides, in a process of its own, by command")
+    _say_where_to_decide(stage)
     out("")
+
+
+def _say_where_to_decide(stage: Stage) -> None:
+    if not stage.with_person:
+        how = "by command" if stage.inbox is None else f"through the HTTP API of {stage.inbox.base}"
+        say("demo", f"no terminal here, so a simulated reviewer decides, {how}")
+        return
+    say("demo", f"decide here, or in a second terminal: {terminal.command(stage.store)} ls")
+    if stage.inbox is None:
+        say("demo", "an inbox in the browser needs the extra `web`: pip install 'sayso[web]'")
+        return
+    address = stage.inbox.address()
+    say("demo", f"or in a browser: {address}")
+    if _has_desktop():
+        webbrowser.open(address)
+
+
+def _has_desktop() -> bool:
+    """Say whether a browser would open beside this terminal, and not in it."""
+    if sys.platform in {"darwin", "win32"}:
+        return "SSH_CONNECTION" not in os.environ
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 # -- the stories -----------------------------------------------------------------------------------------------
@@ -131,7 +153,7 @@ def improvise(stage: Stage) -> None:
     agent = stage.start((), at_terminal=stage.with_person)
     while not stage.with_person and (request := stage.next_or_end(agent)) is not None:
         may_go = request.call.name == "delete" and request.call.arguments["path"] in _JUNK
-        stage.decide(request, *(_APPROVE if may_go else ("reject", "-m", "leave it as it is")))
+        stage.decide(request, _APPROVE if may_go else _LEAVE_IT)
     _must_end_well(stage, agent)
 
 
@@ -139,8 +161,8 @@ def tidy(stage: Stage) -> None:
     """Two deletions are held: one is approved with another path, one is rejected."""
     agent = stage.start(_TIDY, at_terminal=stage.with_person)
     if not stage.with_person:
-        for words in (_APPROVE_THE_DRAFT, _REJECT):
-            stage.decide(stage.next_request(agent), *words)
+        for deed in (_APPROVE_THE_DRAFT, _REJECT):
+            stage.decide(stage.next_request(agent), deed)
     _must_end_well(stage, agent)
 
 
@@ -157,7 +179,7 @@ def _killed_before_the_start(stage: Stage) -> None:
     request = stage.next_request(agent)
     agent.hold_still()
     say("demo", "holds the agent still (SIGSTOP), so that it cannot start what is approved now")
-    request = _decided(stage, request, *_APPROVE_THE_DRAFT)
+    request = _decided(stage, request, _APPROVE_THE_DRAFT)
     ended = agent.kill()
     now = stage.store.get(request.id)
     if ended != -signal.SIGKILL or now.execution is not None:
@@ -170,7 +192,7 @@ def _killed_inside_the_call(stage: Stage) -> None:
     agent = stage.start(_CRASH, dies=True)
     request = stage.next_request(agent)
     say("demo", "2. killed inside the call: after the file is gone, before anybody could record it")
-    request = _decided(stage, request, *_APPROVE)
+    request = _decided(stage, request, _APPROVE)
     ended = stage.end_of(agent)
     if ended == 0:  # a person may decide otherwise; the simulated reviewer is held to the promised rows
         say("demo", f"{short(request.id)} is {stage.store.get(request.id).state}: there was no call to be killed in")
@@ -182,8 +204,8 @@ def _killed_inside_the_call(stage: Stage) -> None:
     _resolve(stage, request)
 
 
-def _decided(stage: Stage, request: Request, *words: str) -> Request:
-    after = stage.decide(request, *words)
+def _decided(stage: Stage, request: Request, deed: Deed) -> Request:
+    after = stage.decide(request, deed)
     if after.state is State.PENDING:
         raise Left
     return after
@@ -202,9 +224,12 @@ def _resolve(stage: Stage, request: Request) -> None:
     seen = count.Witnesses.heard(stage.store, stage.place)
     there = "still there" if seen.name(request) in seen.present else "gone"
     say(stage.reviewer, f"on the disk: {seen.name(request)} is {there}, deletions in the ledger: {seen.times(request)}")
-    happened = not stage.with_person or click.confirm("Did the deletion happen?", default=None, err=True)
-    words = ["resolve", short(request.id), "--happened" if happened else "--did-not", "-m", "looked at the disk"]
-    code = stage.command(stage.reviewer, *words, *(() if stage.with_person else ("--as", "simulated-reviewer")))
+    if not stage.with_person:
+        stage.simulate(request, Deed("resolve", "looked at the disk", happened=seen.times(request) > 0))
+        return
+    happened = click.confirm("Did the deletion happen?", default=None, err=True)
+    deed = Deed("resolve", "looked at the disk", happened=happened)
+    code = stage.command(stage.reviewer, deed.verb, short(request.id), *deed.words)
     if code != 0:
         raise Broken(f"sayso resolve ended with {code}")
 
