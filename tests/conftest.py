@@ -53,6 +53,7 @@ def forget_settings() -> None:
     for store in config._open.values():
         store.close()
     config._open.clear()
+    config._tokens.clear()
     config._chosen_store = config._chosen_reviewer = config._default = None
     config._reviewer_nearby.cache_clear()
 

@@ -1,8 +1,8 @@
 """Settings: which store is the default one, who decides at this terminal, which key seals.
 
-What `configure` was told wins over the environment (`SAYSO_STORE`, `SAYSO_REVIEWER`, `SAYSO_KEY`), which wins over
+What `configure` was told wins over the environment (`SAYSO_STORE`, `SAYSO_TOKEN`, …), which wins over
 `sayso.toml` in this folder or one above it; else the store is one file in the user's state directory.
-Stores are opened once per address and process.
+Channels, and what the inbox server needs, stand in tables of that file. Stores are opened once per address and process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import threading
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sayso import errors
 from sayso.model.reviewer import Reviewer
@@ -22,21 +22,30 @@ from sayso.stores.base import Store
 
 __all__ = [
     "address_nearby",
+    "base_url",
+    "channel_tables",
     "configure",
     "default_reviewer",
     "default_store",
     "default_store_path",
     "open_store",
+    "signing_key",
     "store_address",
     "stores_at_hand",
+    "table",
 ]
 
 _FILE = "sayso.toml"
-_KNOWN = ("reviewer", "store")
+_TEXTS = ("base_url", "reviewer", "store")
+_TABLES = ("channels", "evidence", "hooks", "oidc", "serve")
+_KNOWN = tuple(sorted((*_TEXTS, *_TABLES)))
+
+_SERVERS = ("https://", "http://")
 
 _lock = threading.Lock()
 _open: dict[str, Store] = {}
 _chosen_store: Store | None = None
+_tokens: dict[str, str] = {}  # each for the one server that it was given for
 _default: Store | None = None  # what environment and file say, read once
 _chosen_reviewer: Reviewer | str | None = None
 
@@ -50,18 +59,28 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def configure(*, store: Store | str | None = None, reviewer: Reviewer | str | None = None) -> None:
+def configure(
+    *, store: Store | str | None = None, token: str | None = None, reviewer: Reviewer | str | None = None
+) -> None:
     """Choose for this process; what is not given stays as it was.
 
     Args:
         store: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `jsonl:relative.jsonl`,
-            `jsonl:///absolute.jsonl`, or a store of your own.
+            `jsonl:///absolute.jsonl`, `https://host` for a sayso server, or a store of your own.
+        token: Of the kind `ask`, for a sayso server; without it the one in `SAYSO_TOKEN`.
         reviewer: Who decides when a decision names nobody.
 
     Raises:
-        ConfigError: The address names no store.
+        ConfigError: The address names no store, or a sayso server without a token for it.
     """
     global _chosen_store, _chosen_reviewer
+    if token is not None:
+        if not isinstance(store, str):
+            raise errors.ConfigError("token= opens a sayso server: give its address too, configure(store=…, token=…)")
+        with _lock:
+            if _tokens.get(store) != token:
+                _tokens[store] = token
+                _open.pop(store, None)
     if store is not None:
         _chosen_store = open_store(store)
     if reviewer is not None:
@@ -115,10 +134,11 @@ def _is_ours_alone(group: int) -> bool:
     return group == ours.pw_gid and found.gr_name == ours.pw_name and set(found.gr_mem) <= {ours.pw_name}
 
 
-def _from_file(name: str) -> tuple[str | None, Path | None]:
+def _settings() -> tuple[dict[str, Any], Path | None]:
+    """Return what the settings file says, and where it lies; nothing where there is none."""
     path = _settings_file()
     if path is None:
-        return None, None
+        return {}, None
     import tomllib
 
     try:
@@ -128,10 +148,80 @@ def _from_file(name: str) -> tuple[str | None, Path | None]:
     unknown = sorted(set(settings) - set(_KNOWN))
     if unknown:
         raise errors.ConfigError(f"{path} has the unknown setting {unknown[0]!r}; known are {', '.join(_KNOWN)}")
+    return settings, path
+
+
+def _from_file(name: str) -> tuple[str | None, Path | None]:
+    settings, path = _settings()
     value = settings.get(name)
     if value is not None and not isinstance(value, str):
         raise errors.ConfigError(f"{path}: {name} must be a text, not {type(value).__name__}")
     return value, path
+
+
+def table(name: str) -> dict[str, Any]:
+    """Return a table of the settings file as it stands there, e.g. `[serve]`; empty where there is none.
+
+    Who asks for it knows what may stand in it, and checks it.
+
+    Raises:
+        ConfigError: The file cannot be used, or this is no table in it.
+    """
+    settings, path = _settings()
+    found = settings.get(name, {})
+    if not isinstance(found, dict):
+        raise errors.ConfigError(f"{path}: {name} must be a table, [{name}], not {type(found).__name__}")
+    return cast("dict[str, Any]", found)
+
+
+def channel_tables() -> dict[str, dict[str, Any]]:
+    """Return the channels of the settings file by name: `[channels.ops]` stands under `ops`.
+
+    Raises:
+        ConfigError: The file cannot be used, or a channel is no table.
+    """
+    found = table("channels")
+    for name, settings in found.items():
+        if not isinstance(settings, dict):
+            raise errors.ConfigError(f"channels.{name} must be a table, [channels.{name}]; no message is sent")
+    return found
+
+
+def signing_key() -> Path | None:
+    """Return the file of the key that signs evidence: `SAYSO_SIGNING_KEY`, else `key` in `[evidence]`; None for none.
+
+    Raises:
+        ConfigError: The file cannot be used, or does not say it so.
+    """
+    named = os.environ.get("SAYSO_SIGNING_KEY")
+    if named:
+        return Path(named).expanduser().absolute()
+    found = table("evidence")
+    unknown = sorted(set(found) - {"key"})
+    if unknown:
+        raise errors.ConfigError(f"[evidence] has the unknown setting {unknown[0]!r}; known is key; nothing was signed")
+    key, path = found.get("key"), _settings_file()
+    if key is None or path is None:
+        return None
+    if not isinstance(key, str) or not key:
+        raise errors.ConfigError("[evidence] key is the path of a private key, as a text; nothing was signed")
+    return path.parent / Path(key).expanduser()  # meant from where the settings lie
+
+
+def base_url() -> str | None:
+    """Return the address by which people reach the inbox, without a slash at its end: `SAYSO_BASE_URL`, else the file.
+
+    Links in messages begin with it; None where nobody has said one, and messages then carry no link.
+
+    Raises:
+        ConfigError: It is no address of a web page.
+    """
+    said = os.environ.get("SAYSO_BASE_URL") or _from_file("base_url")[0]
+    if not said:
+        return None
+    if not said.startswith(("https://", "http://")) or not said.isascii() or not said.isprintable() or " " in said:
+        raise errors.ConfigError(f"base_url begins with https:// (or http://), {said!a} does not; no message is sent")
+    return said.rstrip("/")
 
 
 def store_address() -> str:
@@ -151,6 +241,11 @@ def address_nearby() -> str:
     address, path = _from_file("store")
     if address is None or path is None:
         return f"sqlite:///{default_store_path()}"
+    if address.startswith(_SERVERS):
+        raise errors.ConfigError(
+            f"{path} names a sayso server, and is not used: whoever wrote the folder would decide what runs here; set"
+            " SAYSO_STORE and SAYSO_TOKEN"
+        )
     # A path in the file is meant from where the file lies, not from where the program was started.
     scheme, name = _file_of(address)
     return f"{scheme}{path.parent / Path(name).expanduser()}" if scheme else address
@@ -220,9 +315,24 @@ def _make(address: str) -> Store:
         from sayso.stores.jsonl import JsonlStore
 
         return JsonlStore(_file_of(address)[1], key=os.environ.get("SAYSO_KEY") or None)
+    if address.startswith(_SERVERS):
+        from sayso.stores.http import HttpStore
+
+        return HttpStore(address, _token(address))
     raise errors.ConfigError(
-        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db' or 'jsonl:path/to/file.jsonl'"
+        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db', 'jsonl:path/to/file.jsonl', or"
+        " 'https://host' of a sayso server"
     )
+
+
+def _token(address: str) -> str:
+    token = _tokens.get(address) or os.environ.get("SAYSO_TOKEN")
+    if not token:
+        raise errors.ConfigError(
+            f"the sayso server {address} wants a token: set SAYSO_TOKEN, or configure(store=…, token=…); on the server,"
+            " `sayso token new --kind ask --name NAME` makes one"
+        )
+    return token
 
 
 def default_reviewer() -> Reviewer:

@@ -11,7 +11,10 @@
     │   ├── StoreVersionError       a newer sayso wrote it
     │   ├── StoreReadOnlyError      it cannot be written
     │   ├── StoreFullError          there is no room left
+    │   ├── StoreForbiddenError     the server does not let this token do that
     │   └── StoreSealedError        arguments are sealed with another key, or with one that is missing
+    ├── AskRefusedError             the server did not take what was asked
+    │   └── TooManyOpenError        too many requests of the run wait already
     ├── RequestNotFoundError        no request has this id
     ├── AmbiguousIdError            several requests begin with this prefix
     ├── RunNotFoundError            no run has this id
@@ -37,6 +40,9 @@
     │   ├── ApprovalExpiredError    the approval has ended
     │   ├── OutcomeUnknownError     it was started, and nobody can say how it ended
     │   └── AlteredRequestError     the stored call is not the one that was approved
+    ├── EvidenceError               a receipt, an anchor or a checkpoint proves nothing
+    ├── PurgeRefusedError           something can still happen to it; nothing was removed
+    ├── RunPurgedError              the run has ended, and what it did was removed
     └── OutcomeNotRecordedError     the call ran, and the store could not be told
 
 Signals (`ConfirmationRequired`, `ConfirmationRejected` and theirs) are not faults and live in `sayso.waiting.signals`.
@@ -57,9 +63,11 @@ __all__ = [
     "AmbiguousIdError",
     "ApprovalExpiredError",
     "ArgumentError",
+    "AskRefusedError",
     "ClaimedError",
     "ConfigError",
     "DecisionRefusedError",
+    "EvidenceError",
     "InvalidAnswerError",
     "InvalidChangesError",
     "MissingRoleError",
@@ -70,22 +78,26 @@ __all__ = [
     "OutcomeUnknownError",
     "OwnRequestError",
     "PolicyError",
+    "PurgeRefusedError",
     "RequestExpiredError",
     "RequestNotFoundError",
     "RunBusyError",
     "RunChangedError",
     "RunNotFoundError",
+    "RunPurgedError",
     "SaysoError",
     "StaleViewError",
     "StartRefusedError",
     "StoreBusyError",
     "StoreCorruptError",
     "StoreError",
+    "StoreForbiddenError",
     "StoreFullError",
     "StoreReadOnlyError",
     "StoreSealedError",
     "StoreUnavailableError",
     "StoreVersionError",
+    "TooManyOpenError",
     "ValueNotKeptError",
     "WrongKindError",
 ]
@@ -168,6 +180,36 @@ class StoreFullError(StoreError):
 
 class StoreSealedError(StoreError):
     """Arguments in this store are sealed with another key, or with one that is missing."""
+
+
+class StoreForbiddenError(StoreError):
+    """The server does not know this token, or does not let tokens of its kind do that."""
+
+
+class AskRefusedError(SaysoError):
+    """The server did not take what was asked. Nobody will be asked, and the call does not run.
+
+    Attributes:
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; nothing was asked, and the call was not run")
+        self.reason = reason
+
+
+class TooManyOpenError(AskRefusedError):
+    """As many requests of the run wait for a person as may wait at a time.
+
+    Attributes:
+        run_id: Which run.
+        limit: How many may.
+    """
+
+    def __init__(self, run_id: str, limit: int) -> None:
+        super().__init__(f"{limit} requests of run {run_id!r} wait already; let people decide some of them first")
+        self.run_id = run_id
+        self.limit = limit
 
 
 class RequestNotFoundError(SaysoError):
@@ -506,6 +548,34 @@ class AlteredRequestError(StartRefusedError):
         else:
             what = f"the record of {request_id} was altered: {what}"
         super().__init__(request_id, f"{what}; not run")
+
+
+class EvidenceError(SaysoError):
+    """A receipt, an anchor or a checkpoint is not as it was written, or proves nothing about what it was held to."""
+
+
+class PurgeRefusedError(SaysoError):
+    """Something can still happen to the request, or its run still needs it. Nothing of it was removed.
+
+    Attributes:
+        id: Of the request or run.
+    """
+
+    def __init__(self, about: str, reason: str) -> None:
+        super().__init__(f"{about} {reason}; nothing of it was removed")
+        self.id = about
+
+
+class RunPurgedError(SaysoError):
+    """The run has ended, and its steps were removed: nobody can say what it did, and it is not begun again.
+
+    Attributes:
+        run_id: Which run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} has ended, and what it did was purged; it is not begun again, take a new run")
+        self.run_id = run_id
 
 
 class OutcomeNotRecordedError(SaysoError):

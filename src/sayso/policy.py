@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from sayso import errors
 from sayso.model import duration
+from sayso.model.escalation import Escalation
 from sayso.model.quorum import Quorum
+from sayso.model.reviewer import Reviewer
 
 __all__ = ["Happened", "Verdict", "allow", "deny", "describe", "hold", "verdict_of"]
 
@@ -30,6 +32,8 @@ class Verdict:
         quorum: For a hold, who must agree, instead of the gate's.
         risk: For a hold, the risk word, instead of the gate's.
         context: For a hold, facts for the reviewer's front end: JSON values, and nothing that may not be shown.
+        escalation: For a hold, who else may decide later, instead of the gate's; a hold with a quorum of its own has
+            no other than this one.
     """
 
     kind: Literal["allow", "hold", "deny"]
@@ -39,10 +43,14 @@ class Verdict:
     quorum: Quorum | None = None
     risk: str | None = None
     context: dict[str, Any] | None = None
+    escalation: Escalation | None = None
 
     def __post_init__(self) -> None:
         # Rules are written by users, and a verdict that cannot be kept must be told as the rule's fault.
-        kinds = {"reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str, "context": dict}
+        kinds = {
+            "reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str, "context": dict,
+            "escalation": Escalation,
+        }  # fmt: skip
         for name, kind in kinds.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
@@ -75,6 +83,7 @@ def allow() -> Verdict:
 def hold(
     reason: str | None = None, *, prompt: str | None = None, expires: timedelta | str | None = None,
     quorum: int | None = None, roles: Collection[str] | None = None, risk: str | None = None,
+    escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
 ) -> Verdict:  # fmt: skip
     """Return the verdict that makes the call wait for a person.
 
@@ -85,12 +94,15 @@ def hold(
         quorum: How many distinct reviewers must approve.
         roles: Each of them must have one of these.
         risk: A word of yours, e.g. `high`.
+        escalate_after, escalate_to: After this time those with one of these roles, and these reviewers, may decide too.
+            A hold that says `quorum` or `roles` and not this is not escalated, whatever the gate says.
     """
     wanted: dict[str, Any] = {"count": quorum, "roles": roles}
     given = {name: value for name, value in wanted.items() if value is not None}
     needs = Quorum(**given) if given else None
     span = None if expires is None else duration.parse(expires)
-    return Verdict("hold", reason, prompt, span, needs, risk)
+    escalation = Escalation.of(escalate_after, escalate_to)
+    return Verdict("hold", reason, prompt, span, needs, risk, escalation=escalation)
 
 
 def deny(reason: str) -> Verdict:

@@ -54,7 +54,26 @@ _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attac
 _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
 _SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
+_OUTBOX = "integration/test_outbox.py::"
 _PEERS, _FACE = "integration/test_weaknesses_of_peers.py::", "integration/test_confirmation_face.py::"
+
+_LINKS, _PROXY = "integration/test_login_links.py::", "integration/test_proxy_sign_in.py::"
+_OPENID, _LISTENS = "integration/test_openid.py::", "integration/test_where_it_listens.py::"
+
+_KEY, _ADDRESS = "unit/test_webhook_key.py::", "unit/test_outbound_address.py::"
+_OUT, _IN = "integration/test_webhook_out.py::", "integration/test_webhook_in.py::"
+_SLACK, _APPRISE = "integration/test_slack.py::", "integration/test_apprise.py::"
+_ATTACKS, _SERVED = "integration/test_http_attacks.py::", "integration/test_http_store.py::"
+_API_TOKENS, _API_REVIEW = "integration/test_api_tokens.py::", "integration/test_api_review.py::"
+_API_INPUT, _API_EVENTS = "integration/test_api_input.py::", "integration/test_api_events.py::"
+_LOOKING = "integration/test_looking.py::"
+_MPLP_DOCUMENTS, _MPLP_LIVES = "unit/test_mplp_documents.py::", "integration/test_mplp_histories.py::"
+_MPLP_SUBMIT, _MPLP_DECIDE = "integration/test_mplp_submit.py::", "integration/test_mplp_decide.py::"
+_MPLP_START, _MPLP_VIEWS = "integration/test_mplp_start.py::", "integration/test_mplp_views.py::"
+_MPLP_EVENTS, _MPLP_SERVED = "integration/test_mplp_events.py::", "integration/test_mplp_served.py::"
+_CHECKPOINTS, _RECEIPTS = "unit/test_checkpoints.py::", "unit/test_receipts.py::"
+_EXPORT, _PURGE = "unit/test_export.py::", "unit/test_purge.py::"
+_EVIDENCE, _PURGED = "integration/test_evidence_cli.py::", "integration/test_purged.py::"
 
 MUTANTS = [
     # -- who starts, and who ends -----------------------------------------------------------------------------------
@@ -139,7 +158,7 @@ MUTANTS = [
     ),
     Mutant(
         "an end is looked at before each change", "stores/base.py",
-        "expired = lifecycle.expire(request, now)", "expired = None",
+        "lapsed = _lapsed(request, now)", "lapsed = None",
         _CONTRACT + "TestMemory::test_an_approval_can_be_started_until_its_end_and_not_at_it",
     ),
     Mutant(
@@ -206,7 +225,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is asked anew asks for no less", "gates/needs.py",
-        "return Needs(self.quorum.joined(request.quorum), self.barred + also)", "return self",
+        "return Needs(self.quorum.joined(request.quorum), self.barred + also, escalation)", "return self",
         _NEEDS + "test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
     ),
     Mutant(
@@ -251,7 +270,7 @@ MUTANTS = [
     ),
     Mutant(
         "a role is needed", "model/lifecycle.py",
-        "if not request.quorum.admits(roles):", "if False:",
+        "if not request.admits(by, roles):", "if False:",
         _LIFECYCLE + "test_a_role_is_needed_for_everything_that_a_reviewer_does",
     ),
     Mutant(
@@ -314,7 +333,7 @@ MUTANTS = [
     # -- decisions --------------------------------------------------------------------------------------------------
     Mutant(
         "an edit begins the count anew", "model/lifecycle.py",
-        '        votes = ()\n        detail["edited"] = True', '        votes = request.votes\n        detail["edited"] = True',
+        '        votes = ()\n        detail |= {"edited"', '        votes = request.votes\n        detail |= {"edited"',
         _LIFECYCLE + "test_an_edit_resets_the_votes_and_counts_as_one",
     ),
     Mutant(
@@ -494,12 +513,12 @@ MUTANTS = [
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
         "a worker that lives is not given up", "stores/base.py",
-        " and worker.is_gone(request.execution.worker):", ":",
+        "execution.worker == gone or worker.is_gone(execution.worker)", "True",
         _CONTRACT + "TestMemory::test_a_call_whose_process_lives_stays_running",
     ),
     Mutant(
         "a worker that is gone is given up", "stores/base.py",
-        " and worker.is_gone(request.execution.worker):", " and False:",
+        "execution.worker == gone or worker.is_gone(execution.worker)", "False",
         _PROMISES + "test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
     ),
     Mutant(
@@ -637,27 +656,27 @@ MUTANTS = [
     ),
     # -- the journal ------------------------------------------------------------------------------------------------
     Mutant(
-        "a link covers its row", "audit.py",
+        "a link covers its row", "audit/walk.py",
         "if chained(before, *entry[:-1]).link != entry.link:", "if False:",
         _PROMISES + "test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
-        "a request names its last row", "audit.py",
+        "a request names its last row", "audit/walk.py",
         "if anchor.link != trail.link:", "if False:",
         _AUDIT + "test_an_end_that_was_cut_off_is_found_while_its_request_is_there",
     ),
     Mutant(
-        "a request stands as its last row left it", "audit.py",
+        "a request stands as its last row left it", "audit/walk.py",
         "if anchor.state not in trail.states:", "if False:",
         _AUDIT + "test_a_request_that_was_rewritten_by_hand_is_found",
     ),
     Mutant(
-        "a request is as it was asked", "audit.py",
+        "a request is as it was asked", "audit/walk.py",
         "if anchor.asked is not None and anchor.asked != trail.asked:", "if False:",
         _AUDIT + "test_a_request_that_was_rewritten_by_hand_is_found",
     ),
     Mutant(
-        "a request that has rows is there", "audit.py",
+        "a request that has rows is there", "audit/walk.py",
         "for request_id, trail in missing.items():", "for request_id, trail in ():",
         _AUDIT + "test_a_request_that_was_removed_or_put_back_is_found",
     ),
@@ -880,7 +899,7 @@ MUTANTS = [
     ),
     Mutant(
         "a run is in one hand", "stores/run_verbs.py",
-        "if run.holder != holder and not lease.is_free(run.holder):", "if False:",
+        "if run.holder not in {holder, gone} and not lease.is_free(run.holder):", "if False:",
         _CONTRACT + "TestSqlite::test_of_eight_who_take_a_run_at_once_one_has_it",
     ),
     Mutant(
@@ -1126,7 +1145,7 @@ MUTANTS = [
     ),
     Mutant(
         "who was cancelled while taking a run does not keep it", "runs/leg.py",
-        "        lease.release()\n        raise", "        raise",
+        "        lease.release()\n        raise\n", "        raise\n",
         _LIES + "test_a_run_that_was_taken_while_its_taker_was_cancelled_is_in_nobodys_hand",
     ),
     # -- lines of JSON ----------------------------------------------------------------------------------------------
@@ -1240,5 +1259,1228 @@ MUTANTS = [
         "inputs are masked in a context", "runs/course.py",
         "inputs, messages = self._clean(_masked(self.inputs)), self._messages()", "inputs, messages = self.inputs, self._messages()",
         _STATES + "test_no_secret_stands_in_what_is_saved_and_the_call_gets_the_real_ones",
+    ),
+    # -- who may come in --------------------------------------------------------------------------------------------
+    Mutant(
+        "a login link is signed", "inbox/stamp.py",
+        "if not hmac.compare_digest(self._mac(purpose, signed).encode(), mac.encode()):", "if False:",
+        _LINKS + "test_another_servers_links_open_nothing",
+    ),
+    Mutant(
+        "the whole signature is compared, as text", "inbox/stamp.py",
+        "hmac.compare_digest(self._mac(purpose, signed).encode(), mac.encode())",
+        "hmac.compare_digest(self._mac(purpose, signed.lower())[:32], mac.lower()[:32])",
+        _LINKS + "test_every_flipped_bit_of_a_link_opens_nothing",
+    ),
+    Mutant(
+        "a text that was signed for one thing is none for another", "inbox/stamp.py",
+        'f"sayso {purpose} 1"', '"sayso 1"',
+        _LINKS + "test_a_text_that_was_signed_for_something_else_is_no_link",
+    ),
+    Mutant(
+        "a login link ends", "inbox/stamp.py",
+        'return None if clock.now() >= _end(body) else body', "return body",
+        _LINKS + "test_a_link_ends_after_its_time_and_what_was_used_is_forgotten_later",
+    ),
+    Mutant(
+        "a login link is used once", "inbox/link.py",
+        " or not self._stamps.spend(body)", "",
+        _LINKS + "test_a_link_is_used_once_whichever_server_it_is_brought_to",
+    ),
+    Mutant(
+        "of those who use a link at once, one comes in", "inbox/stamp.py",
+        "only_new=True", "only_new=False",
+        _LINKS + "test_of_fifty_who_use_a_link_at_once_one_comes_in",
+    ),
+    Mutant(
+        "a used link is remembered longer than it lasts", "inbox/stamp.py",
+        "due=_end(body) + _KEPT", "due=clock.now()",
+        _LINKS + "test_a_link_is_used_once_whichever_server_it_is_brought_to",
+    ),
+    Mutant(
+        "a secret that others can read is not used", "inbox/secret.py",
+        " or stat.S_IMODE(found.st_mode) & 0o077", "",
+        _LINKS + "test_a_secret_that_others_can_reach_is_not_used",
+    ),
+    Mutant(
+        "of several who make the secret, the first one's counts", "inbox/secret.py",
+        "os.link(draft, path)", "os.replace(draft, path); draft.touch()",
+        _LINKS + "test_of_many_who_make_the_secret_at_once_all_have_the_same",
+    ),
+    Mutant(
+        "a session that begins ends the one before", "inbox/login.py",
+        "        settings.sessions.end(before)\n", "        pass\n",
+        _LINKS + "test_a_session_begins_with_an_id_of_its_own_and_ends_the_one_before",
+    ),
+    Mutant(
+        "a sign-in comes from a page of ours", "inbox/login.py",
+        "    if not is_ours(http):\n", "    if False:\n",
+        _LINKS + "test_a_link_of_an_attacker_is_not_used_by_a_page_elsewhere",
+    ),
+    Mutant(
+        "who may not review gets no session", "inbox/login.py",
+        "if not settings.sign_in.admits(person):", "if False:",
+        _LINKS + "test_who_may_not_review_has_no_session_by_a_link_either",
+    ),
+    Mutant(
+        "who may not review has none by a proxy either", "inbox/visit.py",
+        "if not settings.sign_in.admits(person):", "if False:",
+        _PROXY + "test_somebody_whom_the_proxy_knows_and_who_may_not_review_is_told_so",
+    ),
+    Mutant(
+        "login links are refused where they are no way", "inbox/login.py",
+        "if not settings.sign_in.has_links:", "if False:",
+        _OPENID + "test_login_links_are_refused_where_they_are_not_a_way",
+    ),
+    Mutant(
+        "failed attempts are held up", "inbox/sign_in.py",
+        "return 0 if len(failed) < _MOST else", "return 0 if True else",
+        _LINKS + "test_failed_attempts_are_held_up_and_a_good_link_is_not",
+    ),
+    Mutant(
+        "a proxy's header counts from its addresses", "inbox/proxy.py",
+        "if self.header is None or not self.is_peer(http):", "if self.header is None:",
+        _PROXY + "test_the_header_of_anybody_else_signs_nobody_in",
+    ),
+    Mutant(
+        "a proxy's header stands there once", "inbox/proxy.py",
+        "if len(names) > 1 or len(roles) > 1:", "if False:",
+        _PROXY + "test_a_header_that_is_not_one_plain_name_signs_nobody_in",
+    ),
+    Mutant(
+        "where a request came from is the proxy's word only", "inbox/proxy.py",
+        'told = http.headers.getlist("x-forwarded-for") if self.is_peer(http) else []',
+        'told = http.headers.getlist("x-forwarded-for")',
+        _PROXY + "test_where_an_attempt_came_from_is_the_proxys_word_only",
+    ),
+    Mutant(
+        "a proxy is not everywhere", "inbox/proxy.py",
+        "if any(network.prefixlen == 0 for network in found):", "if False:",
+        _LISTENS + "test_what_cannot_be_used_is_told_before_anything_listens",
+    ),
+    Mutant(
+        "it does not listen where it cannot know who decides", "cli/listen.py",
+        "        if not is_known:\n", "        if False:\n",
+        _LISTENS + "test_it_refuses_to_listen_where_it_cannot_know_who_decides",
+    ),
+    Mutant(
+        "an address elsewhere opens it as well", "cli/listen.py",
+        " or (self.base_url is not None and urlsplit(self.base_url).hostname not in _LOOPBACK_NAMES)", "",
+        _LISTENS + "test_an_address_elsewhere_opens_it_as_listening_elsewhere_does",
+    ),
+    Mutant(
+        "plain http to others is refused", "cli/listen.py",
+        'if not self.base_url.startswith("https:") and not is_insecure:', "if False:",
+        _LISTENS + "test_plain_http_to_others_is_refused_unless_it_is_asked_for_by_name",
+    ),
+    Mutant(
+        "an OpenID token is signed by a key pair of the provider", "inbox/oidc.py",
+        'registry = self._jws.JWSRegistry(algorithms=_SIGNATURES, strict_check_header=False)\n        try:\n            return',
+        'registry = self._jws.JWSRegistry(algorithms=[*_SIGNATURES, "none"], strict_check_header=False)\n        try:\n            return',
+        _OPENID + "test_a_token_that_the_provider_did_not_sign_signs_nobody_in",
+    ),
+    Mutant(
+        "an OpenID token is for us alone", "inbox/oidc.py",
+        'if claims.get("aud") not in (self.oidc.client_id, [self.oidc.client_id]):', "if False:",
+        _OPENID + "test_a_token_that_is_not_for_this_sign_in_signs_nobody_in",
+    ),
+    Mutant(
+        "an OpenID token is the issuer's", "inbox/oidc.py",
+        '{"essential": True, "value": self.oidc.issuer}', "{}",
+        _OPENID + "test_a_token_that_is_not_for_this_sign_in_signs_nobody_in",
+    ),
+    Mutant(
+        "the claims of an OpenID token are validated", "inbox/oidc.py",
+        "            claims.validate(now=int(clock.now().timestamp()), leeway=_LEEWAY)\n", "",
+        _OPENID + "test_a_token_that_is_not_for_this_sign_in_signs_nobody_in",
+    ),
+    Mutant(
+        "a provider calls itself as it was set", "inbox/oidc.py",
+        'if found.get("issuer") != self.oidc.issuer:', "if False:",
+        _OPENID + "test_a_provider_that_publishes_something_else_signs_nobody_in",
+    ),
+    Mutant(
+        "an answer comes from the provider that was asked", "inbox/oidc.py",
+        "if (is_told or sender is not None) and sender != self.oidc.issuer:", "if False:",
+        _OPENID + "test_an_answer_of_another_provider_is_not_taken",
+    ),
+    Mutant(
+        "a provider cannot be called as others are", "inbox/oidc.py",
+        'if self.name.casefold() in _RESERVED or self.name.casefold().startswith("hook-"):', "if False:",
+        _OPENID + "test_a_provider_that_could_be_mistaken_is_refused",
+    ),
+    Mutant(
+        "a provider is reached by https", "inbox/oidc.py",
+        "if not _is_safe(found.get(name)):", "if False:",
+        _OPENID + "test_a_provider_that_publishes_something_else_signs_nobody_in",
+    ),
+    Mutant(
+        "an answer counts in the browser that set out", "inbox/trip.py",
+        ' or not hmac.compare_digest(trip["state"].encode(), state.encode())', "",
+        _OPENID + "test_an_answer_counts_in_the_browser_that_set_out",
+    ),
+    Mutant(
+        "an answer counts once", "inbox/trip.py",
+        "return trip if settings.stamps.spend(trip) else None", "return trip",
+        _OPENID + "test_an_answer_counts_once",
+    ),
+    Mutant(
+        "a person goes on to a page of ours", "inbox/visit.py",
+        'return wanted if is_plain and wanted.startswith(home) and not wanted.startswith("//") else home',
+        "return wanted or home",
+        _OPENID + "test_a_person_goes_on_to_a_page_of_ours_only",
+    ),
+    Mutant(
+        "a page to go on to is written plainly", "inbox/visit.py",
+        "return wanted if is_plain and", "return wanted if",
+        _OPENID + "test_a_person_goes_on_to_a_page_of_ours_only",
+    ),
+    # -- messages that leave, and decisions that come in ------------------------------------------------------------
+    Mutant(
+        "a webhook's signature fits", "channels/webhook_key.py",
+        "return any([hmac.compare_digest(one, other) for one in given for other in right])  # noqa: C419", "return True",
+        _KEY + "test_every_flipped_bit_of_20_messages_is_refused",
+    ),
+    Mutant(
+        "a webhook is signed within five minutes", "channels/webhook_key.py",
+        "if abs(clock.instant(int(seconds) * 1_000_000) - now) > WINDOW:", "if False:",
+        _KEY + "test_the_window_is_five_minutes_both_ways",
+    ),
+    Mutant(
+        "a webhook's id cannot run into its instant", "channels/webhook_key.py",
+        "if _IDS.fullmatch(message_id) is None or _INSTANTS.fullmatch(seconds) is None:",
+        "if _INSTANTS.fullmatch(seconds) is None:",
+        _KEY + "test_an_odd_id_is_refused",
+    ),
+    Mutant(
+        "a webhook's instant has one spelling", "channels/webhook_key.py",
+        "if _IDS.fullmatch(message_id) is None or _INSTANTS.fullmatch(seconds) is None:",
+        "if _IDS.fullmatch(message_id) is None or not seconds.strip(' +').isdigit():",
+        _KEY + "test_an_odd_instant_is_refused",
+    ),
+    Mutant(
+        "a webhook's secret is long", "channels/webhook_key.py",
+        " or not _SHORTEST <= len(key) <= _LONGEST:", ":",
+        _KEY + "test_what_is_no_secret_is_refused_and_not_quoted",
+    ),
+    Mutant(
+        "an address that is written is public", "channels/outbound_address.py",
+        "if not _is_allowed(literal, allow_private=self.allow_private):", "if False:",
+        _ADDRESS + "test_forbidden_addresses_and_odd_spellings_get_no_connection",
+    ),
+    Mutant(
+        "an address that is resolved is public", "channels/outbound_address.py",
+        "if known is None or not _is_allowed(known, allow_private=self.allow_private):", "if known is None:",
+        _ADDRESS + "test_a_name_that_leads_to_a_forbidden_address_gets_no_connection",
+    ),
+    Mutant(
+        "an address in an odd spelling is no name", "channels/outbound_address.py",
+        "if _NUMBER.fullmatch(last) is not None:", "if False:",
+        _ADDRESS + "test_forbidden_addresses_and_odd_spellings_get_no_connection",
+    ),
+    Mutant(
+        "an IPv6 address that stands for another one is refused", "channels/outbound_address.py",
+        "isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_6", "False",
+        _ADDRESS + "test_forbidden_addresses_and_odd_spellings_get_no_connection",
+    ),
+    Mutant(
+        "a metadata address is never meant", "channels/outbound_address.py",
+        "if address in _NEVER:", "if False:",
+        _ADDRESS + "test_metadata_and_odd_spellings_are_refused_even_then",
+    ),
+    Mutant(
+        "a webhook goes by http alone, and by https where it leaves", "channels/outbound_address.py",
+        'if parts.scheme != "https" and not (parts.scheme == "http" and allow_private):', "if False:",
+        _ADDRESS + "test_other_schemes_are_refused_even_then",
+    ),
+    Mutant(
+        "a webhook's address names no user", "channels/outbound_address.py",
+        'if "@" in parts.netloc or "#" in url', 'if "#" in url',
+        _ADDRESS + "test_forbidden_addresses_and_odd_spellings_get_no_connection",
+    ),
+    Mutant(
+        "a webhook goes to ports of the web", "channels/outbound_address.py",
+        "if port == 0 or not (allow_private or port in _PORTS or port in ports):", "if port == 0:",
+        _ADDRESS + "test_forbidden_addresses_and_odd_spellings_get_no_connection",
+    ),
+    Mutant(
+        "a connection goes to the address that was looked at", "channels/post.py",
+        "return socket.create_connection((last, self._where.port), self._left())",
+        "return socket.create_connection((self._where.host, self._where.port), self._left())",
+        _OUT + "test_https_is_by_name_at_the_address_that_was_resolved",
+    ),
+    Mutant(
+        "a receiver that drips is cut off", "channels/post.py",
+        "self._timer.start()", "pass",
+        _OUT + "test_a_receiver_that_drips_is_cut_off_at_the_deadline",
+    ),
+    Mutant(
+        "what is gone is not tried again", "channels/webhook.py",
+        "if status == _GONE:", "if False:",
+        _OUT + "test_gone_is_gone_for_good",
+    ),
+    Mutant(
+        "only 2xx is delivered", "channels/webhook.py",
+        "if not 200 <= status < 300:", "if status >= 400:",
+        _OUT + "test_everything_else_is_tried_again_later_and_no_redirect_is_followed",
+    ),
+    Mutant(
+        "a misspelt setting of a channel is refused", "channels/setting.py",
+        "if unknown:", "if False:",
+        _OUT + "test_a_wrong_setting_is_refused_and_no_secret_is_quoted",
+    ),
+    Mutant(
+        "a decision by webhook is signed", "inbox/hook.py",
+        "if hook.keys.has_signed(message_id, seconds, said, body, now=now):", "if True:",
+        _IN + "test_every_flipped_bit_of_20_messages_decides_nothing",
+    ),
+    Mutant(
+        "a header of a signature stands there once", "inbox/hook.py",
+        "if len(said) == 1}", "if said}",
+        _IN + "test_a_header_that_is_missing_or_there_twice_decides_nothing",
+    ),
+    Mutant(
+        "a repeated message is answered as before", "inbox/hook.py",
+        "if known is not None:", "if False:",
+        _IN + "test_a_refusal_stays_one_when_it_is_repeated",
+    ),
+    Mutant(
+        "a repeated message waits for the first", "inbox/hook.py",
+        "with self._one_by_one:", "with threading.Lock():",
+        _IN + "test_50_at_once_have_one_effect_and_one_answer",
+    ),
+    Mutant(
+        "an id is of one message", "inbox/hook.py",
+        'if slip.body["digest"] != digest:', "if False:",
+        _IN + "test_an_id_that_is_used_for_another_message_decides_nothing",
+    ),
+    Mutant(
+        "a hook speaks for its people only", "inbox/hook.py",
+        "reviewer = hook.reviewers.get(subject)", "reviewer = hook.reviewers.get(subject) or Reviewer(subject)",
+        _IN + "test_only_the_people_of_a_hook_are_taken",
+    ),
+    Mutant(
+        "an approval by webhook says what was seen", "inbox/hook.py",
+        'if self.verb == "approve" and self.fingerprint is None:', "if False:",
+        _IN + "test_a_message_that_is_odd_decides_nothing_and_is_no_fault",
+    ),
+    Mutant(
+        "only people of the settings decide in Slack", "channels/slack_desk.py",
+        'self._people.get(str(user.get("id")))', 'self._people.get(str(user.get("id")), Reviewer("anybody"))',
+        _SLACK + "test_somebody_who_is_not_known_is_told_so_and_decides_nothing",
+    ),
+    Mutant(
+        "only members of the workspace decide in Slack", "channels/slack_desk.py",
+        ' if team == self._team else None', "",
+        _SLACK + "test_a_member_of_another_workspace_decides_nothing",
+    ),
+    Mutant(
+        "a modal that is stale decides nothing", "channels/slack_desk.py",
+        'changes=changes or None, comment=said.text("note"), seen=seen)',
+        'changes=changes or None, comment=said.text("note"))',
+        _SLACK + "test_a_call_that_was_changed_since_it_was_shown_is_not_decided",
+    ),
+    Mutant(
+        "what is risky is not decided in Slack", "channels/slack_desk.py",
+        "return is_high(request.risk) and not self._inline", "return False",
+        _SLACK + "test_a_risky_call_is_refused_in_slack_whatever_the_message_said",
+    ),
+    Mutant(
+        "what is risky has no Review", "channels/slack.py",
+        "(self._inline or not is_high(notice.risk))", "True",
+        _SLACK + "test_what_is_risky_has_a_link_only",
+    ),
+    Mutant(
+        "a risk that nobody called small is high", "channels/slack_desk.py",
+        "risk.strip().casefold() not in _NOT_HIGH", 'risk.strip().casefold() in {"high", "critical"}',
+        _SLACK + "test_what_is_risky_has_a_link_only",
+    ),
+    Mutant(
+        "a modal shows the whole call", "channels/slack_view.py",
+        "if above is None or beside is None or len(above) + len(beside) > _MOST_TEXTS:",
+        "if above is None or beside is None:",
+        _SLACK + "test_what_is_too_long_for_a_modal_is_not_decided_there",
+    ),
+    Mutant(
+        "Slack reads no markup in a text of a program", "channels/slack_view.py",
+        'return {"type": "plain_text", "text": cut or " ", "emoji": False}',
+        'return {"type": "mrkdwn", "text": cut or " ", "emoji": False}',
+        _SLACK + "test_nothing_is_markup_but_our_own_words",
+    ),
+    Mutant(
+        "an envelope that comes again has one answer", "channels/slack_desk.py",
+        "if reply is None:", "if True:",
+        _SLACK + "test_an_envelope_that_comes_again_has_one_effect_and_one_answer",
+    ),
+    Mutant(
+        "Slack is answered in time", "channels/slack_desk.py",
+        "return reply.result(self._in_time)", "return reply.result(20)",
+        _SLACK + "test_a_store_that_takes_long_is_answered_in_time_and_told_later",
+    ),
+    Mutant(
+        "what opens while Slack is left is closed", "channels/slack.py",
+        "_end(client)  # it was ended while it connected", "pass  # it was ended while it connected",
+        _SLACK + "test_what_it_opens_while_it_is_ended_is_closed",
+    ),
+    Mutant(
+        "a service that has a message is not told again", "channels/apprise.py",
+        "if at in taken:", "if False:",
+        _APPRISE + "test_a_service_that_fails_is_tried_again_alone",
+    ),
+    Mutant(
+        "what Apprise says of a URL is not heard", "channels/apprise.py",
+        "log.addFilter(is_heard)", "pass",
+        _APPRISE + "test_no_url_of_a_service_is_shown_or_logged",
+    ),
+    Mutant(
+        "Apprise follows no redirect", "channels/apprise.py",
+        "http_redirects=False", "http_redirects=True",
+        _APPRISE + "test_no_redirect_is_followed",
+    ),
+    # -- slips, the outbox and escalations ---------------------------------------------------------------------------
+    Mutant(
+        "of several who keep a new slip one does", "stores/slip_verbs.py",
+        "if only_new and tx.find_slip(slip.kind, slip.key) is not None:", "if False:",
+        _CONTRACT + "TestSqlite::test_of_eight_who_keep_a_new_slip_at_once_one_does",
+    ),
+    Mutant(
+        "a slip that was changed meanwhile is not swapped", "stores/slip_verbs.py",
+        "if tx.find_slip(old.kind, old.key) != old:", "if tx.find_slip(old.kind, old.key) is None:",
+        _CONTRACT + "TestSqlite::test_a_slip_that_was_changed_meanwhile_is_not_swapped",
+    ),
+    Mutant(
+        "a slip's body is sealed for its own place", "stores/sqlite_slips.py",
+        "return row._replace(body=seal.open(row.body, row.key, slip_column(row.kind)))",
+        "return row._replace(body=seal.open(row.body, row.key, slip_column(row.kind)) if row.body[0] != '{' else row.body)",
+        "unit/test_slip.py::test_a_sealed_slip_can_be_moved_nowhere",
+    ),
+    Mutant(
+        "a new request and what it owes are one transaction", "stores/outbox.py",
+        """    for channel in tx.slip_keys(CHANNEL):
+        tx.put_slip(""",
+        """    for channel in ():
+        tx.put_slip(""",
+        _CONTRACT + "TestSqlite::test_what_is_owed_and_what_is_recorded_become_durable_together_or_not_at_all",
+    ),
+    Mutant(
+        "a change makes what is owed due again", "stores/outbox.py",
+        "    if transition.event in _SILENT:\n        return\n", "    return\n",
+        _CONTRACT + "TestSqlite::test_what_people_are_to_hear_of_makes_the_delivery_due_again",
+    ),
+    Mutant(
+        "what somebody is sending stays in one hand", "stores/outbox.py",
+        'is_free = not slip.body.keys() & {"holder", "given_up"}', "is_free = True",
+        _CONTRACT + "TestSqlite::test_what_is_in_hand_or_given_up_is_counted_and_stays_where_it_is",
+    ),
+    Mutant(
+        "a change is counted while it is in hand", "stores/outbox.py",
+        'slip.body["changes"] + 1}', 'slip.body["changes"]}',
+        _OUTBOX + "test_what_changes_while_a_sent_message_is_recorded_is_told_next",
+    ),
+    Mutant(
+        "who takes a message first sends it", "channels/outbox.py",
+        "if not self._store.swap(slip, delivery.slip(self._outlet.name, clock.now() + LEASE)):",
+        "if self._store.keep(delivery.slip(self._outlet.name, clock.now() + LEASE)) is None:",
+        _OUTBOX + "test_eight_deliverers_at_once_send_each_message_once",
+    ),
+    Mutant(
+        "a message in hand is left alone until its lease has ended", "channels/outbox.py",
+        "delivery.slip(self._outlet.name, clock.now() + LEASE)", "delivery.slip(self._outlet.name, clock.now())",
+        _OUTBOX + "test_of_two_deliverers_one_sends",
+    ),
+    Mutant(
+        "what a dead deliverer had in hand is taken over", "channels/outbox.py",
+        "if isinstance(holder, str) and lease.is_free(holder):", "if False:",
+        _OUTBOX + "test_a_deliverer_that_is_killed_between_sending_and_recording_is_followed_by_one_that_sends_it_again",
+    ),
+    Mutant(
+        "a failing channel ends nothing but its own message", "channels/outbox.py",
+        "        except Exception as error:  # noqa: BLE001  a channel is", "        except ConnectionError as error:  # a channel is",
+        _OUTBOX + "test_a_failing_channel_is_in_no_gates_and_no_other_channels_way",
+    ),
+    Mutant(
+        "a message is told once", "channels/delivery.py",
+        'if mark in delivery.told or (mark == "approved" and _ENDS.intersection(delivery.told)):', "if False:",
+        "unit/test_delivery.py::test_each_state_after_the_wait_is_told_once",
+    ),
+    Mutant(
+        "one message for what was decided before it was announced", "channels/delivery.py",
+        "    if request.state is not State.PENDING:\n        return _outcome(delivery, request)\n", "",
+        _OUTBOX + "test_what_is_decided_before_it_was_announced_is_one_message_that_says_it_all",
+    ),
+    Mutant(
+        "what fails for a day is given up", "channels/delivery.py",
+        "if for_good or now - since >= GIVES_UP_AFTER:", "if for_good:",
+        _OUTBOX + "test_a_failing_channel_is_tried_again_ever_later_and_then_given_up",
+    ),
+    Mutant(
+        "messages carry no arguments unless the gate opts in", "channels/message.py",
+        "if is_call and request.notify_arguments else None", "if is_call else None",
+        _OUTBOX + "test_a_message_carries_no_argument_prompt_context_or_comment",
+    ),
+    Mutant(
+        "an escalation comes at its time", "model/lifecycle.py",
+        "or not is_waiting or now < request.created_at + escalation.after:", "or not is_waiting:",
+        _CONTRACT + "TestSqlite::test_until_an_escalation_has_come_it_lets_nobody_in",
+    ),
+    Mutant(
+        "an escalation that has not come lets nobody in", "model/request.py",
+        "return None if self.escalated_at is None else self.escalation", "return self.escalation",
+        _CONTRACT + "TestSqlite::test_until_an_escalation_has_come_it_lets_nobody_in",
+    ),
+    Mutant(
+        "an escalation takes nothing off the count", "model/lifecycle.py",
+        "missing = request.quorum.missing(vote.by for vote in changes[\"votes\"])",
+        "missing = 0 if request.open_to else request.quorum.missing(vote.by for vote in changes[\"votes\"])",
+        _CONTRACT + "TestSqlite::test_an_escalation_takes_nothing_off_how_many_must_agree",
+    ),
+    Mutant(
+        "an approval by whom the gate does not name any more is not taken", "gates/needs.py",
+        "if self.quorum.roles and self._is_too_open(request):", "if False:",
+        _OUTBOX + "test_a_gate_that_names_nobody_else_any_more_does_not_take_an_escalated_approval",
+    ),
+    Mutant(
+        "a rule that names who must agree is not opened to the gate's others", "gates/check.py",
+        "(gate.escalation if verdict.quorum is None else None)", "gate.escalation",
+        _OUTBOX + "test_a_hold_that_says_who_must_agree_is_not_opened_to_whom_the_gate_names",
+    ),
+    # -- a program's half of the server, and its store at the other end ----------------------------------------------
+    Mutant(
+        "what people are shown is the call", "inbox/api/sound.py", "if not agrees(shown, tree):", "if False:",
+        _ATTACKS + "test_a_view_that_is_not_the_call_is_refused",
+    ),
+    Mutant(
+        "the server masks what the program did not", "inbox/api/sound.py",
+        "masked = Redaction(words.redact).mask(shown)", "masked = shown",
+        _ATTACKS + "test_a_secret_that_the_program_does_not_mask_is_masked_by_the_server",
+    ),
+    Mutant(
+        "the fingerprint is that of run and call", "inbox/api/sound.py",
+        "if fingerprint(said.run_id, said.digest, words.place) != said.fingerprint:", "if False:",
+        _ATTACKS + "test_a_name_or_digest_that_does_not_fit_is_refused",
+    ),
+    Mutant(
+        "the digest is that of the arguments", "inbox/api/sound.py",
+        "if call_digest(said.tool, said.shape_digest, canonical.digest_input(said.form)) != said.digest:", "if False:",
+        _ATTACKS + "test_of_every_one_leaf_mutation_nothing_is_asked_that_lies",
+    ),
+    Mutant(
+        "a form has one reading", "inbox/api/sound.py", "if dump(tree) != said.form:", "if False:",
+        _ATTACKS + "test_a_form_that_two_readers_would_read_differently_is_refused",
+    ),
+    Mutant(
+        "a shape is the one of its digest", "inbox/api/sound.py",
+        "if Shape.from_text(said.shape).digest != said.shape_digest:", "if False:",
+        _ATTACKS + "test_a_shape_cannot_be_swapped_for_that_of_another_function",
+    ),
+    Mutant(
+        "a tool is shown by its own name", "inbox/api/sound.py",
+        "if not name or name not in {tool, last} or not tool.isprintable() or tool != tool.strip():", "if False:",
+        _ATTACKS + "test_a_name_or_digest_that_does_not_fit_is_refused",
+    ),
+    Mutant(
+        "nothing waits for ever on a server", "inbox/api/sound.py",
+        "return min(max(microseconds * _MICROSECOND, _SHORTEST), LONGEST)",
+        "return max(microseconds * _MICROSECOND, _SHORTEST)",
+        _ATTACKS + "test_nothing_waits_for_longer_than_the_server_lets_it",
+    ),
+    Mutant(
+        "who asks is the token", "inbox/api/sound.py", "requester=me,", "requester=asked.requester,",
+        _ATTACKS + "test_who_asks_is_the_token_whatever_the_program_says",
+    ),
+    Mutant(
+        "who owns a token decides nothing that it asks", "inbox/api/sound.py",
+        "if owner != behalf and owner not in also:", "if False:",
+        "contract/test_http_store.py::TestHttp::test_what_is_asked_comes_back_equal_in_every_field",
+    ),
+    Mutant(
+        "what cannot be drawn is not asked", "inbox/api/sound.py", "        _drawn(request)\n", "",
+        _ATTACKS + "test_what_cannot_be_drawn_is_refused_when_it_is_asked",
+    ),
+    Mutant(
+        "a foreign request is not there", "inbox/api/own.py",
+        "if not self.is_mine(request):\n            raise errors.RequestNotFoundError(request_id)\n        return request",
+        "return request",
+        _ATTACKS + "test_every_verb_tells_a_foreign_request_and_none_in_the_same_words",
+    ),
+    Mutant(
+        "a foreign run is not asked in", "inbox/api/own.py",
+        "if self._owner(run_id) not in {None, self.me}:", "if False:",
+        _ATTACKS + "test_of_every_foreign_run_and_request_none_is_met",
+    ),
+    Mutant(
+        "a foreign run is not read", "inbox/api/own.py", "if not self.is_my_run(run_id):", "if False:",
+        _ATTACKS + "test_a_run_that_another_began_is_neither_read_nor_written",
+    ),
+    Mutant(
+        "no step waits for a foreign request", "inbox/api/own.py",
+        "if not self.is_mine(request):\n                raise", "if False:\n                raise",
+        _ATTACKS + "test_a_step_cannot_wait_for_anothers_request_to_learn_what_became_of_it",
+    ),
+    Mutant(
+        "a run has its share of open requests", "inbox/api/ask.py",
+        "    if own.store.count(waiting) >= limit:", "    if False:",
+        _ATTACKS + "test_one_run_has_no_more_than_its_share_open_and_hinders_no_other",
+    ),
+    Mutant(
+        "the share is counted by one at a time", "inbox/api/ask.py", "with _room(request.run_id):",
+        "with threading.Lock():",
+        _ATTACKS + "test_of_many_who_ask_at_once_no_more_find_room_than_there_is",
+    ),
+    Mutant(
+        "only tokens that ask have the program's half", "inbox/api/ask.py",
+        '_KINDS = ("ask",)', '_KINDS = ("ask", "review", "admin")',
+        _ATTACKS + "test_no_other_kind_of_token_asks_starts_or_ends",
+    ),
+    Mutant(
+        "a key is for one body", "inbox/api/once.py", 'if slip.body["digest"] != self._digest:', "if False:",
+        _ATTACKS + "test_one_key_asks_once_and_another_body_with_it_is_refused",
+    ),
+    Mutant(
+        "a token never goes in the clear to another machine", "stores/http_line.py",
+        'if parts.scheme == "http" and not _is_this_machine(host):', "if False:",
+        _SERVED + "test_a_token_is_never_sent_in_the_clear_to_another_machine",
+    ),
+    Mutant(
+        "a start is taken for one's own after a lost answer alone", "stores/http.py",
+        "if not isinstance(refusal.__cause__, LostError):", "if False:",
+        _ATTACKS + "test_a_start_that_is_sent_again_word_for_word_is_refused",
+    ),
+    Mutant(
+        "a start whose answer was lost is found again", "stores/http_line.py",
+        "                lost = LostError(str(error))\n", "",
+        _SERVED + "test_a_lost_answer_starts_nothing_twice_and_loses_no_outcome",
+    ),
+    Mutant(
+        "an answer that is none is no yes", "stores/http_line.py",
+        "if response.status < 300 and content is None and response.status != 204:", "if False:",
+        _SERVED + "test_what_answers_there_is_no_server_is_a_fault_and_no_yes",
+    ),
+    Mutant(
+        "a folder names no server", "config.py", "    if address.startswith(_SERVERS):\n        raise",
+        "    if False:\n        raise",
+        _SERVED + "test_a_folder_cannot_name_the_server_that_decides",
+    ),
+    Mutant(
+        "a clock that is ahead asks calmly", "waiting/block.py", "_SOON = 0.05", "_SOON = 0.001",
+        _SERVED + "test_a_program_whose_clock_is_ahead_asks_the_server_calmly",
+    ),
+    Mutant(
+        "a worker is given up by who names it", "stores/base.py", "is_gone = execution.worker == gone or ",
+        "is_gone = gone is not None or ",
+        _SERVED + "test_a_dead_call_is_given_up_by_who_is_on_its_machine",
+    ),
+    # -- the HTTP API ------------------------------------------------------------------------------------------------
+    Mutant(
+        "a token ends at its instant", "inbox/token.py",
+        "return self.revoked_at is None and now < self.expires_at", "return self.revoked_at is None",
+        _API_TOKENS + "test_a_token_ends_at_its_instant",
+    ),
+    Mutant(
+        "a revoked token opens nothing", "inbox/token.py",
+        "return self.revoked_at is None and now < self.expires_at", "return now < self.expires_at",
+        _API_TOKENS + "test_a_revoked_token_opens_nothing_from_then_on",
+    ),
+    Mutant(
+        "a token is its whole secret", "inbox/token.py",
+        "is_it = compare_digest(_digest(form[2]), _NOBODY if token is None else token.digest)", "is_it = True",
+        _API_TOKENS + "test_every_changed_letter_of_a_token_opens_nothing",
+    ),
+    Mutant(
+        "a token is kept as a digest", "inbox/token.py",
+        "return hashlib.sha256(secret.encode()).hexdigest()", "return secret",
+        _API_TOKENS + "test_the_store_keeps_no_text_of_a_token",
+    ),
+    Mutant(
+        "a token's kind says what it may do", "inbox/api/operation.py",
+        "if principal.kind not in self.kinds:", "if False:",
+        _API_TOKENS + "test_each_kind_of_token_does_what_it_may_and_nothing_else",
+    ),
+    Mutant(
+        "a session's change comes from a page of ours", "inbox/api/principal.py",
+        "is_ours(http) and ", "",
+        _API_TOKENS + "test_a_session_changes_something_only_from_a_page_of_ours",
+    ),
+    Mutant(
+        "a session's change brings its own token", "inbox/api/principal.py",
+        " and session.is_mine(http.headers.get(\"x-csrf-token\", \"\"))", "",
+        _API_TOKENS + "test_a_session_changes_something_only_from_a_page_of_ours",
+    ),
+    Mutant(
+        "a bad token is not made up for by a session", "inbox/api/principal.py",
+        "    if given:\n        return _bearer(http, given)", "    if given and given[0] != \"Bearer no\":\n        return _bearer(http, given)",
+        _API_TOKENS + "test_a_token_that_opens_nothing_is_not_made_up_for_by_a_session",
+    ),
+    Mutant(
+        "a program around has the last word", "inbox/api/principal.py",
+        "if session is None or settings.who is None:", "if True:",
+        _API_TOKENS + "test_a_program_around_that_knows_its_people_has_the_last_word",
+    ),
+    Mutant(
+        "an approval says what was seen", "inbox/api/review.py",
+        "if seen is None or seen == \"*\":", "if False:",
+        _API_REVIEW + "test_an_approval_says_what_was_seen",
+    ),
+    Mutant(
+        "a header and a body that saw different things decide nothing", "inbox/api/review.py",
+        "if said is not None and said != matched:", "if False:",
+        _API_REVIEW + "test_an_approval_says_what_was_seen",
+    ),
+    Mutant(
+        "a store's fault says nothing of the server", "inbox/api/problem.py",
+        "if kind.status >= 500:", "if kind.status > 599:",
+        _API_REVIEW + "test_a_store_that_does_not_answer_decides_nothing_and_says_nothing_of_itself",
+    ),
+    Mutant(
+        "an id that is not there is told in the words for one that must not be known", "inbox/api/problem.py",
+        "if kind.status == 404:", "if kind.status == 0:",
+        _API_REVIEW + "test_an_id_is_taken_whole_or_not_at_all",
+    ),
+    Mutant(
+        "an id is taken whole", "inbox/api/look.py",
+        "if _ID.fullmatch(request_id) is None:", "if False:",
+        _API_REVIEW + "test_an_id_is_taken_whole_or_not_at_all",
+    ),
+    Mutant(
+        "a key stands once", "inbox/api/body.py",
+        "if len(found) != len(pairs):", "if False:",
+        _API_INPUT + "test_a_body_that_is_no_strict_json_is_refused",
+    ),
+    Mutant(
+        "a number is finite", "inbox/api/body.py",
+        "if math.isinf(number):", "if False:",
+        _API_INPUT + "test_a_body_that_is_no_strict_json_is_refused",
+    ),
+    Mutant(
+        "a text is Unicode", "inbox/api/body.py",
+        "case str() if _SURROGATE.search(value):", "case str() if False:",
+        _API_INPUT + "test_a_body_that_is_no_strict_json_is_refused",
+    ),
+    Mutant(
+        "a body is not too deep", "inbox/api/body.py",
+        "_DEEPEST = 64", "_DEEPEST = 150",
+        _API_INPUT + "test_a_body_that_is_no_strict_json_is_refused",
+    ),
+    Mutant(
+        "a body is not too long", "inbox/api/body.py",
+        "if len(body) > LONGEST:", "if False:",
+        _API_INPUT + "test_a_body_that_is_too_long_is_refused",
+    ),
+    Mutant(
+        "a body is called JSON", "inbox/api/body.py",
+        "if kind != \"application/json\":", "if False:",
+        _API_INPUT + "test_a_body_that_is_not_called_json_is_refused",
+    ),
+    Mutant(
+        "an unknown field is refused", "inbox/api/operation.py",
+        "model_config = ConfigDict(extra=\"forbid\", strict=True, frozen=True)", "model_config = ConfigDict(strict=True, frozen=True)",
+        _API_INPUT + "test_a_body_that_does_not_fit_is_refused",
+    ),
+    Mutant(
+        "nobody asks too often", "inbox/api/rate.py",
+        "if self._limit is None or self._windows.hit(self._limit, who):", "if True:",
+        _API_INPUT + "test_one_who_asks_too_often_waits_and_slows_nobody_else_down",
+    ),
+    Mutant(
+        "each is counted alone", "inbox/api/rate.py",
+        "self._windows.hit(self._limit, who)", "self._windows.hit(self._limit, \"all\")",
+        _API_INPUT + "test_one_who_asks_too_often_waits_and_slows_nobody_else_down",
+    ),
+    Mutant(
+        "a line feed leads to no page", "inbox/api/routes.py",
+        "re.DOTALL", "0",
+        _API_INPUT + "test_every_address_below_api_answers_in_problems",
+    ),
+    Mutant(
+        "a token hears of its own requests", "inbox/api/stream.py",
+        "return who.kind != \"ask\" or happening.is_of(who.requester)", "return True",
+        _API_EVENTS + "test_an_ask_token_hears_of_its_own_requests_only",
+    ),
+    Mutant(
+        "a revoked token hears no more", "inbox/api/stream.py",
+        "if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):", "if False:",
+        _API_EVENTS + "test_a_revoked_token_hears_no_more",
+    ),
+    Mutant(
+        "an event id is of one server's life", "inbox/api/stream.py",
+        "is_ours = life == self._happenings.life and ", "is_ours = ",
+        _API_EVENTS + "test_what_cannot_be_taken_up_is_said",
+    ),
+    Mutant(
+        "events that are kept no more are no silent loss", "inbox/api/happenings.py",
+        "if not self._number - len(self._kept) <= number <= self._number:", "if number > self._number:",
+        _API_EVENTS + "test_the_ring_forgets_the_oldest_and_says_so",
+    ),
+    Mutant(
+        "what happened while nobody listened is caught up with", "inbox/api/happenings.py",
+        "            followed.unwatch = self._watch(request_id)\n            self._rung.append(request_id)", "            followed.unwatch = self._watch(request_id)",
+        _API_EVENTS + "test_what_happened_while_nobody_listened_is_caught_up_with",
+    ),
+    Mutant(
+        "too many requests to follow are no silent loss", "inbox/api/happenings.py",
+        "        if len(self._followed) > FOLLOWED:\n            self._lose()", "",
+        _API_EVENTS + "test_more_open_requests_than_can_be_followed_are_no_silent_loss",
+    ),
+    Mutant(
+        "a store that did not answer loses no event", "inbox/api/happenings.py",
+        "            self._rung.extend(rung)\n", "",
+        _API_EVENTS + "test_a_store_that_did_not_answer_loses_no_event",
+    ),
+    Mutant(
+        "a page that is looked at writes nothing", "inbox/visit.py",
+        "channel=\"web\", sweeps=False)", "channel=\"web\")",
+        _LOOKING + "test_no_route_writes_anything_for_who_only_looks",
+    ),
+    Mutant(
+        "looking by the API writes nothing", "inbox/api/operation.py",
+        "channel=who.channel, sweeps=False)", "channel=who.channel)",
+        _LOOKING + "test_no_route_writes_anything_for_who_only_looks",
+    ),
+    Mutant(
+        "finding a token writes nothing", "inbox/token.py",
+        "                self._uses[token.id] = day", "                self._change(token.id, lambda _: {\"used_on\": day})",
+        _LOOKING + "test_no_route_writes_anything_for_who_only_looks",
+    ),
+    Mutant(
+        "what is due is listed as expired, on disk", "stores/sqlite_filter.py",
+        "if State.EXPIRED in wanted.states:", "if False:",
+        _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
+    ),
+    Mutant(
+        "what is due does not wait any more, on disk", "stores/sqlite_filter.py",
+        "    if wanted.at is None:\n        return part, values", "    if wanted.at is None or State.EXPIRED not in wanted.states:\n        return part, values",
+        _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
+    ),
+    Mutant(
+        "what is due is expired, in memory", "stores/select.py",
+        "wanted.at is not None and is_due(request, wanted.at)", "False",
+        _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
+    ),
+    Mutant(
+        "what is due is expired, in a file of lines", "stores/jsonl_state.py",
+        "is_due = wanted.at is not None and row.ends_at is not None and row.ends_at <= microseconds(wanted.at)", "is_due = False",
+        _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
+    ),
+    # -- the Confirm protocol ----------------------------------------------------------------------------------------
+    Mutant(
+        "a plan is started by the store's right alone", "mplp/flow.py",
+        "attempt = yield from execute(gate, where, request, Needs(request.quorum, request.acts_for))",
+        "from sayso.drive import Try; attempt = yield Try(gate.function, (), arguments_of(group.plan))",
+        _MPLP_START + "test_what_is_not_approved_is_not_started",
+    ),
+    Mutant(
+        "what ran out is not approved", "mplp/view.py",
+        "State.EXPIRED: ConfirmStatus.CANCELLED", "State.EXPIRED: ConfirmStatus.APPROVED",
+        _MPLP_LIVES + "test_an_approval_that_was_taken_back_or_ran_out_starts_nothing",
+    ),
+    Mutant(
+        "a plain no is a rejection", "mplp/view.py",
+        "return request.state is State.ANSWERED and request.answer is False", "return False",
+        _MPLP_VIEWS + "test_a_question_is_a_confirm_and_a_plain_no_is_a_rejection",
+    ),
+    Mutant(
+        "a rejection needs a reason", "mplp/round.py",
+        "if decision.status is DecisionStatus.REJECTED and not (decision.reason or \"\").strip():", "if False:",
+        _MPLP_DECIDE + "test_a_rejection_of_a_submitted_plan_needs_a_reason",
+    ),
+    Mutant(
+        "a Confirm is decided once", "mplp/round.py",
+        "if confirm.status is not ConfirmStatus.PENDING:", "if False:",
+        _MPLP_DOCUMENTS + "test_a_second_decision_is_refused",
+    ),
+    Mutant(
+        "a locked Confirm is not decided", "mplp/round.py",
+        "    if confirm.is_locked:\n", "    if False:\n",
+        _MPLP_DECIDE + "test_a_locked_copy_decides_nothing",
+    ),
+    Mutant(
+        "a locked Confirm does not change", "mplp/confirm.py",
+        "if self.is_locked and name != \"governance\":", "if False:",
+        _MPLP_DOCUMENTS + "test_a_locked_confirm_refuses_every_change",
+    ),
+    Mutant(
+        "a Confirm's status is not assigned", "mplp/confirm.py",
+        "if name == \"status\" and value != self.status:", "if False:",
+        _MPLP_DOCUMENTS + "test_a_status_is_never_assigned",
+    ),
+    Mutant(
+        "a plan's status is not assigned", "mplp/plan.py",
+        "if name == \"status\" and value != self.status:", "if False:",
+        _MPLP_DOCUMENTS + "test_a_status_is_never_assigned",
+    ),
+    Mutant(
+        "a decision is not brought along", "mplp/flow.py",
+        "\"requested_at\", \"reason\", \"trace\"})", "\"requested_at\", \"reason\", \"trace\", \"decisions\"})",
+        _MPLP_SUBMIT + "test_what_a_document_says_was_decided_is_not_brought_along",
+    ),
+    Mutant(
+        "an approval is not brought along", "mplp/round.py",
+        "if confirm.status not in {ConfirmStatus.PENDING, ConfirmStatus.REJECTED}:", "if False:",
+        _MPLP_SUBMIT + "test_what_a_document_says_was_decided_is_not_brought_along",
+    ),
+    Mutant(
+        "Confirm and plan are about the same", "mplp/round.py",
+        "        must_be_about(confirm, TargetType.PLAN, target.plan_id)\n", "        pass\n",
+        _MPLP_SUBMIT + "test_confirm_and_plan_must_be_about_the_same",
+    ),
+    Mutant(
+        "an id that is taken names its own target", "mplp/flow.py",
+        "            must_be_about(named.confirm, target_type, target_id)\n", "            pass\n",
+        _MPLP_SUBMIT + "test_an_id_that_is_taken_names_its_own_target_only",
+    ),
+    Mutant(
+        "a copy decides its own target", "mplp/flow.py",
+        "    must_be_about(confirm, view.target_type, view.target_id)\n", "",
+        _MPLP_DECIDE + "test_a_copy_that_is_about_something_else_decides_nothing",
+    ),
+    Mutant(
+        "a plan that waits is not changed", "mplp/flow.py",
+        "        _must_be_same(gate, target, known.last)\n", "        pass\n",
+        _MPLP_SUBMIT + "test_a_plan_that_was_changed_while_it_waits_is_refused",
+    ),
+    Mutant(
+        "one round of a plan waits at a time", "mplp/flow.py",
+        "    yield from _must_be_only(store, run_id, answer.request)\n", "",
+        _MPLP_SUBMIT + "test_of_two_who_submit_at_one_time_one_waits",
+    ),
+    Mutant(
+        "a plan is carried out as it was approved", "mplp/flow.py",
+        "update={**arguments, \"status\"", "update={\"title\": group.last.call.arguments[\"title\"], \"status\"",
+        _MPLP_START + "test_an_approved_plan_is_started_once_as_it_was_approved",
+    ),
+    Mutant(
+        "an edit that makes no plan is not carried out", "mplp/flow.py",
+        "    plan.export()\n    return do(plan)", "    return do(plan)",
+        _MPLP_START + "test_an_edit_that_makes_no_plan_is_not_carried_out",
+    ),
+    Mutant(
+        "what a program asked for is not started from outside", "mplp/flow.py",
+        "    if facts_of(request) is None:\n        raise", "    if False:\n        raise",
+        _MPLP_START + "test_a_programs_own_request_is_not_started_from_here",
+    ),
+    Mutant(
+        "what is exported conforms", "mplp/document.py",
+        "problems = problems_of(schema_of(type(self)), plain) or list(self.beyond_schema(plain))", "problems = list[str]()",
+        _MPLP_DOCUMENTS + "test_what_cannot_be_conformant_is_refused_at_export_by_its_name",
+    ),
+    Mutant(
+        "an id that points elsewhere is not replaced", "mplp/spelling.py",
+        "if names and names[-1] in _OF_ITSELF else text", "",
+        _MPLP_DOCUMENTS + "test_an_id_that_points_elsewhere_is_never_replaced",
+    ),
+    Mutant(
+        "a large document is not read", "mplp/reading.py",
+        "if len(given) > LIMIT_BYTES:", "if False:",
+        _MPLP_DOCUMENTS + "test_a_large_document_is_refused_before_it_is_read",
+    ),
+    Mutant(
+        "a key of a document stands once", "mplp/reading.py",
+        "if len(found) != len(pairs):", "if False:",
+        _MPLP_DOCUMENTS + "test_what_is_no_document_is_refused",
+    ),
+    Mutant(
+        "a program gives no decision another role", "mplp/group.py",
+        "case \"confirm.said\", {\"of\"", "case _, {\"of\"",
+        _MPLP_SERVED + "test_a_program_cannot_give_a_persons_decision_another_role",
+    ),
+    Mutant(
+        "what is submitted can leave as JSON", "mplp/flow.py",
+        "asked.role, asked.reason).export()", "asked.role, asked.reason)",
+        _MPLP_SUBMIT + "test_words_that_cannot_leave_as_json_are_not_submitted",
+    ),
+    Mutant(
+        "what was taken back for another round is none", "mplp/group.py",
+        "if other is None or _is_withdrawn(other) or not _is_withdrawn(request):", "if True:",
+        _MPLP_SUBMIT + "test_of_two_who_submit_another_round_at_one_time_one_waits",
+    ),
+    Mutant(
+        "a subscriber changes nothing", "mplp/subscriber.py",
+        "        except Exception:", "        except KeyError:",
+        _MPLP_EVENTS + "test_a_subscriber_that_fails_changes_nothing",
+    ),
+    Mutant(
+        "an event is told once", "mplp/flow.py",
+        "        if event.event_id in group.told:\n            continue\n", "",
+        _MPLP_EVENTS + "test_subscribers_and_the_journal_are_told_what_happened",
+    ),
+    Mutant(
+        "secrets are masked in samples", "mplp/sample.py",
+        "tree: Any = Redaction().mask(values)", "tree: Any = values",
+        _MPLP_VIEWS + "test_a_secret_in_a_plan_is_masked_in_its_sample",
+    ),
+    # -- the pages of the inbox ------------------------------------------------------------------------------------
+    Mutant(
+        "what nobody gave counts as not given after an edit", "model/edit.py",
+        "return form if tree == form.text else canonical.encode(canonical.decode(tree, shape.classes))", "return form",
+        "integration/test_inbox_deeds.py::test_what_nobody_gave_counts_as_given_only_once_it_is_changed",
+    ),
+    Mutant(
+        "no cell of a table is a formula", "inbox/export.py",
+        "return f\"'{text}\" if text.lstrip().startswith(_FORMULA) else text", "return text",
+        "integration/test_inbox_history.py::test_no_cell_of_a_table_is_a_formula",
+    ),
+    Mutant(
+        "a page of a list ends after a number that was looked at", "inbox/listing.py",
+        " or self.looked >= LOOK", "",
+        "integration/test_inbox_history.py::test_a_filter_that_keeps_few_ends_a_page_early_and_goes_on_from_there",
+    ),
+    Mutant(
+        "a page goes on behind the last request that it shows", "inbox/listing.py",
+        "return self._list(states, place, passing[-1] + 1).cursor", "return page.cursor",
+        "integration/test_inbox_history.py::test_a_filter_that_keeps_few_ends_a_page_early_and_goes_on_from_there",
+    ),
+    Mutant(
+        "figures are bounded", "insight.py",
+        "        if whole.asked == most:", "        if False:",
+        "unit/test_insight.py::test_more_than_the_bound_is_not_read_and_that_is_said",
+    ),
+    Mutant(
+        "figures cost one look in a minute", "inbox/insights.py",
+        "if kept is None or not kept.until <= now < kept.until + _FRESH:", "if True:",
+        "integration/test_inbox_history.py::test_figures_are_looked_up_once_in_a_minute",
+    ),
+    Mutant(
+        "no password of a store is shown", "inbox/settings.py",
+        'if "@" not in parts.netloc:', "if True:",
+        "integration/test_inbox_settings.py::test_no_password_of_a_store_is_shown",
+    ),
+    Mutant(
+        "only a channel of the settings can be tried", "inbox/settings.py",
+        "    if name not in tables:\n", "    if False:\n",
+        "integration/test_inbox_settings.py::test_only_a_channel_of_the_settings_can_be_tried",
+    ),
+    Mutant(
+        "a page that is left is watched no more", "inbox/live.py",
+        "            self._unwatch.pop(one)()\n", "            self._unwatch.pop(one)\n",
+        "integration/test_inbox_serve.py::test_a_page_that_is_left_is_watched_no_more",
+    ),
+    Mutant(
+        "what changed before a fault of the store is looked at again", "inbox/live.py",
+        "            for one in changed:\n                self._changed.put(one)\n", "",
+        "integration/test_inbox_serve.py::test_a_stream_outlives_a_fault_of_the_store",
+    ),
+    # -- evidence ---------------------------------------------------------------------------------------------------
+    Mutant(
+        "a row that a checkpoint or an anchor knows is the one that stands there", "audit/walk.py",
+        "if one.head.link != entry.link:", "if False:",
+        _CHECKPOINTS + "test_a_chain_that_was_written_anew_with_its_requests_is_missed",
+    ),
+    Mutant(
+        "a chain reaches to where a checkpoint or an anchor knows it", "audit/walk.py",
+        "if self._here and run_id not in self.broken:", "if False:",
+        _CHECKPOINTS + "test_an_end_or_chain_that_was_cut_off_with_its_requests_is_missed",
+    ),
+    Mutant(
+        "a chain that a checkpoint or an anchor knows is there", "audit/walk.py",
+        "for run_id, known in self._known.items():", "for run_id, known in ():",
+        _CHECKPOINTS + "test_an_end_or_chain_that_was_cut_off_with_its_requests_is_missed",
+    ),
+    Mutant(
+        "a purged request is as its purge left it", "audit/walk.py",
+        'if before is None or entry.event == "purged" else before.asked', "if before is None else before.asked",
+        _PURGE + "test_a_purged_journal_verifies_and_a_receipt_from_before_holds",
+    ),
+    Mutant(
+        "a checkpoint counts only behind the one that it names", "audit/checkpoint.py",
+        'if read is None or read[0].before != ("" if newest is None else newest.link):', "if read is None:",
+        _CHECKPOINTS + "test_of_two_that_are_written_at_once_one_counts",
+    ),
+    Mutant(
+        "a checkpoint's signature holds", "audit/checkpoint.py",
+        'made.key is not None and not signed_by(made.key, made.signature, made.statement.encode("ascii", "replace"))',
+        "False",
+        _CHECKPOINTS + "test_a_checkpoint_that_was_forged_is_found",
+    ),
+    Mutant(
+        "a checkpoint is signed by the key that is trusted", "audit/checkpoint.py",
+        "if trusted is not None and made.key != trusted:", "if False:",
+        _CHECKPOINTS + "test_a_checkpoint_that_was_forged_is_found",
+    ),
+    Mutant(
+        "the root of a checkpoint is that of its heads", "audit/checkpoint.py",
+        "if newest is not None and newest.root != root_of(lines_of(heads.values())):", "if False:",
+        _CHECKPOINTS + "test_a_checkpoint_that_was_forged_is_found",
+    ),
+    Mutant(
+        "a checkpoint that fails stops no later one", "audit/checkpoint.py",
+        "except Exception as error:", "except ZeroDivisionError as error:",
+        _CHECKPOINTS + "test_a_checkpoint_that_fails_stops_nothing",
+    ),
+    Mutant(
+        "the heads of an anchor are those of its root", "audit/anchor.py",
+        "if root_of(lines_of(heads)) != made.root or len(heads) != made.chains:", "if False:",
+        _CHECKPOINTS + "test_an_anchor_whose_heads_are_not_those_of_its_root_is_refused",
+    ),
+    Mutant(
+        "the signature of an anchor's checkpoint holds", "audit/anchor.py",
+        'if made.key is not None and not signed_by(made.key, made.signature, made.statement.encode("ascii", "replace")):',
+        "if False:",
+        _CHECKPOINTS + "test_an_anchor_whose_heads_are_not_those_of_its_root_is_refused",
+    ),
+    Mutant(
+        "an anchor of another store is told apart", "audit/anchor.py",
+        "if mine.isdisjoint(head.run_id for head in store.heads()):", "if False:",
+        _CHECKPOINTS + "test_an_anchor_of_another_store_says_so",
+    ),
+    Mutant(
+        "a document has one form to the byte", "audit/paper.py",
+        'if _framed(kind, said, proof).encode("ascii", "replace") != content:', "if False:",
+        _RECEIPTS + "test_a_receipt_with_a_byte_put_in_or_taken_away_is_refused",
+    ),
+    Mutant(
+        "the digest of a document is that of its text", "audit/paper.py",
+        'if proof["digest"] != _digest(said):', "if False:",
+        _RECEIPTS + "test_an_unsigned_receipt_of_which_any_byte_was_changed_is_refused",
+    ),
+    Mutant(
+        "the signature of a document is that of its text", "audit/paper.py",
+        'if key is not None and not signed_by(key, proof["signature"], said.encode("ascii")):', "if False:",
+        _RECEIPTS + "test_a_receipt_of_which_any_byte_was_changed_is_refused",
+    ),
+    Mutant(
+        "a document is signed by the key that is trusted", "audit/paper.py",
+        "if trusted is not None and key != trusted:", "if False:",
+        _RECEIPTS + "test_a_receipt_must_be_signed_by_the_key_that_is_trusted",
+    ),
+    Mutant(
+        "an unsigned document is not taken for a signed one", "audit/paper.py",
+        "if key is None and trusted is not None:", "if False:",
+        _RECEIPTS + "test_a_receipt_must_be_signed_by_the_key_that_is_trusted",
+    ),
+    Mutant(
+        "a file is looked at before it is read whole", "audit/paper.py",
+        "if content != _begin(kind):", "if False:",
+        _RECEIPTS + "test_a_file_that_is_no_receipt_or_too_long_is_refused",
+    ),
+    Mutant(
+        "a file is no longer than such a document can be", "audit/paper.py",
+        "if len(content) > limit:", "if False:",
+        _RECEIPTS + "test_a_file_that_is_no_receipt_or_too_long_is_refused",
+    ),
+    Mutant(
+        "a private key that others can read signs nothing", "audit/key.py",
+        'if os.name == "posix" and mode & 0o077:', "if False:",
+        _EVIDENCE + "test_a_key_that_cannot_be_used_signs_nothing_and_nothing_is_written_unsigned",
+    ),
+    Mutant(
+        "a key is never written over", "audit/key.py",
+        "os.O_CREAT | os.O_EXCL | os.O_WRONLY", "os.O_CREAT | os.O_TRUNC | os.O_WRONLY",
+        _EVIDENCE + "test_a_key_is_its_owners_alone_and_is_never_written_over",
+    ),
+    Mutant(
+        "each row of a receipt follows from the one before", "audit/receipt.py",
+        "or chained(before, *row[:-1]) != row:", "or False:",
+        _RECEIPTS + "test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it",
+    ),
+    Mutant(
+        "the first row of a chain follows from its run", "audit/receipt.py",
+        "if seq == 1 and before != first_link(run_id):", "if False:",
+        _RECEIPTS + "test_rows_that_begin_too_late_are_refused",
+    ),
+    Mutant(
+        "a receipt begins where its request was asked", "audit/receipt.py",
+        'if not own or own[0] != rows[0] or own[0].event != "asked":', "if not own:",
+        _RECEIPTS + "test_rows_that_begin_too_late_are_refused",
+    ),
+    Mutant(
+        "a receipt says what its rows say", "audit/receipt.py",
+        "if json.dumps(found) != json.dumps(said):", "if False:",
+        _RECEIPTS + "test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it",
+    ),
+    Mutant(
+        "the rows of a receipt are under its checkpoint's root", "audit/receipt.py",
+        "if climbed(line_of(Head(last.run_id, last.seq, last.link)), found[\"proof\"]) != made.root:", "if False:",
+        _RECEIPTS + "test_rows_that_were_chained_anew_do_not_lead_to_the_checkpoint",
+    ),
+    Mutant(
+        "the checkpoint of a receipt is signed by the key that is trusted", "audit/receipt.py",
+        "if trusted is not None and made.key != trusted:", "if False:",
+        _RECEIPTS + "test_a_receipt_must_be_signed_by_the_key_that_is_trusted",
+    ),
+    Mutant(
+        "the signature of a receipt's checkpoint holds", "audit/receipt.py",
+        'if made.key is not None and not signed_by(made.key, made.signature, made.statement.encode("ascii")):',
+        "if False:",
+        _RECEIPTS + "test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it",
+    ),
+    Mutant(
+        "what a receipt shows has the digest that its rows carry", "audit/statement.py",
+        "if shown_digest(text) != digest:", "if False:",
+        _RECEIPTS + "test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it",
+    ),
+    Mutant(
+        "a receipt draws what its text says", "audit/statement.py",
+        'if json.dumps({**drawn, "text": text}) != json.dumps(found):', "if False:",
+        _RECEIPTS + "test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it",
+    ),
+    Mutant(
+        "the outcome of a receipt is one that its rows lead to", "audit/statement.py",
+        'if body["outcome"]["state"] not in states:', "if False:",
+        _RECEIPTS + "test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it",
+    ),
+    Mutant(
+        "there is no receipt of what can still change", "audit/receipt.py",
+        "if not request.is_final:", "if False:",
+        _RECEIPTS + "test_a_receipt_of_a_request_that_still_waits_is_not_made",
+    ),
+    Mutant(
+        "no cell of an export is a formula", "audit/export.py",
+        "return f\"'{shown}\" if shown.startswith(_FORMULA) else shown", "return shown",
+        _EXPORT + "test_no_cell_is_a_formula",
+    ),
+    Mutant(
+        "no character hides in a cell", "audit/export.py",
+        "shown = escape(cell)", "shown = cell",
+        _EXPORT + "test_no_character_hides_in_an_export",
+    ),
+    Mutant(
+        "nothing that lives is purged", "model/purge.py",
+        "if not request.is_final:", "if False:",
+        _PURGE + "test_nothing_that_lives_is_purged",
+    ),
+    Mutant(
+        "nothing that ended later is purged", "model/purge.py",
+        "if ended_at(request) >= before:", "if False:",
+        _PURGE + "test_what_ended_later_is_not_purged",
+    ),
+    Mutant(
+        "what a run still needs is not purged", "stores/evidence_verbs.py",
+        "if run is not None and run.state is not RunState.ENDED:", "if False:",
+        _PURGE + "test_what_a_run_still_needs_is_not_purged",
+    ),
+    Mutant(
+        "a run that goes on keeps its steps", "stores/evidence_verbs.py",
+        "if run.state is not RunState.ENDED or run.updated_at >= before:", "if run.updated_at >= before:",
+        _PURGE + "test_what_a_run_still_needs_is_not_purged",
+    ),
+    Mutant(
+        "what is left of a purged request has its digest", "stores/row.py",
+        'detail["asked"] = asked_digest(values, seal)\n    return {name', 'return {name',
+        _PURGE + "test_a_purged_journal_verifies_and_a_receipt_from_before_holds",
+    ),
+    Mutant(
+        "a purged file is written anew", "stores/sqlite_evidence.py",
+        'connection.execute("VACUUM")', "pass",
+        _PURGE + "test_what_was_purged_is_in_no_file",
+    ),
+    Mutant(
+        "messages about what was purged go too", "stores/evidence_verbs.py",
+        "tx.drop_slip(outbox.delivery_kind(name), request_id)", "pass",
+        _PURGE + "test_messages_about_it_that_were_not_sent_go_too",
+    ),
+    Mutant(
+        "a purged run is not begun again", "runs/leg.py",
+        "if kept.run.state is RunState.ENDED and not kept.steps:", "if False:",
+        _PURGED + "test_a_run_that_ended_and_was_purged_is_not_begun_again",
+    ),
+    Mutant(
+        "a purge wants a yes", "cli/purge.py",
+        "if not dry_run and not is_sure:", "if False:",
+        _EVIDENCE + "test_a_purge_says_how_much_goes_and_wants_a_yes",
+    ),
+    Mutant(
+        "an anchor is not written over", "cli/evidence.py",
+        "if not may_replace and path.exists():", "if False:",
+        _EVIDENCE + "test_a_journal_is_held_to_an_anchor",
     ),
 ]  # fmt: skip

@@ -145,7 +145,6 @@ def test_store_of_ones_own_is_taken_as_it_is() -> None:
         "sayso.db",
         "/tmp/x.db",
         "postgresql://h/d",
-        "https://h",
         "redis://h",
     ],
 )

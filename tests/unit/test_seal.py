@@ -15,9 +15,12 @@ from sayso import audit, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.stores.lease import Lease
 from sayso.stores.reseal import reseal
 from sayso.stores.row import SEALED_COLUMNS
 from sayso.stores.seal import Seal
+from sayso.stores.slip import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.sample import sample_edit
@@ -116,6 +119,11 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
     with acting(path, key=None) as scene:
         request_id, waiting = full(scene), scene.ask(prompt="canary-waiting")
         before = scene.store.get(request_id)
+        scene.store.keep(Slip("token", "t", {"owner": "canary-owner"}))
+        kept = RunRecord(
+            "run_kept", "agent", "agent", RunState.RUNNING, Lease().holder, before.created_at, before.created_at
+        )
+        scene.store.leave_run(Saved(kept, [Step("/", '{"value":"canary-step"}')]), RunState.PAUSED)
     assert b"canary-argument" in on_disk(path)
     with acting(path) as scene:
         refusal(errors.StoreSealedError, lambda: scene.store.get(request_id))
@@ -124,6 +132,8 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
     assert b"canary" not in on_disk(path)
     with acting(path) as scene:
         assert scene.store.get(request_id) == before
+        assert scene.store.slip("token", "t") == Slip("token", "t", {"owner": "canary-owner"})
+        assert scene.store.get_run("run_kept").steps == (Step("/", '{"value":"canary-step"}'),)
         assert scene.decide("approve", waiting).state is State.APPROVED
         assert audit.verify(scene.store).broken == ()
 

@@ -18,10 +18,12 @@ from typing import Any, cast
 
 import click
 
-from sayso import __version__, clock
+from sayso import __version__, clock, config
+from sayso.channels.roll import ChannelHealth, health
 from sayso.cli.desk import Desk, NoStoreYetError, as_json, file_of
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.errors import SaysoError
+from sayso.errors import SaysoError, StoreForbiddenError
+from sayso.model.duration import ago
 from sayso.model.request import Request, State
 from sayso.model.show.escape import escape
 from sayso.stores.base import Filter, Store
@@ -103,6 +105,7 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
         if file is not None:
             yield from _file(file)
         yield from _content(store)
+        yield from _channels(store)
     except NoStoreYetError as fault:
         # Before the first program asks, the usual place is empty; a place that was named is not.
         yield _Finding("store", str(fault), None if desk.address is None else "name another one with --store")
@@ -152,6 +155,27 @@ def _content(store: Store) -> Iterator[_Finding]:
         "newest record", None if latest is None else latest.isoformat(),
         "it lies in the future: this clock, or the one that wrote it, is wrong" if is_ahead else None,
     )  # fmt: skip
+
+
+def _channels(store: Store) -> Iterator[_Finding]:
+    try:
+        found = {channel.name: channel for channel in health(store)}
+    except StoreForbiddenError:
+        return  # the channels of a server are looked at there
+    for name, channel in found.items():
+        yield _Finding(f"channel {name}", _how_it_is(channel), channel.problem)
+    try:
+        new = sorted(config.channel_tables().keys() - found)
+    except SaysoError as fault:
+        yield _Finding("channels", "cannot be read", str(fault))
+        return
+    for name in new:
+        yield _Finding(f"channel {name}", "configured, and nobody has delivered to it yet")
+
+
+def _how_it_is(channel: ChannelHealth) -> str:
+    sent = "nothing sent yet" if channel.sent_at is None else f"last sent {ago(channel.sent_at, clock.now())}"
+    return f"{channel.kind}, {sent}" + (f", {channel.waiting} waiting" if channel.waiting else "")
 
 
 def _instants(request: Request) -> Iterator[datetime]:

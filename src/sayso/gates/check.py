@@ -49,7 +49,7 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
     if '"$' in form.text:  # the shape's classes are only wanted where a class may appear
         canonical.check_round_trip(form, gate.shape.classes)
     digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
-    needs = Needs(verdict.quorum or gate.quorum, place.acts_for)
+    needs = _needs(gate, place, verdict)
     while True:
         found = yield from _find(store, digest, place)
         if found is None:
@@ -72,7 +72,14 @@ def again(gate: Gate, store: Store, request: Request, place: Place) -> Effects[C
         As `check` does.
     """
     arguments = canonical.decode(request.call.form, gate.shape.classes)
-    return (yield from _answer(gate, store, request, arguments, place, Needs(request.quorum, place.acts_for)))
+    needs = Needs(request.quorum, place.acts_for, request.escalation)
+    return (yield from _answer(gate, store, request, arguments, place, needs))
+
+
+def _needs(gate: Gate, place: Place, verdict: Verdict) -> Needs:
+    # A rule that names who must agree does not mean whom the gate would let in later, unless it says so.
+    escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
+    return Needs(verdict.quorum or gate.quorum, place.acts_for, escalation)
 
 
 def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
@@ -170,6 +177,8 @@ def _ask(
         retries=gate.retries,
         idempotent=gate.idempotent,
         redact=gate.redact,
+        notify_arguments=gate.notify_arguments,
+        escalation=needs.escalation,
         context=earlier or (yield from _facts(gate, call, arguments, place, verdict)),
     )
     if place.saves is None:

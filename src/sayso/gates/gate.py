@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sayso.drive import Effects, UserCode
+from sayso.errors import ConfigError
 from sayso.gates.around import Surroundings, hides_nothing
 from sayso.gates.declared import check_hook, check_redact, tool_of
 from sayso.gates.needs import Needs
+from sayso.model.escalation import Escalation
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request
@@ -35,6 +37,7 @@ class Gate:
 
     Attributes:
         named: The name that the gate was given, in place of the function's own.
+        escalation: Who else may decide, and after which time.
         context: Makes facts for the reviewer's front end of the arguments as people see them.
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.
@@ -62,6 +65,8 @@ class Gate:
     verify: Callable[..., Any] | None = None
     named: str | None = None
     context: Callable[[dict[str, Any]], Any] | None = None
+    escalation: Escalation | None = None
+    notify_arguments: bool = False
     tool: str = field(init=False)
     name: str = field(init=False)
     signature: Signature = field(init=False)
@@ -78,6 +83,8 @@ class Gate:
         for option, hook in hooks.items():
             check_hook(option, hook, tool, signature.names)
         check_redact(function, self.redact, tool)
+        if self.escalation is not None and self.escalation.after >= self.expires:
+            raise ConfigError(f"escalate_after= of {tool} comes when its requests have expired; let them wait longer")
         derived = {
             "tool": tool,
             "name": self.named or getattr(function, "__name__", type(function).__name__),

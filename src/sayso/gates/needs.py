@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sayso.model.escalation import Escalation
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
@@ -22,15 +23,19 @@ class Needs(NamedTuple):
     Attributes:
         quorum: Who must agree.
         barred: The persons for whom the program acts.
+        escalation: Who else may decide when the request has waited for long.
     """
 
     quorum: Quorum
     barred: tuple[Identity, ...] = ()
+    escalation: Escalation | None = None
 
     def unmet_by(self, request: Request) -> str | None:
         """Return why a request that waits, or that was approved, is not enough; None where it is."""
         if not request.quorum.covers(self.quorum):
             return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
+        if self.quorum.roles and self._is_too_open(request):
+            return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
         if not self.barred:
             return None
         if request.state is State.PENDING:
@@ -42,7 +47,17 @@ class Needs(NamedTuple):
         own = [by for by in deciders if any(by.may_be(person) for person in self.barred)]
         return f"it was decided by {own[0]}, for whom the program acts" if own else None
 
+    def _is_too_open(self, request: Request) -> bool:
+        """Say whether somebody decided, or may still decide, whom only an escalation lets in that is not the gate's."""
+        theirs = request.escalation
+        if theirs is None or (request.state is not State.PENDING and request.escalated_at is None):
+            return False
+        return theirs != self.escalation and not theirs.is_within(self.escalation)
+
     def joined(self, request: Request) -> Needs:
         """Return what is to be asked for instead of `request`: what it asked for, and what is needed now."""
         also = tuple(person for person in request.acts_for if person not in self.barred)
-        return Needs(self.quorum.joined(request.quorum), self.barred + also)
+        mine, theirs = self.escalation, request.escalation
+        both = mine if mine is not None and mine.is_within(theirs) else theirs
+        escalation = both if both is not None and both.is_within(mine) else None
+        return Needs(self.quorum.joined(request.quorum), self.barred + also, escalation)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from sayso.model import canonical
+from sayso.model.fingerprint import shown_digest
 
 __all__ = ["Call", "Question"]
 
@@ -39,7 +40,17 @@ class Call:
     @property
     def shown(self) -> dict[str, Any]:
         """The masked arguments as a tree of the canonical form, for `sayso.model.show`."""
-        return cast("dict[str, Any]", canonical.load(self.form if self.masked is None else self.masked))
+        return cast("dict[str, Any]", canonical.load(self.shown_text))
+
+    @property
+    def shown_text(self) -> str:
+        """The masked arguments as the text of their canonical form."""
+        return self.form if self.masked is None else self.masked
+
+    @property
+    def shown_digest(self) -> str:
+        """Digest of what a person was shown."""
+        return shown_digest(self.shown_text)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -62,3 +73,8 @@ class Question:
     digest: str
     shape: str = field(repr=False)
     shape_digest: str
+
+    @property
+    def shown_digest(self) -> str:
+        """Digest of what a person was shown."""
+        return shown_digest(self.text)

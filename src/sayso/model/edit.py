@@ -18,6 +18,7 @@ from sayso.model.redaction import MASK, Redaction
 from sayso.model.request import Request
 from sayso.model.shape import Shape, ShapeError
 from sayso.model.unmask import UnmaskError, unmask
+from sayso.model.unset import with_unset
 
 __all__ = ["edited_call", "shape_of"]
 
@@ -58,7 +59,7 @@ def edited_call(
     shape, before = shape_of(request), request.effective
     try:
         tree = _merged(before, changes, arguments)
-        form = canonical.encode(_validated(shape, tree, canonical.load(before.form)))
+        form = _as_given(shape, canonical.encode(_validated(shape, tree, canonical.load(before.form))), before)
     except ShapeError as error:
         raise errors.InvalidChangesError(request.id, error.problems) from None
     except UnmaskError as error:
@@ -76,6 +77,12 @@ def _validated(shape: Shape, tree: dict[str, Any], real: dict[str, Any]) -> dict
     kept = {name for name, form in tree.items() if name in real and dump(form) == dump(real[name])}
     fitted = shape.validate(values, written=values.keys() - kept)
     return {name: values[name] if name in kept else value for name, value in fitted.items()}
+
+
+def _as_given(shape: Shape, form: canonical.Form, before: Call) -> canonical.Form:
+    """Return an edit in which what nobody gave does not count as given."""
+    tree = dump(with_unset(canonical.load(form.text), canonical.load(before.form)))
+    return form if tree == form.text else canonical.encode(canonical.decode(tree, shape.classes))
 
 
 def _merged(before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

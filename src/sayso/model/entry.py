@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sayso.model.canonical.compact import quote
 
-__all__ = ["Entry", "chained", "first_link"]
+__all__ = ["Entry", "Head", "chained", "first_link"]
 
 
 class Entry(NamedTuple):
@@ -38,6 +38,20 @@ class Entry(NamedTuple):
     by: str
     channel: str
     detail: str
+    link: str
+
+
+class Head(NamedTuple):
+    """A place in a chain, usually its newest row.
+
+    Attributes:
+        run_id: Which chain.
+        seq: Which row.
+        link: Of that row; it stands for all rows up to there.
+    """
+
+    run_id: str
+    seq: int
     link: str
 
 

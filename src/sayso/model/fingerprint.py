@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = ["around_digest", "call_digest", "fingerprint", "question_digest"]
+__all__ = ["around_digest", "call_digest", "fingerprint", "question_digest", "shown_digest"]
 
 
 def _framed(*parts: bytes) -> bytes:
@@ -58,3 +58,8 @@ def fingerprint(run_id: str, digest: str, place: str = "") -> str:
     whole = (_begun("sayso/place/1", run_id, place) if place else _begun("sayso/run/1", run_id)).copy()
     whole.update(digest.encode())
     return whole.hexdigest()
+
+
+def shown_digest(text: str) -> str:
+    """Return the digest of what a person was shown: the masked canonical arguments, or the question, as text."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

@@ -15,6 +15,7 @@ request. The rules that carry the promises:
 * A final state has no way out. `_must_be_pending` tells a late reviewer who was first.
 * The end of a request or of an approval is compared with the store's clock, here and nowhere else; reaching it is
   too late (`now >= end`).
+* An escalation adds people who may decide, and nothing else: the count, the bar on the requester, and the end stay.
 * A person counts once: votes are distinct by folded identity, and an edit begins the count anew, because what was
   agreed to is no longer what would run.
 * `start` is the single right to run an approved call. It leaves `approved` in the same transaction that gives the
@@ -45,6 +46,7 @@ __all__ = [
     "claim",
     "clear",
     "decide",
+    "escalate",
     "expire",
     "extend",
     "finish",
@@ -101,7 +103,7 @@ def _evolve(before: _Value, **changes: Any) -> _Value:
 
 def asked(request: Request) -> Transition:
     """Return the transition that brings a new request into being."""
-    detail: dict[str, Any] = {"kind": request.kind, "fingerprint": request.fingerprint}
+    detail = {"kind": request.kind, "fingerprint": request.fingerprint, "shown": request.subject.shown_digest}
     if isinstance(request.subject, Call):
         detail["tool"] = request.subject.tool
     if request.acts_for:
@@ -125,6 +127,16 @@ def expire(request: Request, now: datetime) -> Transition | None:
     what = "request" if request.state is State.PENDING else "approval"
     new = _evolve(request, state=State.EXPIRED, holds=False)
     return Transition(new, "expired", request.requester, "clock", {"what": what})
+
+
+def escalate(request: Request, now: datetime) -> Transition | None:
+    """Return the transition that opens a request to more people if its time has come; how many must agree stays."""
+    escalation = request.escalation
+    is_waiting = request.state is State.PENDING and request.escalated_at is None
+    if escalation is None or not is_waiting or now < request.created_at + escalation.after:
+        return None
+    new = _evolve(request, escalated_at=now)
+    return Transition(new, "escalated", request.requester, "clock", {"to": str(escalation)})
 
 
 def _ended_at(request: Request) -> datetime:
@@ -153,8 +165,8 @@ def _already_decided(request: Request, decision: Decision, now: datetime) -> err
 def _must_be_allowed(request: Request, by: Identity, roles: Collection[str], now: datetime) -> None:
     if by.is_same(request.requester) or any(by.may_be(person) for person in request.acts_for):
         raise errors.OwnRequestError(request.id, by=str(by))
-    if not request.quorum.admits(roles):
-        raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.quorum.roles))
+    if not request.admits(by, roles):
+        raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
     if request.claimed_by is not None and request.claimed_at is not None and not by.is_same(request.claimed_by):
         raise errors.ClaimedError(
             request.id, by=str(request.claimed_by), at=request.claimed_at, age=ago(request.claimed_at, now)
@@ -213,7 +225,7 @@ def _approve(
             raise errors.AlreadyVotedError(request.id, by=str(decision.by), missing=request.missing_votes)
     else:
         votes = ()
-        detail["edited"] = True
+        detail |= {"edited": True, "shown": edited.shown_digest}
         if request.votes:
             detail["votes_reset"] = len(request.votes)
     changes: dict[str, Any] = {"votes": (*votes, decision), "claimed_by": None, "claimed_at": None}
@@ -266,17 +278,8 @@ def resolve(
     """Say how a call ended whose outcome is unknown.
 
     With `force` also of one recorded as running, whose worker only a person can know to be gone (another machine,
-    another container). Such a call is never made ready to be tried again.
-
-    Args:
-        request: The request as it stands.
-        by: Who says so.
-        roles: The reviewer's roles; None when the gate's `verify=` hook speaks, which needs none.
-        happened: Whether the call had its effect.
-        comment: How that was found out.
-        channel: Through which channel.
-        force: Also of a running one.
-        now: The store's instant.
+    another container). Such a call is never made ready to be tried again. `roles` are the reviewer's; None when the
+    gate's `verify=` hook speaks, which needs none. `comment` says how it was found out.
 
     Raises:
         NotUnknownError: The outcome is not unknown.

@@ -5,6 +5,7 @@ Requests are values: a transition (see `sayso.model.lifecycle`) returns a new on
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typing import Any, Literal, cast
 from sayso.model import canonical
 from sayso.model.call import Call, Question
 from sayso.model.decision import Decision
+from sayso.model.escalation import Escalation
 from sayso.model.fingerprint import fingerprint
 from sayso.model.quorum import Quorum
 from sayso.model.reviewer import Identity
@@ -93,13 +95,17 @@ class Request:
         retries: How many further starts a failed call has.
         idempotent: Whether the call may be started again after an unknown outcome.
         redact: Argument names that the gate masks, beside the default ones.
+        notify_arguments: Whether messages about it may carry its arguments, masked.
+        escalation: Who else may decide when it has waited for long.
         state: Where it stands.
         votes: Approvals of the call as it stands now, while the quorum is not met.
         decision: The decision that ended the wait.
         edited: The call as changed by reviewers; None where it is as proposed.
         claimed_by, claimed_at: Which reviewer took it on.
+        escalated_at: When it was opened to those whom `escalation` names.
         approval_expires_at: When the approval ends.
         execution: The start of the approved call.
+        purged_at: When what it was about was removed (see `sayso.model.purge`); None while it is there.
     """
 
     id: str
@@ -124,6 +130,8 @@ class Request:
     retries: int = 0
     idempotent: bool = False
     redact: tuple[str, ...] = ()
+    notify_arguments: bool = False
+    escalation: Escalation | None = None
     state: State = State.PENDING
     holds: bool = True
     votes: tuple[Decision, ...] = ()
@@ -131,8 +139,10 @@ class Request:
     edited: Call | None = None
     claimed_by: Identity | None = None
     claimed_at: datetime | None = None
+    escalated_at: datetime | None = None
     approval_expires_at: datetime | None = None
     execution: Execution | None = None
+    purged_at: datetime | None = None
 
     @property
     def call(self) -> Call:
@@ -167,6 +177,21 @@ class Request:
     def is_final(self) -> bool:
         """Whether nothing can change any more."""
         return self.state in FINAL
+
+    @property
+    def open_to(self) -> Escalation | None:
+        """Who else may decide by now."""
+        return None if self.escalated_at is None else self.escalation
+
+    @property
+    def wanted_roles(self) -> frozenset[str]:
+        """Whoever decides must have one of these by now, or be named by the escalation; empty means anybody."""
+        more = frozenset[str]() if self.open_to is None or not self.quorum.roles else frozenset(self.open_to.roles)
+        return more.union(self.quorum.roles)
+
+    def admits(self, by: Identity, roles: Collection[str]) -> bool:
+        """Say whether somebody with these roles may decide, as far as roles go."""
+        return self.quorum.admits(roles) or (self.open_to is not None and self.open_to.admits(by, roles))
 
     @property
     def missing_votes(self) -> int:

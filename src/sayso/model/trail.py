@@ -17,6 +17,7 @@ _LEADS_TO = {
     "asked": State.PENDING,
     "voted": State.PENDING,
     "claimed": State.PENDING,
+    "escalated": State.PENDING,
     "released": State.PENDING,
     "approved": State.APPROVED,
     "rejected": State.REJECTED,
@@ -51,14 +52,14 @@ def states_after(event: str, detail: str, before: frozenset[str]) -> frozenset[s
             return frozenset({State.APPROVED if _read(detail).get("may_try_again") else State.FAILED})
         case "resolved":
             return frozenset({State.DONE.value}) if _read(detail).get("happened") else _NOT_HAPPENED
-        case "extended" | "cleared":
+        case "extended" | "cleared" | "purged":
             return before
         case _:
             return _ANY
 
 
 def asked_digest_in(detail: str) -> str | None:
-    """Return the digest of what was asked that an `asked` row carries."""
+    """Return the digest of what was asked that an `asked` row carries, or of what was left that a `purged` row does."""
     digest = _read(detail).get("asked")
     return digest if isinstance(digest, str) else None
 

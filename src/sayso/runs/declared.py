@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
 from sayso.errors import ConfigError
 from sayso.gates.declared import check_hook, check_redact
+from sayso.model.escalation import Escalation
+from sayso.model.reviewer import Reviewer
 
-__all__ = ["check_asked", "check_handler", "check_options", "no_such_option"]
+__all__ = ["check_asked", "check_handler", "check_options", "no_such_option", "telling"]
 
 _TEXTS = {"description", "approval_kind", "risk"}
 _HOOKS = {"approval_redactor", "verify"}
@@ -72,6 +75,19 @@ def _expected(name: str, value: Any) -> str | None:
     if name == "default_params":
         return None if isinstance(value, Mapping) else "a dict of arguments by name"
     return None if is_hook or isinstance(value, dict | BaseModel) else "a dict, a pydantic model or a callable"
+
+
+def telling(
+    after: timedelta | str | None, to: Collection[str | Reviewer], *, notify_arguments: bool
+) -> dict[str, Any]:  # fmt: skip
+    """Return a gate's options about who is told, and who may decide later.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    if not isinstance(notify_arguments, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise ConfigError(f"notify_arguments is True or False, not {notify_arguments!r}")
+    return {"escalation": Escalation.of(after, to), "notify_arguments": notify_arguments}
 
 
 def check_asked(

@@ -91,6 +91,9 @@ async def _in_hand(run: Run, decider: Decider) -> Journal:
             raise
         # What is decided under the name that a request knows, and no run, are decisions of another program.
         return Journal.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
+    if kept.run.state is RunState.ENDED and not kept.steps:  # a run is kept with its first step, so they were purged
+        lease.release()
+        raise errors.RunPurgedError(run_id)
     return Journal(store, kept.run, lease, kept.steps)
 
 

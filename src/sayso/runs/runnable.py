@@ -16,6 +16,7 @@ from sayso.gates import Gate
 from sayso.model import duration
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
+from sayso.model.reviewer import Reviewer
 from sayso.model.shape import Shape, ShapeError
 from sayso.model.signature import Signature
 from sayso.runs import declared
@@ -49,7 +50,7 @@ class Runnable(ABC):
         approval_kind: A word by which a front end picks a card.
         default_params: Arguments that the caller leaves out; a callable is asked once for each call.
         expires, approval_expires: How long a request waits, and an approval counts.
-        quorum, roles, risk, idempotent, verify: As for `sayso.gate`.
+        quorum, roles, risk, idempotent, verify, escalate_after, escalate_to, notify_arguments: As for `sayso.gate`.
         store: Where runs and requests live, instead of the configured store; `tracing_provider` is another name of it.
 
     Raises:
@@ -69,7 +70,8 @@ class Runnable(ABC):
         expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h", quorum: int = 1,
         roles: Collection[str] = (), risk: str | None = None, idempotent: bool = False,
         verify: Callable[..., Any] | None = None, store: Store | str | None = None, tracing_provider: Any = None,
-        **unknown: Any,
+        escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
+        notify_arguments: bool = False, **unknown: Any,
     ) -> None:  # fmt: skip
         for option in unknown:
             raise declared.no_such_option(type(self).__name__, option, inspect.signature(Runnable.__init__).parameters)
@@ -79,10 +81,8 @@ class Runnable(ABC):
             "approval_redactor": approval_redactor, "approval_ui": approval_ui, "approval_kind": approval_kind,
             "default_params": default_params, "risk": risk, "idempotent": idempotent, "verify": verify,
         })  # fmt: skip
-        self.name = checked_name(name)
-        self.description = description
+        self.name, self.description, self.function = checked_name(name), description, function
         self.default_params = dict(default_params or {})
-        self.function = function
         self._store = compat.store_of(store, tracing_provider)
         rest = rest_of(function)
         told = approval_description if callable(approval_description) else None
@@ -101,6 +101,7 @@ class Runnable(ABC):
             "risk": risk,
             "idempotent": idempotent,
             "verify": verify,
+            **declared.telling(escalate_after, escalate_to, notify_arguments=notify_arguments),
         }
         self.check_names()
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.call import Call
 from sayso.model.decision import Decision
@@ -30,8 +30,10 @@ from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import Saved
-from sayso.stores import worker
+from sayso.stores import outbox, worker
+from sayso.stores.evidence_verbs import EvidenceVerbs
 from sayso.stores.run_verbs import RunTransaction, RunVerbs, save
+from sayso.stores.slip_verbs import SlipTransaction, SlipVerbs
 
 __all__ = ["Anchor", "Filter", "Page", "Store", "Transaction", "Unwatch"]
 
@@ -51,6 +53,7 @@ class Filter:
         claimed_by: Claimed by this identity, by folded comparison.
         text: With this text in id, run, function name, prompt or question; not case-sensitive.
         kind: Calls or questions only.
+        at: An instant at which whatever has reached its end counts as expired, though nobody wrote that down yet.
     """
 
     states: frozenset[State] = field(default=frozenset[State]())
@@ -60,6 +63,7 @@ class Filter:
     claimed_by: Identity | None = None
     text: str | None = None
     kind: Literal["call", "question"] | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class Anchor(NamedTuple):
     asked: str | None
 
 
-class Transaction(RunTransaction, Protocol):
+class Transaction(RunTransaction, SlipTransaction, Protocol):
     """What a store offers to the verbs inside one transaction."""
 
     def load(self, request_id: str) -> Request:
@@ -121,7 +125,7 @@ class Transaction(RunTransaction, Protocol):
 Work = Callable[[Transaction], "T | errors.SaysoError"]
 
 
-class Store(RunVerbs):
+class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     """Where requests and runs live. Every method may be called from any thread.
 
     Attributes:
@@ -142,6 +146,9 @@ class Store(RunVerbs):
         """
 
     def _transact_run(self, work: Callable[[RunTransaction], T]) -> T:
+        return self._transact(work)
+
+    def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
         return self._transact(work)
 
     @abstractmethod
@@ -225,23 +232,27 @@ class Store(RunVerbs):
                 expired = lifecycle.expire(held, tx.now())
                 if expired is None:
                     return held
-                tx.update(expired)
-            tx.insert(lifecycle.asked(request))
+                outbox.update(tx, expired)
+            outbox.insert(tx, lifecycle.asked(request))
             return request
 
         return self._transact(work)
 
-    def settle(self, request_id: str) -> Request:
-        """In one transaction, write the end that was reached, or `unknown` where the worker is gone."""
+    def settle(self, request_id: str, *, gone: str | None = None) -> Request:
+        """In one transaction, write the end that was reached, an escalation, or `unknown` where the worker is gone.
+
+        `gone` is a worker of which the caller knows that it has ended, because it is on the worker's machine.
+        """
 
         def work(tx: Transaction) -> Request:
             request = tx.load(request_id)
-            change = lifecycle.expire(request, tx.now())
-            if change is None and request.execution is not None and worker.is_gone(request.execution.worker):
-                change = lifecycle.abandon(request)
+            change, execution = _lapsed(request, tx.now()), request.execution
+            if change is None and execution is not None:
+                is_gone = execution.worker == gone or worker.is_gone(execution.worker)
+                change = lifecycle.abandon(request) if is_gone else None
             if change is None:
                 return request
-            tx.update(change)
+            outbox.update(tx, change)
             return change.request
 
         return self._transact(work)
@@ -252,7 +263,14 @@ class Store(RunVerbs):
         for request_id in self._due():
             before = self.get(request_id)
             changed += self.settle(request_id).state is not before.state
+        for slip in self.slips(outbox.ESCALATION, due_by=clock.now()):
+            changed += self._escalate(slip.key)
         return changed
+
+    def _escalate(self, request_id: str) -> bool:
+        before, now = self.get(request_id), self.settle(request_id)
+        self.drop(outbox.ESCALATION, request_id)  # only after it is written: who is broken off here does it again
+        return now.escalated_at is not before.escalated_at
 
     def decide(
         self,
@@ -322,21 +340,22 @@ class Store(RunVerbs):
             change = lifecycle.clear(request, by, tx.now(), reason)
             if change is None:
                 return request
-            tx.update(change)
+            outbox.update(tx, change)
             return change.request
 
         return self._transact(work)
 
-    def start(self, request_id: str, token: str) -> Request:
+    def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
         """In one transaction, take the single right to run an approved call; durable before this returns.
 
         `token` is a new random one (`sayso.model.ids.new_token`); `finish` wants it back. Its maker knows it even
-        when this call is broken off, and can then still say that nothing ran.
+        when this call is broken off, and can then still say that nothing ran. `by` names the worker that runs the
+        call; by default it is this process.
 
         Raises:
             StartRefusedError: One of its kinds; the call must not run.
         """
-        me = worker.current()
+        me = worker.current() if by is None else by
         return self._change(request_id, lambda request, now: lifecycle.start(request, worker=me, token=token, now=now))
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
@@ -357,15 +376,15 @@ class Store(RunVerbs):
     ) -> Request:
         def work(tx: Transaction) -> Request | errors.SaysoError:
             request, now = tx.load(request_id), tx.now()
-            expired = lifecycle.expire(request, now)
-            if expired is not None:
-                tx.update(expired)
-                request = expired.request
+            lapsed = _lapsed(request, now)
+            if lapsed is not None:
+                outbox.update(tx, lapsed)
+                request = lapsed.request
             try:
                 transition = change(request, now)
             except errors.SaysoError as refusal:
                 return refusal  # raised after the commit, so that an expiry met here stays written
-            tx.update(transition)
+            outbox.update(tx, transition)
             try:
                 if saved is not None:
                     save(tx, saved)
@@ -374,3 +393,8 @@ class Store(RunVerbs):
             return transition.request
 
         return self._transact(work)
+
+
+def _lapsed(request: Request, now: datetime) -> Transition | None:
+    """Return what time alone has made of a request."""
+    return lifecycle.expire(request, now) or lifecycle.escalate(request, now)

@@ -25,6 +25,7 @@ from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.jsonl_state import JsonlState
 from sayso.stores.jsonl_transaction import JsonlTransaction, step_column
 from sayso.stores.memory_runs import RunShelf, ShelfReads
+from sayso.stores.memory_slips import SlipReads, SlipShelf
 from sayso.stores.run_verbs import Kept
 from sayso.stores.seal import Seal
 from sayso.stores.watch import Bell, Watched, Watcher
@@ -37,13 +38,13 @@ T = TypeVar("T")
 _TRIES = 3
 
 
-class JsonlStore(Watched, ShelfReads, Store):
+class JsonlStore(Watched, ShelfReads, SlipReads, Store):
     """The store behind `jsonl:path`.
 
     Args:
         path: The file; it is made, mode 0600, with its folder, when it is not there.
         key: Seals arguments, answers, what is recorded of decisions and outcomes, people's words in the journal, and
-            the steps of runs (see `sayso.stores.seal`).
+            the steps of runs, and slips (see `sayso.stores.seal`).
 
     Raises:
         StoreError: One of its kinds, at the first use and not before.
@@ -124,7 +125,7 @@ class JsonlStore(Watched, ShelfReads, Store):
             record = tx.record()
             if record:
                 self._write(record, tx.requests.values())
-        if record.keys() - {"journal", "shapes"}:
+        if record.keys() - {"journal", "shapes", "slips"}:
             self._bell.ring(tx.requests)
         if isinstance(result, errors.SaysoError):
             raise result
@@ -141,6 +142,12 @@ class JsonlStore(Watched, ShelfReads, Store):
         finally:
             if not is_known:  # broken off, perhaps after it was written: the file says
                 self._begin_again()
+
+    def scrub(self) -> bool:
+        with self._write_lock, self._file.alone(), self._state_lock:
+            self._file.rewrite(self._caught_up().records())
+            self._begin_again()
+        return True
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -189,6 +196,10 @@ class JsonlStore(Watched, ShelfReads, Store):
     def _read_runs(self, read: Callable[[RunShelf], T]) -> T:
         with self._now() as state:
             return read(state.shelf)
+
+    def _read_slips(self, read: Callable[[SlipShelf], T]) -> T:
+        with self._now() as state:
+            return read(state.slip_shelf)
 
     def get_run(self, run_id: str) -> Kept:
         kept = super().get_run(run_id)

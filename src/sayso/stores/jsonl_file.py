@@ -12,7 +12,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,29 @@ class JsonlFile:
             raise self._fault(error) from error
         self._lines = after
         self._offset += len(text)
+
+    def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Put a file with these lines in the place of this one. Everything was read, and alone.
+
+        Raises:
+            StoreError: It was not written; the file is as it was.
+        """
+        new = self._path.with_name(f"{self._path.name}.new")
+        lines = Lines(str(self._path))
+        try:
+            with suppress(FileNotFoundError):
+                new.unlink()  # of one that a crash broke off
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                for record in records:
+                    text, lines = lines.written(record)
+                    file.write(text)
+                file.flush()
+                _sync(file.fileno())
+            new.replace(self._path)
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            raise self._fault(error) from error
+        self.close()
 
     def _write(self, fd: int, text: bytes) -> None:
         written = 0

@@ -13,11 +13,13 @@ from itertools import islice
 from typing import Any
 
 from sayso import errors
+from sayso.clock import microseconds
 from sayso.model.entry import Entry, first_link
 from sayso.model.request import LIVE, Request, State
 from sayso.model.run import Step
 from sayso.stores.base import Anchor, Filter, Page
-from sayso.stores.memory_runs import RunShelf, run_of
+from sayso.stores.memory_runs import RunShelf, run_of, run_values
+from sayso.stores.memory_slips import SlipShelf
 from sayso.stores.row import ASKED_COLUMNS, Row, anchor_of, request_of
 from sayso.stores.run_verbs import NOT_DECIDED
 from sayso.stores.seal import Seal
@@ -37,6 +39,7 @@ class JsonlState:
         rows: Columns of requests by id, in the order in which they were asked.
         shapes: Texts of shapes, by digest.
         shelf: The runs.
+        slip_shelf: The slips.
     """
 
     def __init__(self, seal: Seal) -> None:
@@ -44,6 +47,7 @@ class JsonlState:
         self.rows: dict[str, Row] = {}
         self.shapes: dict[str, str] = {}
         self.shelf = RunShelf(self._is_decided)
+        self.slip_shelf = SlipShelf(seal)
         self._ids: list[str] = []  # cursors are places here, from 1
         self._live: dict[str, int] = {}  # places of those to which something can still happen
         self._holders: dict[str, str] = {}
@@ -65,6 +69,21 @@ class JsonlState:
             self.shelf.put(run_of(run))
         for run_id, _, place, body, waits in record.get("steps", ()):
             self.shelf.add(run_id, (Step(place, body, waits),))
+        for run_id in record.get("dropped", ()):
+            self.shelf.drop(run_id)
+        self.slip_shelf.apply(record.get("slips", ()))
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield what lines have to say for all this; a file of them says nothing that does not stand any more."""
+        yield {"shapes": self.shapes}
+        for row in self.rows.values():
+            yield {"asked": [{name: value for name, value in row._asdict().items() if value is not None}]}
+        for chain in self._chains.values():
+            yield {"journal": chain}
+        for run, steps in ((kept.run, kept.steps) for kept in self.shelf.everything()):
+            written = [(run.id, n, step.place, step.body, step.waits) for n, step in enumerate(steps, 1)]
+            yield {"runs": [run_values(run)], "steps": written}
+        yield {"slips": self.slip_shelf.everything()}
 
     def remember(self, request: Request) -> None:
         """Know already what a row means that was just applied."""
@@ -139,7 +158,7 @@ class JsonlState:
         if after is not None:
             beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
         places: Sequence[int] = beyond
-        if wanted.states and wanted.states <= LIVE:
+        if wanted.states and wanted.states <= LIVE:  # what is due is live, too
             places = [place for place in self._live.values() if place in beyond]
         for place in reversed(places) if newest else places:
             request_id = self._ids[place - 1]
@@ -182,9 +201,14 @@ class JsonlState:
         return row is not None and row.state not in NOT_DECIDED
 
 
+def _state(row: Row, wanted: Filter) -> str:
+    is_due = wanted.at is not None and row.ends_at is not None and row.ends_at <= microseconds(wanted.at)
+    return State.EXPIRED if is_due else row.state
+
+
 def _passes(row: Row, wanted: Filter) -> bool:
     return (
-        (not wanted.states or row.state in wanted.states)
+        (not wanted.states or _state(row, wanted) in wanted.states)
         and wanted.kind in {None, row.kind}
         and wanted.run_id in {None, row.run_id}
         and (wanted.name is None or (wanted.name in {row.name, row.tool}))

@@ -15,6 +15,7 @@ from sayso.stores import row as rows
 from sayso.stores.base import Transaction
 from sayso.stores.jsonl_state import JsonlState
 from sayso.stores.memory_runs import RunWrites, run_values
+from sayso.stores.memory_slips import SlipWrites
 from sayso.stores.progress import changed_values, progress_values
 from sayso.stores.seal import Seal
 from sayso.stores.words import sealed
@@ -27,7 +28,7 @@ def step_column(n: int, place: str) -> str:
     return f"step/{n}/{place}"
 
 
-class JsonlTransaction(RunWrites, Transaction):
+class JsonlTransaction(RunWrites, SlipWrites, Transaction):
     """The verbs' view of the state while the store is alone with its file.
 
     Attributes:
@@ -35,7 +36,8 @@ class JsonlTransaction(RunWrites, Transaction):
     """
 
     def __init__(self, state: JsonlState, seal: Seal) -> None:
-        super().__init__(state.shelf)
+        RunWrites.__init__(self, state.shelf)
+        SlipWrites.__init__(self, state.slip_shelf)
         self._state, self._seal = state, seal
         self._record: dict[str, Any] = {}
         self._heads: dict[str, tuple[int, str]] = {}
@@ -52,6 +54,10 @@ class JsonlTransaction(RunWrites, Transaction):
         ]
         if steps:
             self._record["steps"] = steps
+        if self.dropped:
+            self._record["dropped"] = self.dropped
+        if self.slips:
+            self._record["slips"] = self.sealed_slips()
         return self._record
 
     def now(self) -> datetime:
@@ -75,9 +81,11 @@ class JsonlTransaction(RunWrites, Transaction):
         self._add("asked", {name: value for name, value in columns if value is not None}, request)
 
     def update(self, transition: Transition) -> None:
-        request, entry = transition.request, self._entry(transition)
+        request = transition.request
         before = self.requests.get(request.id) or self._state.request(request.id)
-        changed = changed_values(before, request, self._seal)
+        asked = rows.asked_again(before, request, self._seal, transition.detail)
+        entry = self._entry(transition)
+        changed = asked | changed_values(before, request, self._seal)
         self._add("changed", {"id": request.id, **changed, "link": entry.link}, request)
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:

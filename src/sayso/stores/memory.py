@@ -21,6 +21,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Anchor, Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.memory_runs import RunShelf, RunWrites, ShelfReads
+from sayso.stores.memory_slips import SlipReads, SlipShelf, SlipWrites
 from sayso.stores.row import asked_digest, asked_values
 from sayso.stores.run_verbs import NOT_DECIDED
 from sayso.stores.seal import Seal
@@ -34,11 +35,12 @@ T = TypeVar("T")
 _OPEN = Seal()
 
 
-class _Memory(RunWrites, Transaction):
+class _Memory(RunWrites, SlipWrites, Transaction):
     """Collects what a verb writes, so that a verb that fails half-way leaves nothing behind."""
 
     def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store.shelf)
+        RunWrites.__init__(self, store.shelf)
+        SlipWrites.__init__(self, store.slip_shelf)
         self._requests = store.requests
         self._holders = store.holders
         self.writes: list[Transition] = []
@@ -90,8 +92,15 @@ class _Chain:
             )
         return self._entries
 
+    def forget(self, request_id: str) -> None:
+        """Keep no request with this id; its rows are written before."""
+        self.entries()
+        for place, (at, about, event, by, channel, detail) in enumerate(self.rows):
+            if isinstance(about, Request) and about.id == request_id:
+                self.rows[place] = (at, request_id, event, by, channel, detail)
 
-class MemoryStore(ShelfReads, Store):
+
+class MemoryStore(ShelfReads, SlipReads, Store):
     """The store behind `memory:`."""
 
     blocks = False
@@ -101,6 +110,7 @@ class MemoryStore(ShelfReads, Store):
         self.requests: dict[str, Request] = {}
         self.holders: dict[str, str] = {}
         self.shelf = RunShelf(self._is_decided)
+        self.slip_shelf = SlipShelf(_OPEN)
         self._chains: dict[str, _Chain] = {}
         self._places: dict[str, int] = {}  # of each request's last row in its chain
         self._lock = threading.RLock()
@@ -121,6 +131,8 @@ class MemoryStore(ShelfReads, Store):
             for run_id, event, by, channel, detail in tx.notes:
                 self._add(run_id, "", event, by, channel, detail)
             tx.keep_runs()
+            if tx.slips:
+                self.slip_shelf.apply(tx.sealed_slips())
         if not self._bell.is_idle and (tx.writes or tx.runs or tx.steps):
             self._bell.ring([transition.request.id for transition in tx.writes])
         if isinstance(result, errors.SaysoError):
@@ -129,10 +141,12 @@ class MemoryStore(ShelfReads, Store):
 
     def _keep(self, transition: Transition) -> None:
         request, event, by, channel, detail = transition
-        is_new = request.id not in self.requests
-        self._places[request.id] = self._add(
-            request.run_id, request if is_new else request.id, event, by, channel, detail
-        )
+        before = self.requests.get(request.id)
+        is_purged = before is not None and request.purged_at is not before.purged_at
+        if is_purged:
+            self._chains[request.run_id].forget(request.id)
+        about = request if before is None or is_purged else request.id
+        self._places[request.id] = self._add(request.run_id, about, event, by, channel, detail)
         self.requests[request.id] = request
         if request.holds:
             self.holders[request.fingerprint] = request.id
@@ -151,6 +165,10 @@ class MemoryStore(ShelfReads, Store):
     def _read_runs(self, read: Callable[[RunShelf], T]) -> T:
         with self._lock:
             return read(self.shelf)
+
+    def _read_slips(self, read: Callable[[SlipShelf], T]) -> T:
+        with self._lock:
+            return read(self.slip_shelf)
 
     def _is_decided(self, request_id: str) -> bool:
         request = self.requests.get(request_id)

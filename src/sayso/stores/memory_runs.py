@@ -64,6 +64,11 @@ class RunShelf:
             if step.waits is not None:
                 waits[step.place] = step.waits
 
+    def drop(self, run_id: str) -> None:
+        """Take all steps of a run away."""
+        self._steps.pop(run_id, None)
+        self._waits.pop(run_id, None)
+
     def kept(self, run_id: str) -> Kept:
         """Return a run and its steps; raises `RunNotFoundError`."""
         run = self._runs.get(run_id)
@@ -152,12 +157,14 @@ class RunWrites:
     Attributes:
         runs: Those that were written, by id.
         steps: Those that were added, by id of the run.
+        dropped: Ids of the runs whose steps were taken away.
     """
 
     def __init__(self, shelf: RunShelf) -> None:
         self._shelf = shelf
         self.runs: dict[str, RunRecord] = {}
         self.steps: dict[str, list[Step]] = {}
+        self.dropped: list[str] = []
 
     def run(self, run_id: str) -> RunRecord | None:
         """Return a run, as this transaction left it."""
@@ -171,6 +178,10 @@ class RunWrites:
         """Add steps."""
         self.steps.setdefault(run_id, []).extend(steps)
 
+    def drop_steps(self, run_id: str) -> None:
+        """Take all steps of a run away."""
+        self.dropped.append(run_id)
+
     def changed_runs(self) -> set[str]:
         """Return the ids of the runs that were written."""
         return self.runs.keys() | self.steps.keys()
@@ -181,3 +192,5 @@ class RunWrites:
             self._shelf.put(run)
         for run_id, steps in self.steps.items():
             self._shelf.add(run_id, steps)
+        for run_id in self.dropped:
+            self._shelf.drop(run_id)

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from sayso import errors
 
-__all__ = ["APPLICATION_ID", "migrate", "refuse_foreign"]
+__all__ = ["APPLICATION_ID", "migrate", "newest_schema", "refuse_foreign"]
 
 APPLICATION_ID = 0x5A150001  # marks a file as ours, see `PRAGMA application_id`
 
@@ -35,6 +35,11 @@ def _statements(script: str) -> Iterator[str]:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def newest_schema() -> int:
+    """Return the number of the schema that every SQLite store has once it is open."""
+    return _scripts()[-1][0]
 
 
 def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:

@@ -77,6 +77,7 @@ def _has_moved(before: Request, after: Request) -> bool:
         or after.expires_at is not before.expires_at
         or after.approval_expires_at is not before.approval_expires_at
         or after.claimed_by is not before.claimed_by
+        or after.escalated_at is not before.escalated_at
     )
 
 
@@ -98,6 +99,8 @@ def _progress(request: Request) -> str:
     if request.claimed_by is not None and request.claimed_at is not None:
         claimed_by = request.claimed_by
         fields["claimed"] = claimed_by.issuer, claimed_by.subject, microseconds(request.claimed_at)
+    if request.escalated_at is not None:
+        fields["escalated"] = microseconds(request.escalated_at)
     if request.approval_expires_at is not None:
         fields["approval_ends"] = microseconds(request.approval_expires_at)
     return dumps(fields)

@@ -13,15 +13,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso import errors
-from sayso.stores.migrate import refuse_foreign
+from sayso.stores.memory_slips import slip_column
+from sayso.stores.migrate import migrate
 from sayso.stores.row import SEALED_COLUMNS, sealed_search
 from sayso.stores.seal import Seal
 from sayso.stores.sqlite_faults import fault
+from sayso.stores.sqlite_runs import step_column
 
 __all__ = ["Resealed", "reseal"]
 
 _READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"  # noqa: S608  constants of ours
 _WRITE = f"UPDATE request SET search = ?, {', '.join(f'{name} = ?' for name in SEALED_COLUMNS)} WHERE id = ?"  # noqa: S608  the same
+_STEPS = "SELECT rowid, run_id, n, place, body FROM step"
+_SLIPS = "SELECT kind, key, body FROM slip"
+_WRITE_STEP, _WRITE_SLIP = (
+    "UPDATE step SET body = ? WHERE rowid = ?",
+    "UPDATE slip SET body = ? WHERE kind = ? AND key = ?",
+)
 _READABLE_WORDS = """
 SELECT count(*) FROM journal WHERE (detail LIKE '%"comment":%' OR detail LIKE '%"reason":%')
 AND detail NOT LIKE '%"comment":"sealed:%' AND detail NOT LIKE '%"reason":"sealed:%'
@@ -45,7 +53,7 @@ class Resealed(NamedTuple):
 
 
 def reseal(path: str | Path, key: str) -> Resealed:
-    """Seal all that stands readable in the store, in one transaction.
+    """Seal all that stands readable in the store (requests, steps of runs, slips), in one transaction.
 
     Raises:
         StoreSealedError: A request was sealed with another key; nothing was changed.
@@ -56,11 +64,12 @@ def reseal(path: str | Path, key: str) -> Resealed:
         raise errors.StoreUnavailableError(f"{path} is not there; nothing was changed")
     try:
         with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
-            refuse_foreign(connection, str(path))
+            migrate(connection, str(path))
             connection.execute("PRAGMA secure_delete = ON")  # what was readable is overwritten
             connection.execute("BEGIN IMMEDIATE")
             try:
                 done = _sealed(connection, seal)
+                _seal_the_rest(connection, seal)
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
@@ -69,6 +78,16 @@ def reseal(path: str | Path, key: str) -> Resealed:
             return done
     except sqlite3.Error as error:
         raise fault(error, str(path)) from error
+
+
+def _seal_the_rest(connection: sqlite3.Connection, seal: Seal) -> None:
+    """Seal the steps of runs and the slips; these have had one format only."""
+    for row, run_id, n, place, body in connection.execute(_STEPS).fetchall():
+        if _kind(body) == "readable":
+            connection.execute(_WRITE_STEP, (seal.close(body, run_id, step_column(n, place)), row))
+    for kind, key, body in connection.execute(_SLIPS).fetchall():
+        if _kind(body) == "readable":
+            connection.execute(_WRITE_SLIP, (seal.close(body, key, slip_column(kind)), kind, key))
 
 
 def _sealed(connection: sqlite3.Connection, seal: Seal) -> Resealed:

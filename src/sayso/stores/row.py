@@ -18,6 +18,7 @@ from sayso.clock import instant, microseconds
 from sayso.model.call import Call, Question
 from sayso.model.canonical.compact import dumps
 from sayso.model.decision import Decision
+from sayso.model.escalation import Escalation
 from sayso.model.quorum import Quorum
 from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import Identity
@@ -27,7 +28,7 @@ from sayso.stores.seal import Seal
 from sayso.stores.select import search_text
 
 __all__ = [
-    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "anchor_of", "asked_digest", "asked_values",
+    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "anchor_of", "asked_again", "asked_digest", "asked_values",
     "progress_values", "request_of", "sealed_search",
 ]  # fmt: skip
 
@@ -105,6 +106,18 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
     return hashlib.sha256(dumps(opened).encode()).hexdigest()
 
 
+def asked_again(before: Request, after: Request, seal: Seal, detail: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of what was asked that a transition changed, by name; `detail` gets their digest.
+
+    Only a purge changes them: its row in the journal then says what is left.
+    """
+    if after.purged_at is before.purged_at:
+        return {}
+    values = asked_values(after, seal)
+    detail["asked"] = asked_digest(values, seal)
+    return {name: values[ASKED_COLUMNS.index(name)] for name in ("search", "asked", "form", "masked")}
+
+
 def anchor_of(values: Sequence[Any], state: Any, link: Any, seal: Seal) -> Anchor:
     """Return how the row with these `ASKED_COLUMNS` is tied to the journal, whatever somebody wrote into it."""
     request_id, run_id, state, link = (str(value) for value in (values[0], values[2], state, link))
@@ -142,8 +155,20 @@ def _asked_text(request: Request) -> str:
         "retries": request.retries,
         "idempotent": request.idempotent,
         "redact": request.redact,
+        "notify_arguments": request.notify_arguments,
+        "purged": None if request.purged_at is None else microseconds(request.purged_at),
+        "escalation": None if request.escalation is None else _escalation_values(request.escalation),
     }
     return dumps({key: value for key, value in fields.items() if value not in _LEFT_OUT})
+
+
+def _escalation_values(escalation: Escalation) -> list[Any]:
+    return [escalation.after // _MICROSECOND, sorted(escalation.roles), [_pair(person) for person in escalation.people]]
+
+
+def _escalation(packed: list[Any]) -> Escalation:
+    after, roles, people = packed
+    return Escalation(timedelta(microseconds=after), frozenset(roles), tuple(Identity(*person) for person in people))
 
 
 def _pair(identity: Identity) -> tuple[str, str]:
@@ -183,12 +208,7 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
     execution = None if row.execution is None else json.loads(seal.open(row.execution, row.id, "execution"))
     subject = _subject(row, seal, shape)
-    decision = _decision(progress["decision"]) if "decision" in progress else None
-    votes = [_decision(vote) for vote in progress.get("votes") or progress.get("earlier") or ()]
-    if "earlier" in progress and decision is not None:
-        votes.append(decision)
     needed: list[Any] = asked.get("quorum") or [1]
-    claimed, ends = progress.get("claimed"), progress.get("approval_ends")
     return Request(
         id=row.id,
         kind="call" if row.kind == "call" else "question",
@@ -197,7 +217,6 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         subject=subject,
         requester=Identity(*asked["requester"]),
         created_at=instant(row.created_at),
-        expires_at=instant(progress["ends"]),
         approval_window=timedelta(microseconds=asked["window"]),
         quorum=Quorum(needed[0], frozenset(needed[1:])),
         on_behalf_of=Identity(*asked["on_behalf_of"]) if "on_behalf_of" in asked else None,
@@ -212,16 +231,33 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         retries=asked.get("retries", 0),
         idempotent=asked.get("idempotent", False),
         redact=tuple(asked.get("redact", ())),
+        notify_arguments=asked.get("notify_arguments", False),
+        escalation=_escalation(asked["escalation"]) if "escalation" in asked else None,
         state=State(row.state),
         holds=row.holds is not None,
-        votes=tuple(votes),
-        decision=decision,
         edited=_edited(row, seal, subject),
-        claimed_by=None if claimed is None else Identity(*claimed[:2]),
-        claimed_at=None if claimed is None else instant(claimed[2]),
-        approval_expires_at=None if ends is None else instant(ends),
         execution=None if execution is None else _execution(execution),
+        purged_at=instant(asked["purged"]) if "purged" in asked else None,
+        **_progressed(progress),
     )
+
+
+def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request that stand in its `progress`."""
+    decision = _decision(progress["decision"]) if "decision" in progress else None
+    votes = [_decision(vote) for vote in progress.get("votes") or progress.get("earlier") or ()]
+    if "earlier" in progress and decision is not None:
+        votes.append(decision)
+    claimed, ends, escalated = progress.get("claimed"), progress.get("approval_ends"), progress.get("escalated")
+    return {
+        "expires_at": instant(progress["ends"]),
+        "votes": tuple(votes),
+        "decision": decision,
+        "claimed_by": None if claimed is None else Identity(*claimed[:2]),
+        "claimed_at": None if claimed is None else instant(claimed[2]),
+        "escalated_at": None if escalated is None else instant(escalated),
+        "approval_expires_at": None if ends is None else instant(ends),
+    }
 
 
 def _subject(row: Row, seal: Seal, shape: Callable[[str], str]) -> Call | Question:

@@ -65,6 +65,10 @@ class RunTransaction(Protocol):
         """Add steps after those that are there."""
         ...
 
+    def drop_steps(self, run_id: str) -> None:
+        """Take all steps of a run away, and what they wait for."""
+        ...
+
 
 def save(tx: RunTransaction, saved: Saved) -> None:
     """Write what a run's holder saved; raises `RunBusyError` where it does not hold the run any more."""
@@ -118,8 +122,13 @@ class RunVerbs(ABC):
         """
         self._transact_run(lambda tx: save(tx, saved))
 
-    def take_run(self, run_id: str, holder: str) -> Kept:
+    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> Kept:
         """In one transaction, take a run in hand and return it as it was before; an ended one is only returned.
+
+        Args:
+            run_id: Which run.
+            holder: Who takes it.
+            gone: A holder of which the caller knows that it has let go, because it is on the holder's machine.
 
         Raises:
             RunNotFoundError: There is no such run.
@@ -132,7 +141,7 @@ class RunVerbs(ABC):
                 raise errors.RunNotFoundError(run_id)
             if run.state is RunState.ENDED:
                 return run
-            if run.holder != holder and not lease.is_free(run.holder):
+            if run.holder not in {holder, gone} and not lease.is_free(run.holder):
                 raise errors.RunBusyError(run_id)
             tx.put_run(run.held_by(holder, tx.now()))
             return run

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sayso.model.call import Call
-from sayso.model.request import Request
+from sayso.model.lifecycle import is_due
+from sayso.model.request import Request, State
 from sayso.stores.base import Filter
 
 __all__ = ["matches", "read_cursor", "search_text"]
@@ -30,7 +31,7 @@ def matches(request: Request, wanted: Filter) -> bool:
     subject = request.subject
     names = (subject.name, subject.tool) if isinstance(subject, Call) else ()
     return (
-        (not wanted.states or request.state in wanted.states)
+        (not wanted.states or _state(request, wanted) in wanted.states)
         and (wanted.kind is None or request.kind == wanted.kind)
         and (wanted.run_id is None or request.run_id == wanted.run_id)
         and (wanted.name is None or wanted.name in names)
@@ -38,6 +39,10 @@ def matches(request: Request, wanted: Filter) -> bool:
         and (wanted.claimed_by is None or _is_claimed_by(request, wanted))
         and (wanted.text is None or wanted.text.casefold() in search_text(request))
     )
+
+
+def _state(request: Request, wanted: Filter) -> State:
+    return State.EXPIRED if wanted.at is not None and is_due(request, wanted.at) else request.state
 
 
 def _is_claimed_by(request: Request, wanted: Filter) -> bool:

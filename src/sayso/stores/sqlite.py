@@ -29,10 +29,12 @@ from sayso.stores.migrate import migrate, refuse_foreign
 from sayso.stores.row import ASKED_COLUMNS, anchor_of
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
+from sayso.stores.sqlite_evidence import SqliteEvidence
 from sayso.stores.sqlite_faults import fault, is_busy
 from sayso.stores.sqlite_file import make_file
 from sayso.stores.sqlite_filter import where_of
 from sayso.stores.sqlite_runs import SqliteRunReads
+from sayso.stores.sqlite_slips import SqliteSlipReads
 from sayso.stores.sqlite_transaction import COLUMNS, FIND, GET, Memo, SqliteTransaction, Stale
 from sayso.stores.watch import Bell, Watched, Watcher
 from sayso.stores.words import legible
@@ -81,7 +83,7 @@ def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
     tx.has_guessed = False
 
 
-class SqliteStore(Watched, SqliteRunReads, Store):
+class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Store):
     """The store behind `sqlite:///path`.
 
     Args:

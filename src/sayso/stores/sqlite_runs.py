@@ -20,7 +20,7 @@ from sayso.stores.run_verbs import NOT_DECIDED, Kept, RunFilter
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
 
-__all__ = ["SqliteRunReads", "SqliteRunWrites"]
+__all__ = ["SqliteRunReads", "SqliteRunWrites", "step_column"]
 
 _COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
 _GET = f"SELECT {_COLUMNS} FROM run WHERE run_id = ?"
@@ -31,6 +31,7 @@ _PUT = (
 _LAST = "SELECT n FROM step WHERE run_id = ? ORDER BY n DESC LIMIT 1"
 _ADD = "INSERT INTO step (run_id, n, place, body, waits) VALUES (?, ?, ?, ?, ?)"
 _WAIT = "INSERT OR REPLACE INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
+_DROP_STEPS, _DROP_WAITS = "DELETE FROM step WHERE run_id = ?", "DELETE FROM wait WHERE run_id = ?"
 _WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
 _KEPT = f"""
 SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, step.n, step.place, step.body, step.waits
@@ -69,12 +70,18 @@ class SqliteRunWrites:
         """Add steps after those that are there."""
         last = self._execute(_LAST, (run_id,)).fetchone()
         for n, step in enumerate(steps, 1 if last is None else last[0] + 1):
-            body = self._seal.close(step.body, run_id, _column(n, step.place))
+            body = self._seal.close(step.body, run_id, step_column(n, step.place))
             self._execute(_ADD, (run_id, n, step.place, body, step.waits))
             if step.waits is None:
                 self._execute(_WAIT_NO_MORE, (run_id, step.place))
             else:
                 self._execute(_WAIT, (run_id, step.place, step.waits))
+        self.changed_runs.append(run_id)
+
+    def drop_steps(self, run_id: str) -> None:
+        """Take all steps of a run away, and what they wait for."""
+        self._execute(_DROP_STEPS, (run_id,))
+        self._execute(_DROP_WAITS, (run_id,))
         self.changed_runs.append(run_id)
 
 
@@ -119,7 +126,8 @@ class SqliteRunReads(ABC):
         return [run_id for (run_id,) in self._query(_READY, values)]
 
 
-def _column(n: int, place: str) -> str:
+def step_column(n: int, place: str) -> str:
+    """Return the place for which a step's body is sealed, together with its run."""
     return f"step/{n}/{place}"
 
 
@@ -127,7 +135,7 @@ def _step(run_id: str, row: Sequence[Any], seal: Seal) -> Step:
     n, place, body, waits = row
     if not isinstance(body, str):
         raise _altered(run_id, "step")
-    return Step(place, seal.open(body, run_id, _column(n, place)), waits)
+    return Step(place, seal.open(body, run_id, step_column(n, place)), waits)
 
 
 def _record(row: Sequence[Any]) -> RunRecord:

@@ -25,6 +25,7 @@ from sayso.stores.progress import changed_values, progress_values
 from sayso.stores.row import Row
 from sayso.stores.seal import Seal
 from sayso.stores.sqlite_runs import SqliteRunWrites
+from sayso.stores.sqlite_slips import SqliteSlipWrites
 from sayso.stores.words import sealed
 
 __all__ = ["COLUMNS", "FIND", "GET", "Memo", "SqliteTransaction", "Stale"]
@@ -87,7 +88,7 @@ def _update(changed: tuple[str, ...]) -> str:
     return f"UPDATE request SET {' = ?, '.join(changed)} = ? WHERE id = ? AND link = ?"
 
 
-class SqliteTransaction(SqliteRunWrites, Transaction):
+class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
     """The verbs' view of the writing connection between BEGIN and COMMIT.
 
     Args:
@@ -162,8 +163,9 @@ class SqliteTransaction(SqliteRunWrites, Transaction):
         if loaded is None or loaded[1].id != request.id:
             raise RuntimeError("a change of a request that was not loaded")  # the verbs load first
         before, was = loaded
+        asked = rows.asked_again(was, request, self._seal, transition.detail)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        changed = changed_values(was, request, self._seal)
+        changed = asked | changed_values(was, request, self._seal)
         changed["link"] = entry.link
         values = (*changed.values(), request.id, before[_LINK])
         if self._execute(_update(tuple(changed)), values).rowcount != 1:

@@ -71,6 +71,11 @@ class Bell:
             return list(self._wakes)
 
     @property
+    def is_for_any(self) -> bool:
+        """Whether somebody waits for any change at all."""
+        return bool(self._wakes_for_any)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nobody waits."""
         return not self._wakes and not self._wakes_for_any

@@ -26,7 +26,9 @@ def sealed(detail: dict[str, Any], owner: str, seal: Seal) -> dict[str, Any]:
 
 def legible(entry: Entry, seal: Seal) -> Entry:
     """Return a row with people's words to read, or a note where they do not open; the link covers the sealed ones."""
-    return entry._replace(detail=_opened(entry, seal)) if '"sealed:' in entry.detail else entry
+    # Somebody may have written bytes into the file.
+    is_sealed = type(entry.detail) is str and '"sealed:' in entry.detail
+    return entry._replace(detail=_opened(entry, seal)) if is_sealed else entry
 
 
 def _opened(entry: Entry, seal: Seal) -> str:

@@ -142,7 +142,7 @@ class RunContract(Scene):
     def test_a_request_and_its_run_are_recorded_together_or_not_at_all(self) -> None:
         run, request = self.run(), sample_call()
         step = Step("/", "{}", request.id)
-        assert self.store.open(request, Saved(run, [step])) == request
+        assert self.store.open(request, Saved(run, [step])) == self.recorded(request)
         assert self.store.get_run(run.id) == Kept(run, (step,))
         before, other = self.everything(), self.run(run_id=run.id)
         refusal(errors.RunBusyError, lambda: self.store.open(sample_call(), Saved(other, [step])))

@@ -97,6 +97,10 @@ class Scene:
                 self._store = self.make_store()
             return self._store
 
+    def recorded(self, request: Request) -> Request:
+        """Return what the store makes of a request that is asked: by default itself; a server says who asks."""
+        return request
+
     # -- what people do ----------------------------------------------------------------------------------------
 
     def ask(self, run_id: str | None = None, **fields: Any) -> Request:

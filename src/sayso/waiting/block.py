@@ -29,6 +29,7 @@ __all__ = ["Block", "block_of"]
 
 # Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
 _LOOK_AGAIN = 5.0
+_SOON = 0.05  # a server's clock may be behind this one's: until it agrees that the end is reached, it is asked calmly
 
 
 class Block:
@@ -95,7 +96,7 @@ class _Decided(Effect):
 
     def _seconds(self, request: Request) -> float:
         """Return how long to sleep before looking again; zero or less when the time is over."""
-        ends = [_LOOK_AGAIN, max(0.001, (request.expires_at - clock.now()).total_seconds())]
+        ends = [_LOOK_AGAIN, max(_SOON, (request.expires_at - clock.now()).total_seconds())]
         if self._until is not None:
             ends.append(self._until - time.monotonic())
         return min(ends)

@@ -17,9 +17,11 @@ from sayso.drive import Attempt, Effects, Try, adrive, drive
 from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, execute
 from sayso.model import duration
+from sayso.model.escalation import Escalation
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Reviewer
 from sayso.model.run import Saved
 from sayso.policy import describe
 from sayso.stores.base import Store
@@ -46,6 +48,8 @@ def gate(
     redactor: Callable[[dict[str, Any]], Any] | None = None, risk: str | None = None, retries: int = 0,
     idempotent: bool = False, verify: Callable[..., Any] | None = None, wait: Wait = "block",
     timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
+    escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
+    notify_arguments: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...  # fmt: skip
 def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Put a person's say-so in front of a function. Use it bare, or with options.
@@ -83,6 +87,9 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         timeout: With `block`, how long to stand there before `ConfirmationRequired` is raised; the request stays.
         on_expiry: With `block`: `reject` raises `ConfirmationExpired`, `ask` asks anew.
         store: Where its requests live, instead of the configured store.
+        escalate_after: After this time, those whom `escalate_to` names may decide too, and channels say so.
+        escalate_to: Roles (texts) and `sayso.Reviewer` objects. How many must approve stays as it is.
+        notify_arguments: Messages that channels send may carry the arguments, masked; otherwise they carry none.
 
     Raises:
         TypeError: The function is a generator or a class, or has no name of its own and was given none.
@@ -140,7 +147,7 @@ def _declared(
     approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (),
     redact: Collection[str] = (), description: str | None = None, wait: Wait = "block",
     timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
-    **options: Any,
+    escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (), **options: Any,
 ) -> Passage:  # fmt: skip
     _check_options(function, options | {"description": description})
     secret_names = _names(redact)
@@ -150,6 +157,7 @@ def _declared(
         expires=duration.parse(expires),
         approval_expires=duration.parse(approval_expires),
         quorum=_quorum(quorum, roles),
+        escalation=Escalation.of(escalate_after, escalate_to),
         redaction=Redaction(secret_names),
         redact=secret_names,
         description=description if description is not None else _first_line(function),
@@ -260,7 +268,9 @@ def _quorum(count: int, roles: Collection[str]) -> Quorum:
         raise ConfigError(str(error)) from error
 
 
-_OPTIONS = {"when", "prompt", "description", "redactor", "risk", "retries", "idempotent", "verify"}
+_OPTIONS = {
+    "when", "prompt", "description", "redactor", "risk", "retries", "idempotent", "verify", "notify_arguments",
+}  # fmt: skip
 
 
 def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -268,7 +278,7 @@ def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> Non
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise TypeError(f"gate() has no option {unknown[0]!r}")
-    kinds = {"description": str | None, "risk": str | None, "idempotent": bool}
+    kinds = {"description": str | None, "risk": str | None, "idempotent": bool, "notify_arguments": bool}
     for name, kind in kinds.items():
         if name in options and not isinstance(options[name], kind):
             raise ConfigError(f"{name}= takes {getattr(kind, '__name__', kind)}, not {options[name]!r}")

@@ -7,6 +7,7 @@ come before the program's own words, and these stand under a label that says who
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -127,6 +128,7 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     if needs.count > 1 or needs.roles:
         facts.append(("needs", "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"))
         facts += [("with the role", token(role, room)) for role in sorted(needs.roles)]
+    facts += _escalation(request, now, room)
     votes = request.votes if request.state is State.PENDING else ()
     facts += [("approved by", said_by(vote, now)) for vote in votes]
     if request.claimed_by is not None and request.claimed_at is not None:
@@ -134,6 +136,17 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     if request.state is State.PENDING:
         facts.append(("expires", f"{time_left(request.expires_at, now)}; no answer is a no"))
     return [f"  {name:{_FACT_ROOM}}{fact}" for name, fact in facts]
+
+
+def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
+    escalation, at = request.escalation, request.escalated_at
+    if escalation is None or (at is None and request.state is not State.PENDING):
+        return
+    due = request.created_at + escalation.after
+    when = ago(at, now) if at is not None else time_left(due, now) if now < due else "now"
+    yield ("escalates" if at is None else "escalated", when)
+    yield from (("to the role", token(role, room)) for role in sorted(escalation.roles))
+    yield from (("to", name_of(person, room)) for person in escalation.people)
 
 
 def ask_rows(request: Request, now: datetime, *, width: int, full: bool = False) -> list[str]:

@@ -20,7 +20,9 @@ __all__ = ["event_row", "moment"]
 _ROOM = 300
 _OWN_CHANNELS = frozenset({"clock", "program", "sweep"})
 # What the other columns say already, or only machines read.
-_SILENT = frozenset({"asked", "fingerprint", "kind", "worker", "attempt"})
+_SILENT = frozenset({
+    "asked", "at", "attempt", "before", "fingerprint", "heads", "key", "kind", "root", "shown", "signature", "worker",
+})  # fmt: skip
 _WORDS = {
     "comment": "", "edited": "with changes", "missing": "more approvals needed:", "until": "until",
     "what": "the", "reason": "", "on_behalf_of": "on behalf of",

@@ -1,0 +1,104 @@
+"""`notify`: deliver messages about requests to the channels of `sayso.toml`, where no `sayso serve` does.
+
+Invariant: it decides nothing, and a message that fails stays in the outbox.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from types import FrameType
+
+import click
+
+from sayso import config, errors
+from sayso.channels.message import test_notice
+from sayso.channels.notice import Outlet
+from sayso.channels.outbox import delivering, forget
+from sayso.channels.outlet import configured, make
+from sayso.cli.desk import Desk
+from sayso.cli.say import WRONG, complain, out
+from sayso.model.show.escape import escape
+from sayso.model.told import words
+from sayso.stores.base import Store
+
+__all__ = ["notify"]
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Send what is due now, and end.")
+@click.option("--base-url", metavar="URL", help="Where people find the inbox; links begin with it.")
+@click.option("--test", "tested", metavar="CHANNEL", help="Send a test message through one channel, and end.")
+@click.option("--forget", "forgotten", metavar="CHANNEL", help="Announce nothing to a channel any more, and end.")
+@click.pass_obj
+def notify(desk: Desk, once: bool, base_url: str | None, tested: str | None, forgotten: str | None) -> int:
+    """Tell people through the channels of sayso.toml what waits and what became of it.
+
+    `sayso serve` does the same while it runs. Several may run at once; each message goes out once. SIGTERM or Ctrl-C
+    ends it.
+    """
+    link = base_url or config.base_url()
+    if tested is not None:
+        return _test(tested, link)
+    if forgotten is not None:
+        return _forget(desk.store, forgotten)
+    store, outlets = desk.store_or_new, configured()
+    if once:
+        return _once(store, outlets, link)
+    if not outlets:
+        complain("no channel is configured, so nothing is sent; sayso.toml names them: [channels.NAME] type = ...")
+    _until_ended(store, outlets, link)
+    return 0
+
+
+def _test(name: str, link: str | None) -> int:
+    tables = config.channel_tables()
+    if name not in tables:
+        known = ", ".join(sorted(tables)) or "none"
+        raise errors.ConfigError(f"sayso.toml names no channel {name!r} (there is {known}); nothing was sent")
+    try:
+        make(name, tables[name]).send(test_notice(name, link))
+    except errors.ConfigError:
+        raise
+    except Exception as error:  # noqa: BLE001  a channel is somebody's network: whatever is wrong is what was asked for
+        complain(f"error: {escape(name)} did not take it: {type(error).__name__}: {escape(words(error, ()))}")
+        return WRONG
+    out(f"{escape(name)} took a test message")
+    return 0
+
+
+def _forget(store: Store, name: str) -> int:
+    if not forget(store, name):
+        complain(f"error: no channel {escape(name)!r} is known to this store; nothing changed")
+        return WRONG
+    out(f"{escape(name)} is told nothing any more; if sayso.toml still names it, the next deliverer begins anew")
+    return 0
+
+
+def _once(store: Store, outlets: Mapping[str, Outlet], link: str | None) -> int:
+    store.sweep()
+    failed = 0
+    with delivering(store, link, runs=False) as deliverers:
+        for name, deliverer in zip(outlets, deliverers, strict=True):
+            deliverer.take_over()
+            sent = deliverer.deliver_due()
+            failed += deliverer.failed
+            out(f"{escape(name)}: {sent} sent" + (f", {deliverer.failed} failed" if deliverer.failed else ""))
+    return WRONG if failed else 0
+
+
+def _until_ended(store: Store, outlets: Mapping[str, Outlet], link: str | None) -> None:
+    ended = threading.Event()
+
+    def heard(_: int, __: FrameType | None) -> None:
+        ended.set()
+
+    before = [(number, signal.signal(number, heard)) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        with delivering(store, link):
+            out(f"delivering to {', '.join(map(escape, outlets)) or 'no channel'}; Ctrl-C ends it")
+            ended.wait()
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -1,0 +1,129 @@
+"""The verbs of a store about slips: keep one, read it, swap it for its next version, drop it. Each is one transaction.
+
+They come to every store from here, made of four small operations of its transactions. The invariant: of two callers
+that keep, swap or drop the same slip at once, one is told that it came second, and then wrote nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from sayso.clock import microseconds
+from sayso.stores.slip import Slip, SlipRow, row_of, slip_of
+
+__all__ = ["SlipTransaction", "SlipVerbs"]
+
+T = TypeVar("T")
+
+
+class SlipTransaction(Protocol):
+    """What a store offers to the verbs about slips inside one transaction."""
+
+    def find_slip(self, kind: str, key: str) -> SlipRow | None:
+        """Return a slip, as this transaction left it."""
+        ...
+
+    def slip_keys(self, kind: str) -> Sequence[str]:
+        """Return the keys of a kind, in order."""
+        ...
+
+    def put_slip(self, row: SlipRow) -> None:
+        """Write a slip, new or in place of the one of its kind and key."""
+        ...
+
+    def drop_slip(self, kind: str, key: str) -> None:
+        """Take a slip away that is there."""
+        ...
+
+
+class SlipVerbs(ABC):
+    """The part of `sayso.stores.base.Store` that is about slips."""
+
+    @abstractmethod
+    def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
+        """Run `work` in one transaction, alone; what it raises undoes everything."""
+
+    @abstractmethod
+    def _slip_row(self, kind: str, key: str) -> SlipRow | None:
+        """Return a slip as last committed."""
+
+    @abstractmethod
+    def _slip_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
+        """Return slips as last committed: by key, those after this one; or by due, those due by this microsecond."""
+
+    def keep(self, slip: Slip, *, only_new: bool = False) -> bool:
+        """In one transaction, write a slip, in place of the one of its kind and key.
+
+        Args:
+            slip: What to keep.
+            only_new: Where there is one of this kind and key already, write nothing and return False.
+
+        Raises:
+            TypeError: Its body is no JSON; `ValueError` for a number that JSON does not have.
+        """
+        row = row_of(slip)
+
+        def work(tx: SlipTransaction) -> bool:
+            if only_new and tx.find_slip(slip.kind, slip.key) is not None:
+                return False
+            tx.put_slip(row)
+            return True
+
+        return self._transact_slips(work)
+
+    def slip(self, kind: str, key: str) -> Slip | None:
+        """Return a slip as last committed; None where there is none."""
+        row = self._slip_row(kind, key)
+        return None if row is None else slip_of(row)
+
+    def slips(self, kind: str, *, due_by: datetime | None = None, after: str = "", limit: int = 1000) -> Sequence[Slip]:
+        """Return slips of a kind as last committed, ordered by key.
+
+        Args:
+            kind: Which ones.
+            due_by: Only those that are due at this instant or before, those first that are due for longest.
+            after: The last key seen, to get what follows; not together with `due_by`.
+            limit: How many at most.
+
+        Raises:
+            ValueError: Both `due_by` and `after` are given.
+        """
+        if due_by is not None and after:
+            raise ValueError("slips are read on after a key or by when they are due, not both")
+        due = None if due_by is None else microseconds(due_by)
+        return [slip_of(row) for row in self._slip_rows(kind, due, after, limit)]
+
+    def swap(self, before: Slip, after: Slip) -> bool:
+        """In one transaction, write a slip's next version if it is still as it was read, in body and due.
+
+        Returns:
+            Whether it was; where not, it was changed or dropped meanwhile, and nothing was written.
+
+        Raises:
+            ValueError: The two are not of one kind and key.
+        """
+        if (before.kind, before.key) != (after.kind, after.key):
+            raise ValueError(f"{after.kind} {after.key!r} is no next version of {before.kind} {before.key!r}")
+        old, new = row_of(before), row_of(after)
+
+        def work(tx: SlipTransaction) -> bool:
+            if tx.find_slip(old.kind, old.key) != old:
+                return False
+            tx.put_slip(new)
+            return True
+
+        return self._transact_slips(work)
+
+    def drop(self, kind: str, key: str) -> bool:
+        """In one transaction, take a slip away; return whether it was there."""
+
+        def work(tx: SlipTransaction) -> bool:
+            if tx.find_slip(kind, key) is None:
+                return False
+            tx.drop_slip(kind, key)
+            return True
+
+        return self._transact_slips(work)

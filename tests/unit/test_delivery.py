@@ -1,0 +1,110 @@
+"""What is said next about a request, and when: a plain function of what was said and how the request stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from sayso.channels.delivery import Delivery, Due, due_at, due_message
+from sayso.model.escalation import Escalation
+from sayso.model.request import Request, State
+from sayso.stores.slip import Slip
+from sayso.testing import Clock, frozen_clock, sample_call
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with frozen_clock() as frozen:
+        yield frozen
+
+
+def new(request: Request, *told: str, **fields: object) -> Delivery:
+    return replace(Delivery(request.id, 0, told), **fields)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_delivery_comes_back_from_its_slip_as_it_was(clock: Clock) -> None:
+    request = sample_call()
+    full = new(
+        request, "asked", "50", reference="r", said_at=clock(), holder="w#t", tries=3, failing_since=clock(),
+        error="OSError: no", given_up=True, changes=7,
+    )  # fmt: skip
+    for delivery in (new(request), full):
+        slip = delivery.slip("ops", clock())
+        assert Delivery.of(slip) == delivery
+        assert (slip.kind, slip.key, slip.due) == ("delivery/ops", request.id, clock())
+    assert Delivery.of(Slip("delivery/ops", request.id, {"changes": 0, "told": []})) == new(request)
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - {State.PENDING, State.RUNNING}))
+def test_each_state_after_the_wait_is_told_once(clock: Clock, state: State) -> None:
+    request = replace(sample_call(), state=state)
+    due = due_message(new(request, "asked"), request, clock())
+    assert due == Due("outcome", state.value)
+    assert due_message(new(request, "asked", state.value), request, clock()) is None
+    assert due_at(new(request, "asked", state.value), request, clock()) is None
+
+
+def test_a_call_that_runs_is_told_as_approved_and_not_again_when_it_runs_again(clock: Clock) -> None:
+    request = replace(sample_call(), state=State.RUNNING)
+    assert due_message(new(request, "asked"), request, clock()) == Due("outcome", "approved")
+    for told in ("approved", "unknown", "failed"):
+        assert due_message(new(request, "asked", told), request, clock()) is None
+
+
+def test_the_announcement_comes_first_and_takes_with_it_what_is_past(clock: Clock) -> None:
+    request = sample_call(expires_at=clock() + 10 * HOUR, escalation=Escalation(HOUR, frozenset({"cfo"})))
+    late = clock.tick("6h")
+    escalated = replace(request, escalated_at=late)
+    due = due_message(new(request), escalated, late)
+    assert due == Due("asked", "asked")
+    said = new(request).said(due, escalated, "ref", late)
+    assert said.told == ("50", "asked", "escalated")
+    assert (said.reference, said.said_at) == ("ref", late)
+    assert due_message(said, escalated, late) is None
+    assert due_at(said, escalated, late) == request.created_at + 9 * HOUR
+
+
+def test_the_later_reminder_stands_for_the_earlier_one(clock: Clock) -> None:
+    request = sample_call(expires_at=clock() + 10 * HOUR)
+    now = clock.tick("9h30m")
+    due = due_message(new(request, "asked"), request, now)
+    assert due == Due("reminder", "90")
+    said = new(request, "asked").said(due, request, None, now)
+    assert set(said.told) == {"asked", "50", "90"}
+    assert due_at(said, request, now) is None
+
+
+def test_no_reminder_follows_another_message_within_a_minute(clock: Clock) -> None:
+    request = sample_call(expires_at=clock() + timedelta(minutes=10))
+    at = request.created_at + timedelta(minutes=5)
+    delivery = new(request, "asked", said_at=at - timedelta(seconds=10))
+    assert due_message(delivery, request, at) is None
+    assert due_at(delivery, request, at) == at + timedelta(seconds=50)
+    assert due_message(delivery, request, at + timedelta(seconds=50)) == Due("reminder", "50")
+
+
+def test_a_request_that_is_extended_is_reminded_of_by_its_new_end(clock: Clock) -> None:
+    request = sample_call(expires_at=clock() + 10 * HOUR)
+    longer = replace(request, expires_at=request.created_at + 40 * HOUR)
+    assert due_at(new(request, "asked"), longer, clock()) == request.created_at + 20 * HOUR
+    assert due_message(new(request, "asked", "50", "90"), longer, request.created_at + 39 * HOUR) is None
+
+
+def test_a_failure_forgets_nothing_and_a_success_forgets_the_failures(clock: Clock) -> None:
+    request = sample_call()
+    failed, due = new(request, "asked", reference="r").failed("OSError: no", clock(), for_good=False)
+    assert (failed.told, failed.reference, failed.tries, due) == (
+        ("asked",),
+        "r",
+        1,
+        clock() + timedelta(seconds=5),
+    )
+    again, due = failed.failed("OSError: no", clock.tick("10s"), for_good=False)
+    assert (again.tries, again.failing_since, due) == (2, failed.failing_since, clock() + timedelta(seconds=10))
+    said = again.said(Due("reminder", "50"), request, "other", clock())
+    assert (said.tries, said.failing_since, said.error, said.reference) == (0, None, None, "r")
