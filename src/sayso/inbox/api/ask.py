@@ -53,7 +53,23 @@ from sayso.model.show.literal import brief
 from sayso.stores.base import Filter
 from sayso.stores.http_wire import mark_of, request_wire
 
-__all__ = ["OPERATIONS"]
+__all__ = [
+    "OPERATIONS",
+    "ask",
+    "changes",
+    "clear",
+    "find",
+    "finish",
+    "listed",
+    "look_at",
+    "match",
+    "note",
+    "own_journal",
+    "settle",
+    "start",
+    "sweep",
+    "verify",
+]
 
 _KINDS = ("ask",)
 _PENDING = frozenset({State.PENDING})

@@ -20,7 +20,27 @@ from sayso.stores.http_wire import kept_wire, saved_of
 from sayso.stores.memory_runs import run_values
 from sayso.stores.run_verbs import RunFilter
 
-__all__ = ["OPERATIONS", "Empty", "SavedRun"]
+__all__ = [
+    "OPERATIONS",
+    "Done",
+    "Empty",
+    "KeptQuery",
+    "KeptRun",
+    "KeptRuns",
+    "Leave",
+    "Ready",
+    "RunInHand",
+    "RunsQuery",
+    "Save",
+    "SavedRun",
+    "Take",
+    "kept",
+    "leave",
+    "ready",
+    "runs",
+    "save",
+    "take",
+]
 
 _KINDS = ("ask",)
 _LOOKED_AT = 1_000
