@@ -1,0 +1,155 @@
+"""`confirm`: requests as documents of the Confirm protocol: export them, take some in, and say whether one conforms.
+
+Invariant: a decision is never imported; what a document says about itself was decided elsewhere, and by nobody here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sayso import config, errors
+from sayso.cli.desk import Desk, as_json
+from sayso.cli.evidence import written_to
+from sayso.cli.say import WRONG, complain, document, out
+from sayso.model.show.escape import escape
+from sayso.model.show.label import short
+
+if TYPE_CHECKING:
+    from sayso.mplp import Confirm, LearningSample, Plan
+
+__all__ = ["confirm"]
+
+_KINDS = ("confirm", "plan", "learning-sample")
+
+
+@click.group()
+def confirm() -> None:
+    """Write and read documents of the Confirm protocol."""
+
+
+@confirm.command("export")
+@click.argument("wanted", metavar="ID")
+@click.option("--plan", is_flag=True, help="The plan itself, in place of its Confirm.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there.")
+@click.pass_obj
+def _export(desk: Desk, wanted: str, plan: bool, output: Path | None) -> int:
+    """Print the Confirm of a request; ID is that of the request, of the Confirm, or of its plan."""
+    from sayso.mplp.group import group_of
+
+    group = group_of(desk.store, wanted)
+    if plan and group.confirm.target_type != "plan":
+        raise click.UsageError(
+            f"{wanted!a} is not about a plan, but about a target of the kind {group.confirm.target_type}"
+        )
+    content = (group.plan if plan else group.confirm).export()
+    if output is None:
+        document(content)
+        return 0
+    with written_to(output.expanduser()) as file:
+        file.write(json.dumps(content, indent=2) + "\n")
+    complain(f"written to {escape(str(output))}")
+    return 0
+
+
+@confirm.command("import")
+@click.argument("file", metavar="FILE")
+@click.option("--plan", "plan_file", metavar="FILE", help="The plan that a Confirm is about.")
+@click.option("--by", "role", metavar="ROLE", help="Who asks; needed where FILE is a plan.")
+@click.option("--lenient", is_flag=True, help="Take other spellings, and say what they were read as.")
+@as_json
+@click.pass_obj
+def _import(desk: Desk, file: str, plan_file: str | None, role: str | None, lenient: bool, as_json: bool) -> int:
+    """Submit a plan or a Confirm: a request opens for it, and somebody decides it. FILE may be `-`."""
+    from sayso.mplp import Confirm, Plan, submit_for_approval, submit_plan_for_approval
+
+    store = config.open_store(desk.address)
+    taken = _taken(file, lenient=lenient)
+    if isinstance(taken, Plan):
+        if role is None:
+            raise click.UsageError("who asks for this plan? --by ROLE")
+        opened = submit_plan_for_approval(taken, role, store=store)
+    elif not isinstance(taken, Confirm):
+        raise click.UsageError("only plans and Confirms are submitted")
+    elif plan_file is None:
+        if taken.target_type == "plan":
+            raise click.UsageError("a reviewer has to see the plan that this Confirm is about: --plan FILE")
+        opened = submit_for_approval(taken, store=store)
+    else:
+        plan = _taken(plan_file, lenient=lenient)
+        if not isinstance(plan, Plan):
+            raise click.UsageError("--plan takes a plan")
+        opened = submit_plan_for_approval(plan, role or taken.requested_by_role, confirm=taken, store=store)
+    _report(desk, opened, as_json=as_json)
+    return 0
+
+
+def _report(desk: Desk, opened: Confirm, *, as_json: bool) -> None:
+    from sayso.mplp.group import group_of
+
+    request = group_of(desk.store, opened.confirm_id).last
+    if as_json:
+        document({"request": request.id, "confirm_id": opened.confirm_id, "status": opened.status})
+    else:
+        out(f"{short(request.id)} {opened.status}   Confirm {opened.confirm_id} about {opened.target_type}")
+
+
+@confirm.command("validate")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--kind", type=click.Choice(_KINDS), help="What it should be; else what it looks like.")
+@click.option("--lenient", is_flag=True, help="Take other spellings, and say what they were read as.")
+@as_json
+def _validate(files: tuple[str, ...], kind: str | None, lenient: bool, as_json: bool) -> int:
+    """Say whether documents conform, and where they do not; ends with 1 where one does not."""
+    from sayso.mplp import NotConformantError
+
+    code, told = 0, list[dict[str, Any]]()
+    for file in files:
+        try:
+            taken = _taken(file, lenient=lenient, kind=kind)
+        except NotConformantError as error:
+            code = WRONG
+            told.append(
+                {"file": file, "ok": False, "kind": error.what, "problems": list(error.problems), "changes": []}
+            )
+        else:
+            changes = list(taken.changes)
+            told.append({"file": file, "ok": True, "kind": type(taken).__name__, "problems": [], "changes": changes})
+    if as_json:
+        document(told)
+        return code
+    for found in told:
+        out(f"{escape(found['file'])}: {'conforms' if found['ok'] else 'does not conform'} ({found['kind']})")
+        out(*(f"  {escape(line)}" for line in (*found["problems"], *found["changes"])))
+    return code
+
+
+@confirm.command("schema")
+@click.argument("kind", type=click.Choice(_KINDS), default="confirm")
+def _schema(kind: str) -> int:
+    """Print a JSON Schema: of a Confirm, of a plan, or of a learning sample."""
+    from sayso.mplp import schema
+
+    document(schema(kind))
+    return 0
+
+
+def _taken(file: str, *, lenient: bool, kind: str | None = None) -> Confirm | Plan | LearningSample:
+    from sayso.mplp import Confirm, LearningSample, NotConformantError, Plan
+    from sayso.mplp.reading import LIMIT_BYTES, UnreadableError, read
+
+    try:
+        with sys.stdin.buffer if file == "-" else Path(file).expanduser().open("rb") as opened:
+            found = read(opened.read(LIMIT_BYTES + 1))
+    except OSError as error:
+        raise errors.ConfigError(f"{file!a} cannot be read ({error.strerror}); nothing was done") from error
+    except UnreadableError as error:
+        raise NotConformantError("document", error.problems) from None
+    if kind is None:
+        kind = "plan" if "steps" in found else "learning-sample" if "sample_id" in found else "confirm"
+    model = {"confirm": Confirm, "plan": Plan, "learning-sample": LearningSample}[kind]
+    return model.parse(found, strict=not lenient)

@@ -1,0 +1,138 @@
+"""The calls that wait where a target waits for approval: what a reviewer is shown, and what a start runs.
+
+A plan waits as `carry_out_plan(title, objective, steps)`, so that people read the plan itself and may edit it like any
+other arguments; all other targets wait as `use_target(target_type, target_id, reason)`. Ids are not among what can be
+edited: they stand in the run's name and in the request's context. Invariant: what runs is what `doing` was told, with
+the target as it was approved.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sayso.gates import Gate
+from sayso.model import canonical
+from sayso.model.call import Call
+from sayso.model.quorum import Quorum
+from sayso.mplp.confirm import Confirm
+from sayso.mplp.plan import Plan, PlanStep
+from sayso.mplp.status import StepStatus, TargetType
+
+__all__ = [
+    "PLAN_TOOL",
+    "TARGET_TOOL",
+    "Terms",
+    "arguments_of",
+    "carry_out_plan",
+    "doing",
+    "edited_plan",
+    "gate_for",
+    "is_ours",
+    "use_target",
+]
+
+_doing: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_doing", default=None)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an approval needs, as `sayso.gate` says; see there.
+
+    Attributes:
+        expires: How long the request waits.
+        approval_expires: How long an approval that was not used counts.
+        quorum: How many, of which roles.
+        risk: A word of yours.
+        prompt: What the reviewer reads first.
+    """
+
+    expires: timedelta = timedelta(hours=24)
+    approval_expires: timedelta = timedelta(hours=24)
+    quorum: Quorum = Quorum()
+    risk: str | None = None
+    prompt: str | None = None
+
+
+def carry_out_plan(title: str, objective: str, steps: list[PlanStep]) -> Any:
+    """Carry out a plan, once."""
+    return _do({"title": title, "objective": objective, "steps": steps})
+
+
+def use_target(target_type: TargetType, target_id: str, reason: str | None = None) -> Any:
+    """Use a target of the protocol, once."""
+    return _do({"target_type": target_type, "target_id": target_id, "reason": reason})
+
+
+def _do(arguments: dict[str, Any]) -> Any:
+    deed = _doing.get()
+    if deed is None:
+        raise RuntimeError("this call is started by sayso.mplp.start alone; nothing was done")
+    return deed(arguments)
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """Return the same function for async programs: by name and parameters the same tool, so that it is one call."""
+
+    async def awaited(**arguments: Any) -> Any:
+        return await function(**arguments)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(awaited, name, getattr(function, name))
+    awaited.__signature__ = inspect.signature(function)  # pyright: ignore[reportFunctionMemberAccess]
+    awaited.__annotations__ = dict(function.__annotations__)
+    return awaited
+
+
+@contextmanager
+def doing(deed: Callable[[dict[str, Any]], Any]) -> Generator[None]:
+    """Have the built-in calls that run inside the block, in this task, do this."""
+    token = _doing.set(deed)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+            _doing.reset(token)
+
+
+PLAN_TOOL = canonical.function_name(carry_out_plan)
+TARGET_TOOL = canonical.function_name(use_target)
+
+
+def is_ours(call: Call) -> bool:
+    """Say whether a call waits for the approval of a target."""
+    return call.tool in {PLAN_TOOL, TARGET_TOOL}
+
+
+def gate_for(tool: str, terms: Terms, *, is_async: bool = False) -> Gate:
+    """Return the checkpoint before one of the two calls."""
+    function = carry_out_plan if tool == PLAN_TOOL else use_target
+    return Gate(
+        _awaited(function) if is_async else function,
+        prompt=terms.prompt,
+        description=function.__doc__,
+        expires=terms.expires,
+        approval_expires=terms.approval_expires,
+        quorum=terms.quorum,
+        risk=terms.risk,
+    )
+
+
+def arguments_of(target: Plan | Confirm) -> dict[str, Any]:
+    """Return what a reviewer is shown of a target."""
+    if isinstance(target, Plan):
+        # Every field is given, so that a plan is the same call whether its defaults were written down or not.
+        steps = [PlanStep(**dict(step)) for step in target.steps]
+        return {"title": target.title, "objective": target.objective, "steps": steps}
+    return {"target_type": target.target_type, "target_id": target.target_id, "reason": target.reason}
+
+
+def edited_plan(plan: Plan, call: Call) -> Plan:
+    """Return a plan with what a call says of it, as reviewers left it."""
+    said = canonical.decode(call.form, {canonical.class_name(one): one for one in (PlanStep, StepStatus)})
+    return plan.model_copy(update={name: said[name] for name in ("title", "objective", "steps")})

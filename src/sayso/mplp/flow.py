@@ -1,0 +1,319 @@
+"""Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.drive`).
+
+A target is submitted through the program's door and decided through the person's; what is read comes from the store.
+`sayso.mplp.verb` and `sayso.mplp.aio` are the two faces of it. The invariant: a target is started by `gates.execute`
+alone, which takes the single right to do so from the store, and the store gives it for an approved request only.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from sayso import config
+from sayso.drive import Effects, Verb
+from sayso.gates import Gate, Needs, Place, check, execute, requester
+from sayso.model import canonical
+from sayso.model.fingerprint import call_digest
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Reviewer
+from sayso.mplp import subscriber, trace
+from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, arguments_of, doing, gate_for
+from sayso.mplp.confirm import Confirm, Decision
+from sayso.mplp.fault import ConfirmNotFoundError, ConfirmRefusedError
+from sayso.mplp.group import Group, chain_of, group_of, rounds_of, target_group
+from sayso.mplp.ids import id_of, new_id
+from sayso.mplp.part import Event, StageEvent
+from sayso.mplp.plan import Plan
+from sayso.mplp.round import create_confirm, decide, must_be_about, must_be_open, must_take, stage_of, to_submit
+from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
+from sayso.mplp.view import confirm_id_of, confirm_of, decisions_of, facts_of, run_of
+from sayso.reviews import Review
+from sayso.stores.base import Store
+from sayso.waiting import scope
+
+__all__ = ["Asked", "deciding", "processing", "reading", "refreshing", "starting", "submitting"]
+
+_AGAIN = frozenset({ConfirmStatus.PENDING, ConfirmStatus.REJECTED})
+# What was decided elsewhere is not brought along: nobody here can know that it was.
+_BROUGHT = frozenset({"meta", "governance", "requested_at", "reason", "trace"})
+_IN_USE = frozenset({State.APPROVED, State.RUNNING, State.UNKNOWN})
+
+
+class Asked(NamedTuple):
+    """What is submitted.
+
+    Attributes:
+        role: Who asks.
+        reason: Why.
+        terms: What an approval needs.
+        confirm: The Confirm that was brought along; None makes one, or takes the one that was rejected.
+        traceparent: The W3C trace that it belongs to; None is the active one.
+        store: Where it waits; None is the configured store.
+    """
+
+    role: str
+    reason: str
+    terms: Terms
+    confirm: Confirm | None
+    traceparent: str | None
+    store: Store | str | None
+
+
+# -- submit --------------------------------------------------------------------------------------------------------
+
+
+def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
+    """Open a request for a target, or find the one that waits for it; return its Confirm."""
+    to_submit(target, asked.confirm)
+    if isinstance(target, Plan):  # what it says of itself leaves in its Confirm
+        create_confirm(TargetType.PLAN, target.plan_id, asked.role, asked.reason).export()
+    parent = trace.active() if asked.traceparent is None else trace.checked(asked.traceparent)
+    store = config.open_store(asked.store)
+    if isinstance(target, Plan):
+        target_type, target_id, tool = TargetType.PLAN, target.plan_id, PLAN_TOOL
+    else:
+        target_type, target_id, tool = target.target_type, target.target_id, TARGET_TOOL
+    if asked.confirm is not None:
+        named: Group | None = yield Verb(store.blocks, _known, store, asked.confirm.confirm_id)
+        if named is not None:  # an id that is taken names the same target, or it is somebody else's
+            must_be_about(named.confirm, target_type, target_id)
+    known: Group | None = yield Verb(store.blocks, target_group, store, target_type, target_id)
+    confirm_id, number = _next_round(known, asked.confirm, target_id)
+    gate, run_id = gate_for(tool, asked.terms), run_of(target_type, target_id)
+    if known is not None and known.last.state is State.PENDING:
+        _must_be_same(gate, target, known.last)
+    context = _context(target, asked, confirm_id, number) | ({} if parent is None else {"traceparent": parent})
+    acts_for = scope.current().place.acts_for
+    place = Place((run_id,), {}, acts_for, at=f"{confirm_id}/{number}", context=context)
+    answer = yield from check(gate, store, arguments_of(target), place)
+    if answer.request is None:
+        raise RuntimeError("a check that names no request")  # the gate holds every call
+    yield from _must_be_only(store, run_id, answer.request)
+    group: Group = yield Verb(store.blocks, group_of, store, answer.request.id)
+    yield from _told(store, group)
+    return _at_home(store, group, asked.confirm or group.confirm, target if isinstance(target, Plan) else None)
+
+
+def _next_round(known: Group | None, confirm: Confirm | None, target_id: str) -> tuple[str, int]:
+    """Return which Confirm a submission belongs to, and which round of it is next."""
+    own = None if confirm is None else confirm.confirm_id
+    if known is None:
+        return own or new_id(), 1
+    before, status = confirm_id_of(known.last), known.confirm.status
+    if own not in {None, before} and (status is ConfirmStatus.PENDING or known.last.state in _IN_USE):
+        raise ConfirmRefusedError(own or before, f"{target_id} is {status} already, under Confirm {before}")
+    if own in {None, before} and status in _AGAIN:
+        return before, len(known.rounds) + (status is ConfirmStatus.REJECTED)
+    if own == before or (own is None and known.last.state in _IN_USE):
+        raise ConfirmRefusedError(before, f"{target_id} was {status} under Confirm {before}, which is final")
+    return own or new_id(), 1
+
+
+def _context(target: Plan | Confirm, asked: Asked, confirm_id: str, number: int) -> dict[str, Any]:
+    """Return what the request says of its Confirm, and of the target, beside what a reviewer may edit."""
+    # The id and the number stand in the request's place as well, where they count; here people read them.
+    context: dict[str, Any] = {"confirm_id": confirm_id, "requested_by_role": asked.role, "round": number}
+    if asked.confirm is not None and number == 1:
+        context["confirm"] = {name: value for name, value in asked.confirm.export().items() if name in _BROUGHT}
+    if isinstance(target, Plan):
+        seen = {"plan_id", "title", "objective", "status", "steps"}
+        context["plan"] = {name: value for name, value in target.export().items() if name not in seen}
+    return context
+
+
+def _must_be_same(gate: Gate, target: Plan | Confirm, waiting: Request) -> None:
+    form = canonical.encode(arguments_of(target))
+    if call_digest(gate.tool, gate.shape.digest, form.digest_input) != waiting.call.digest:
+        raise _changed(waiting)
+
+
+def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
+    """Take a request back where another one of the target came first: two programs may submit at one time."""
+    rounds: list[Request] = yield Verb(store.blocks, rounds_of, store, run_id)
+    first = next((one for one in rounds if one.state is State.PENDING and facts_of(one) is not None), request)
+    if first.id != request.id and request.state is State.PENDING:
+        yield Verb(store.blocks, store.clear, request.id, requester(), f"{first.id} waits for the same target")
+        raise _changed(first)
+
+
+def _changed(waiting: Request) -> ConfirmRefusedError:
+    reason = f"{waiting.run_id} was changed, and waits as it was as {waiting.id}; have that decided or withdrawn first"
+    return ConfirmRefusedError(confirm_id_of(waiting), reason)
+
+
+# -- decide --------------------------------------------------------------------------------------------------------
+
+
+def deciding(confirm: Confirm, decision: Decision) -> Effects[None]:
+    """Add a decision: through the person's door where the Confirm waits in a store, else to the document."""
+    if confirm.home.store is None:
+        decide(confirm, decision)
+    else:
+        yield from processing(confirm, decision, None, None)
+
+
+def processing(
+    confirm: Confirm, decision: Decision, by: Reviewer | str | None, store: Store | str | None
+) -> Effects[None]:
+    """Take a decision: on the request that waits for it, on the target, and in the document; tell of it."""
+    must_be_open(confirm)
+    where = config.open_store(confirm.home.store if store is None else store)
+    group: Group | None = yield Verb(where.blocks, _known, where, confirm.confirm_id)
+    if group is None:
+        yield from _decided_alone(confirm, decision)
+        return
+    view = group.confirm
+    must_be_about(confirm, view.target_type, view.target_id)
+    must_take(view, decision)
+    review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
+    request: Request = yield Verb(where.blocks, partial(_say, review, group.last, decision))
+    # The record knows a person and an instant; the protocol's own words for them stand in the Confirm's journal.
+    own = decisions_of(request)[-1].decision_id
+    detail = {"confirm_id": view.confirm_id, "of": own, "decision_id": decision.decision_id}
+    detail["decided_by_role"] = decision.decided_by_role
+    yield Verb(where.blocks, where.note, chain_of(view.confirm_id), "confirm.said", requester(), detail)
+    after: Group = yield Verb(where.blocks, group_of, where, request.id)
+    yield from _told(where, after)
+    _at_home(where, after, confirm, confirm.home.plan)
+
+
+def _known(store: Store, confirm_id: str) -> Group | None:
+    with suppress(ConfirmNotFoundError):
+        return group_of(store, confirm_id)
+    return None
+
+
+def _decided_alone(confirm: Confirm, decision: Decision) -> Effects[None]:
+    for event in decide(confirm, decision):
+        yield from subscriber.tell(event)
+    if confirm.target_type is TargetType.PLAN:
+        yield from subscriber.tell(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
+
+
+def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -> Reviewer:
+    if isinstance(by, Reviewer):
+        return by
+    try:
+        return Reviewer(decision.decided_by_role if by is None else by, roles={decision.decided_by_role})
+    except ValueError as error:
+        raise ConfirmRefusedError(confirm.confirm_id, f"who decides? {error}") from error
+
+
+def _say(review: Review, request: Request, decision: Decision) -> Request:
+    seen = request.current_fingerprint
+    match decision.status:
+        case DecisionStatus.APPROVED:
+            return review.approve(request.id, comment=decision.reason, seen=seen)
+        case DecisionStatus.REJECTED:
+            return review.reject(request.id, decision.reason, seen=seen)
+        case DecisionStatus.CANCELLED:
+            return review.cancel(request.id, decision.reason)
+
+
+# -- read ----------------------------------------------------------------------------------------------------------
+
+
+def reading(wanted: str, store: Store | str | None) -> Effects[Confirm]:
+    """Return the Confirm of this id, or of a request of this id, as it stands."""
+    where = config.open_store(store)
+    group: Group = yield Verb(where.blocks, group_of, where, wanted)
+    yield from _told(where, group)
+    return _at_home(where, group, group.confirm, None)
+
+
+def refreshing(confirm: Confirm) -> Effects[None]:
+    """Bring a Confirm that is the view of requests, and the plan that was submitted with it, to where they stand."""
+    if confirm.home.store is None:
+        raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is in no store")
+    where = config.open_store(confirm.home.store)
+    group: Group = yield Verb(where.blocks, group_of, where, confirm.confirm_id)
+    yield from _told(where, group)
+    _at_home(where, group, confirm, confirm.home.plan)
+
+
+def _at_home(store: Store, group: Group, confirm: Confirm, plan: Plan | None) -> Confirm:
+    governance = confirm.governance
+    confirm.take(group.confirm)
+    if governance is not None:
+        confirm.governance = governance  # a lock that was set here stays
+    if plan is not None and group.last.purged_at is None:
+        plan.take(group.plan)
+    return confirm.at_home(store, plan)
+
+
+def _told(store: Store, group: Group) -> Effects[None]:
+    """Write down what happened to a Confirm since somebody last looked, and tell the subscribers."""
+    if facts_of(group.last) is None:
+        return  # a program's own request; its journal says it all
+    for event, about in _happened(group):
+        if event.event_id in group.told:
+            continue
+        detail = {"event_id": event.event_id, "request": about.id, **_detail(event)}
+        yield Verb(store.blocks, store.note, chain_of(group.confirm.confirm_id), event.event_type, requester(), detail)
+        yield from subscriber.tell(event)
+
+
+def _happened(group: Group) -> list[tuple[Event | StageEvent, Request]]:
+    found: list[tuple[Event | StageEvent, Request]] = []
+    for index, request in enumerate(group.rounds):
+        confirm = confirm_of(group.rounds[: index + 1], group.names)
+        ours = {id_of("event", request.id, word) for word in ("requested", "decided", "cancelled")}
+        events = [event for event in confirm.events or () if event.event_id in ours]
+        found += [(event, request) for event in events]
+        if confirm.target_type is TargetType.PLAN and len(events) > 1:
+            stage = stage_of(confirm, confirm.decisions[-1], id_of("stage", request.id, confirm.status))
+            found.append((stage, request))
+    return found
+
+
+def _detail(event: Event | StageEvent) -> dict[str, Any]:
+    if isinstance(event, StageEvent):
+        return {"event_family": event.event_family, **event.payload}
+    return dict(event.data or {})
+
+
+# -- start ---------------------------------------------------------------------------------------------------------
+
+
+def starting(target: Plan | Confirm, do: Callable[[Any], Any], store: Store | str | None) -> Effects[Any]:
+    """Start an approved target, once: call `do` with it as it was approved."""
+    home = target.home.store if isinstance(target, Confirm) else None
+    where = config.open_store(home if store is None else store)
+    group = yield from _group_to_start(where, target)
+    request = group.last
+    if isinstance(target, Confirm):
+        must_be_open(target)
+        must_be_about(target, group.confirm.target_type, group.confirm.target_id)
+    if facts_of(request) is None:
+        raise ConfirmRefusedError(group.confirm.confirm_id, f"{request.id} is a program's own, which starts it itself")
+    gate = gate_for(request.call.tool, Terms(), is_async=inspect.iscoroutinefunction(do))
+    with doing(partial(_deed, do, group)):
+        attempt = yield from execute(gate, where, request, Needs(request.quorum, request.acts_for))
+    group = yield Verb(where.blocks, group_of, where, request.id)
+    if isinstance(target, Plan):
+        target.take(group.plan)
+    else:
+        _at_home(where, group, target, target.home.plan)
+    return attempt.unwrap()
+
+
+def _group_to_start(store: Store, target: Plan | Confirm) -> Effects[Group]:
+    if isinstance(target, Confirm):
+        return (yield Verb(store.blocks, group_of, store, target.confirm_id))
+    group: Group | None = yield Verb(store.blocks, target_group, store, TargetType.PLAN, target.plan_id)
+    if group is None:
+        raise ConfirmNotFoundError(target.plan_id)
+    return group
+
+
+def _deed(do: Callable[[Any], Any], group: Group, arguments: dict[str, Any]) -> Any:
+    """Call `do` with what was approved: what the started call runs with, and what cannot be edited."""
+    if group.confirm.target_type is not TargetType.PLAN:
+        return do(group.confirm)
+    plan = group.plan.model_copy(update={**arguments, "status": PlanStatus.IN_PROGRESS})
+    plan.export()
+    return do(plan)

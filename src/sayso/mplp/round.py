@@ -1,0 +1,145 @@
+"""How a Confirm changes: pending, until somebody decides; a no may be followed by another round, a yes by nothing.
+
+These are the rules, and what they do to a document that is in no store. Where a Confirm is the view of requests, the
+decision goes through the person's door (`sayso.mplp.flow`), after the same rules. Invariant: a decision that is
+refused here has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sayso.mplp.confirm import Confirm, Decision
+from sayso.mplp.document import time_text
+from sayso.mplp.fault import ConfirmLockedError, ConfirmRefusedError, MismatchError, NotConformantError
+from sayso.mplp.ids import id_of
+from sayso.mplp.part import Event, StageEvent
+from sayso.mplp.plan import Plan
+from sayso.mplp.reading import brief_of
+from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
+
+__all__ = ["create_confirm", "decide", "must_be_about", "must_be_open", "must_take", "stage_of", "to_submit"]
+
+
+def create_confirm(
+    target_type: TargetType | str, target_id: str, requested_by_role: str, reason: str | None = None
+) -> Confirm:
+    """Return a new pending Confirm, which is in no store yet (seed 003, section 6).
+
+    Args:
+        target_type: What it is about: `context`, `plan`, `trace`, `extension` or `other`.
+        target_id: Which one.
+        requested_by_role: Who asks.
+        reason: Why.
+    """
+    return Confirm(
+        target_type=TargetType(target_type), target_id=target_id, requested_by_role=requested_by_role, reason=reason
+    )
+
+
+def must_be_open(confirm: Confirm) -> None:
+    """Refuse a Confirm that is locked.
+
+    Raises:
+        ConfirmLockedError: It is.
+    """
+    if confirm.is_locked:
+        raise ConfirmLockedError(confirm.confirm_id)
+
+
+def must_be_about(confirm: Confirm, target_type: str, target_id: str) -> None:
+    """Refuse a Confirm that is about something else.
+
+    Raises:
+        MismatchError: It is.
+    """
+    if confirm.target_type != target_type:
+        raise MismatchError(confirm.confirm_id, f"a {confirm.target_type}", f"a {target_type}")
+    if confirm.target_id != target_id:
+        raise MismatchError(confirm.confirm_id, confirm.target_id, target_id)
+
+
+def must_take(confirm: Confirm, decision: Decision) -> None:
+    """Refuse a decision that a Confirm cannot take.
+
+    Raises:
+        ConfirmLockedError: It is locked.
+        ConfirmRefusedError: It is decided already, or a rejection has no reason.
+    """
+    must_be_open(confirm)
+    if confirm.status is not ConfirmStatus.PENDING:
+        raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{_by(confirm)}")
+    if decision.status is DecisionStatus.REJECTED and not (decision.reason or "").strip():
+        raise ConfirmRefusedError(confirm.confirm_id, f"a rejection needs a reason, and {_named(confirm)} got none")
+    if any(decision.decision_id == known.decision_id for known in confirm.decisions):
+        reason = f"{_named(confirm)} has a decision with the id {brief_of(decision.decision_id)} already"
+        raise ConfirmRefusedError(confirm.confirm_id, reason)
+
+
+def decide(confirm: Confirm, decision: Decision) -> list[Event]:
+    """Write a decision down in a Confirm that is in no store, and return what happened to it.
+
+    Raises:
+        ConfirmRefusedError: It cannot take the decision.
+    """
+    must_take(confirm, decision)
+    word = "cancelled" if decision.status is DecisionStatus.CANCELLED else "decided"
+    event = Event(
+        event_id=id_of("event", confirm.confirm_id, decision.decision_id),
+        event_type=f"confirm.{word}",
+        timestamp=decision.decided_at,
+        data={"confirm_id": confirm.confirm_id, "decision_id": decision.decision_id, "status": str(decision.status)},
+    )
+    changes = {"status": ConfirmStatus(decision.status), "decisions": [*confirm.decisions, decision]}
+    confirm.take(confirm.model_copy(update=changes))
+    return [event]
+
+
+def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
+    """Return the event of the pipeline for what was decided about a plan (seed 003, section 4.3)."""
+    return StageEvent(
+        event_id=event_id,
+        event_type="plan_approved" if decision.status is DecisionStatus.APPROVED else "plan_rejected",
+        timestamp=decision.decided_at,
+        payload={
+            "confirm_id": confirm.confirm_id,
+            "plan_id": confirm.target_id,
+            "decided_by": decision.decided_by_role,
+        },
+    )
+
+
+def to_submit(target: Plan | Confirm, confirm: Confirm | None) -> None:
+    """Refuse what cannot be submitted, before anything is recorded.
+
+    Raises:
+        NotConformantError: It does not fit the protocol; the problems name the fields.
+        ConfirmRefusedError: It is locked, decided, or about something else.
+    """
+    if isinstance(target, Plan):
+        if target.status not in {PlanStatus.DRAFT, PlanStatus.PROPOSED}:
+            reason = f"plan {brief_of(target.plan_id)} is {target.status}, and only a draft is submitted"
+            raise ConfirmRefusedError(target.plan_id, reason)
+        target.export()
+        if not any(step.description.strip() for step in target.steps):
+            raise NotConformantError("Plan", ["/steps: no step says what is to be done"])
+    if confirm is None:
+        return
+    must_be_open(confirm)
+    if isinstance(target, Plan):
+        must_be_about(confirm, TargetType.PLAN, target.plan_id)
+    if confirm.status not in {ConfirmStatus.PENDING, ConfirmStatus.REJECTED}:
+        reason = f"{_named(confirm)} is {confirm.status} by its own account, which counts for nothing here"
+        raise ConfirmRefusedError(confirm.confirm_id, reason)
+    confirm.export()
+
+
+def _named(confirm: Confirm) -> str:
+    return f"Confirm {brief_of(confirm.confirm_id)}"
+
+
+def _by(confirm: Confirm) -> str:
+    decisions: Sequence[Decision] = confirm.decisions
+    if not decisions:
+        return ""
+    return f" by {brief_of(decisions[-1].decided_by_role)} at {time_text(decisions[-1].decided_at)}"

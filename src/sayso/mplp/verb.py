@@ -1,0 +1,222 @@
+"""The protocol's verbs for plain programs; `sayso.mplp.aio` has the same for async ones.
+
+Names and arguments of the first five are those of seed 003, in snake case. Each opens, decides or reads requests of
+the configured store, or of the one that `store=` names. Invariant: what a verb refuses has changed nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from sayso import config
+from sayso.drive import drive
+from sayso.errors import ConfigError
+from sayso.model import duration
+from sayso.model.quorum import Quorum
+from sayso.model.request import Request
+from sayso.model.reviewer import Reviewer
+from sayso.mplp import flow
+from sayso.mplp.call import Terms
+from sayso.mplp.confirm import Confirm, Decision
+from sayso.mplp.fault import ConfirmNotFoundError
+from sayso.mplp.group import group_of, target_group
+from sayso.mplp.plan import Plan
+from sayso.mplp.sample import LearningSample, sample_of_plan, sample_of_request
+from sayso.mplp.status import DecisionStatus
+from sayso.stores.base import Store
+
+__all__ = [
+    "add_decision",
+    "asked_for_confirm",
+    "asked_for_plan",
+    "capture_learning_sample",
+    "document_of",
+    "process_decision",
+    "read_confirm",
+    "read_plan",
+    "refresh",
+    "start",
+    "submit_for_approval",
+    "submit_plan_for_approval",
+]
+
+T = TypeVar("T")
+
+
+def asked_for_plan(plan: Plan, role: str, reason: str | None, options: Mapping[str, Any]) -> flow.Asked:
+    """Return what `submit_plan_for_approval` submits."""
+    confirm: Confirm | None = options.get("confirm")
+    told = reason or (None if confirm is None else confirm.reason) or f"Requesting approval for plan: {plan.title}"
+    return _asked(role, told, **options)
+
+
+def asked_for_confirm(confirm: Confirm, options: Mapping[str, Any]) -> flow.Asked:
+    """Return what `submit_for_approval` submits."""
+    told = confirm.reason or f"Requesting approval for {confirm.target_type} {confirm.target_id}"
+    given: dict[str, Any] = {**options, "confirm": confirm}
+    return _asked(confirm.requested_by_role, told, **given)
+
+
+def _asked(
+    role: str, reason: str, *, confirm: Confirm | None = None, expires: timedelta | str = "24h",
+    approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (), risk: str | None = None,
+    traceparent: str | None = None, store: Store | str | None = None,
+) -> flow.Asked:  # fmt: skip
+    try:
+        needed = Quorum(quorum, roles)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+    terms = Terms(duration.parse(expires), duration.parse(approval_expires), needed, risk, reason)
+    return flow.Asked(role, reason, terms, confirm, traceparent, store)
+
+
+def submit_plan_for_approval(plan: Plan, requested_by: str, *, reason: str | None = None, **options: Any) -> Confirm:
+    """Submit a plan: a request opens that people see in the inbox and every channel, and the plan is `proposed`.
+
+    Submitting the same plan again finds the request that waits. A plan that was rejected opens another round on its
+    Confirm; after an end of any other kind it gets a new Confirm. Durable on return (seed 003, section 4.2).
+
+    Args:
+        plan: A draft; its status follows from now on.
+        requested_by: The role that asks.
+        reason: Why; the plan's title when not given. The reviewer reads it first.
+        options: `confirm=` brings a Confirm along, whose id and fields are kept. `expires=`, `approval_expires=`,
+            `quorum=`, `roles=` and `risk=` are those of `sayso.gate`. `traceparent=` is the W3C trace that it belongs
+            to, else the active one. `store=` is where it waits, instead of the configured store.
+
+    Raises:
+        NotConformantError: The plan, or the Confirm that was brought along, does not fit the protocol.
+        ConfirmRefusedError: It is approved already, changed while it waits, or the Confirm is locked or about
+            something else.
+        StoreError: It could not be recorded.
+    """
+    return drive(flow.submitting(plan, asked_for_plan(plan, requested_by, reason, options)))
+
+
+def submit_for_approval(confirm: Confirm, **options: Any) -> Confirm:
+    """Submit a Confirm about anything but a plan: a request opens for it, and the Confirm follows it from now on.
+
+    Takes the options of `submit_plan_for_approval`, and raises as it does.
+    """
+    return drive(flow.submitting(confirm, asked_for_confirm(confirm, options)))
+
+
+def add_decision(
+    confirm: Confirm, status: DecisionStatus | str, decided_by_role: str, reason: str | None = None
+) -> None:
+    """Add a decision to a Confirm (seed 003, section 6).
+
+    One that waits in a store is decided there, as by `process_decision`; one that was only created is changed itself.
+
+    Raises:
+        ConfirmLockedError: It is locked.
+        ConfirmRefusedError: It is decided already, or a rejection has no reason.
+        DecisionRefusedError: The store refuses it.
+    """
+    decision = Decision(status=DecisionStatus(status), decided_by_role=decided_by_role, reason=reason)
+    drive(flow.deciding(confirm, decision))
+
+
+def process_decision(
+    confirm: Confirm, decision: Decision, *, by: Reviewer | str | None = None, store: Store | str | None = None
+) -> None:
+    """Take a decision (seed 003, section 4.3): the request is decided, Confirm and plan follow, subscribers are told.
+
+    Args:
+        confirm: The Confirm; one that waits in the store by this id is decided there.
+        decision: What was decided. Its id and role are kept; its instant is the store's.
+        by: The person who decided, where the role is not who counts.
+        store: Where it waits, instead of the Confirm's own store, or the configured one.
+
+    Raises:
+        ConfirmLockedError: It is locked.
+        ConfirmRefusedError: It is decided already, a rejection has no reason, or the decision's id is known.
+        DecisionRefusedError: The store refuses it, e.g. because the role is not one of those asked for.
+    """
+    drive(flow.processing(confirm, decision, by, store))
+
+
+def capture_learning_sample(
+    confirm: Confirm, target: Plan | Request, *, context: dict[str, Any] | None = None
+) -> LearningSample:
+    """Return what can be learned from a decision (seed 003, section 5).
+
+    Args:
+        confirm: The Confirm.
+        target: Its plan; or the request of a call or question, whose Confirm it is.
+        context: What is known of a plan's context.
+
+    Raises:
+        MismatchError: The Confirm is about something else.
+    """
+    if isinstance(target, Plan):
+        return sample_of_plan(confirm, target, context=context)
+    return sample_of_request(confirm, target)
+
+
+def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Confirm:
+    """Return a Confirm as the store says, whoever decided it, and tell of what nobody has told yet.
+
+    Args:
+        confirm_id: Its id; or that of its plan, or of a request (or the beginning of one).
+        store: Where it is, instead of the configured store.
+
+    Raises:
+        ConfirmNotFoundError: There is none.
+    """
+    return drive(flow.reading(confirm_id, store))
+
+
+def read_plan(plan_id: str, *, store: Store | str | None = None) -> Plan:
+    """Return a plan as the store says: as it was last submitted, with what reviewers changed, and where it stands.
+
+    Raises:
+        ConfirmNotFoundError: No plan of this id was submitted.
+    """
+    group = target_group(config.open_store(store), "plan", plan_id)
+    if group is None:
+        raise ConfirmNotFoundError(plan_id)
+    return group.plan
+
+
+def refresh(confirm: Confirm) -> None:
+    """Bring a Confirm, and the plan that was submitted with it, to where they stand in the store.
+
+    Raises:
+        ConfirmRefusedError: It is in no store.
+    """
+    drive(flow.refreshing(confirm))
+
+
+def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str | None = None) -> T:
+    """Start an approved plan or target, and return what `do` returned. One approval starts it at most once.
+
+    Args:
+        target: The plan, or the Confirm.
+        do: Gets the plan as it was approved, with what reviewers changed; of other targets, the Confirm.
+        store: Where it was approved, instead of the configured store.
+
+    Raises:
+        StartRefusedError: It is not approved (any more), or was started before; `do` was not called.
+        ConfirmNotFoundError: It was never submitted.
+        TypeError: `do` is async; `sayso.mplp.aio.start` awaits it.
+    """
+    if inspect.iscoroutinefunction(do):
+        raise TypeError("do is async, which needs sayso.mplp.aio.start; nothing was started")
+    return drive(flow.starting(target, do, store))
+
+
+def document_of(store: Store, wanted: str) -> dict[str, Any]:
+    """Return a Confirm as JSON values that fit the protocol; writes nothing and tells nobody.
+
+    Args:
+        store: Where it is.
+        wanted: The id of a Confirm, or of a request.
+
+    Raises:
+        ConfirmNotFoundError: There is none.
+    """
+    return group_of(store, wanted).confirm.export()

@@ -1,0 +1,276 @@
+"""Requests of a store as documents of the protocol: nothing is kept twice, so nothing can disagree.
+
+A Confirm is read from the requests of its rounds, a plan from the last of them. Any other request of sayso has its
+Confirm as well. Pure: what is read here was given. Invariant: a Confirm says `approved` where a person said yes and
+nobody has taken it back or let it run out since, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from pydantic import ValidationError
+
+from sayso.model.call import Call
+from sayso.model.decision import Decision as Said
+from sayso.model.request import Request, State
+from sayso.model.show.escape import storable
+from sayso.mplp.call import PLAN_TOOL, edited_plan, is_ours
+from sayso.mplp.confirm import Confirm, Decision
+from sayso.mplp.fault import ConfirmRefusedError
+from sayso.mplp.ids import id_of, is_id, shaped
+from sayso.mplp.part import Event, Meta, Trace
+from sayso.mplp.plan import Plan
+from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
+from sayso.mplp.trace import trace_of
+
+__all__ = ["Facts", "Names", "confirm_id_of", "confirm_of", "decisions_of", "facts_of", "plan_of", "run_of"]
+
+Names = Mapping[str, tuple[str, str]]
+"""Ids and roles that decisions were given, by the ids that follow from their requests."""
+
+_RANDOM = re.compile(r"(?:rq|run)_([0-9a-f]{32})")
+_RUNS = frozenset({"agent", "workflow"})
+_STATUS = {
+    State.PENDING: ConfirmStatus.PENDING,
+    State.APPROVED: ConfirmStatus.APPROVED,
+    State.RUNNING: ConfirmStatus.APPROVED,
+    State.DONE: ConfirmStatus.APPROVED,
+    State.FAILED: ConfirmStatus.APPROVED,
+    State.UNKNOWN: ConfirmStatus.APPROVED,
+    State.ANSWERED: ConfirmStatus.APPROVED,
+    State.REJECTED: ConfirmStatus.REJECTED,
+    State.FEEDBACK: ConfirmStatus.REJECTED,
+    State.CANCELLED: ConfirmStatus.CANCELLED,
+    State.EXPIRED: ConfirmStatus.CANCELLED,
+}
+_PLAN_STATUS = {
+    State.PENDING: PlanStatus.PROPOSED,
+    State.APPROVED: PlanStatus.APPROVED,
+    State.RUNNING: PlanStatus.IN_PROGRESS,
+    State.UNKNOWN: PlanStatus.IN_PROGRESS,
+    State.DONE: PlanStatus.COMPLETED,
+    State.FAILED: PlanStatus.FAILED,
+}
+_SAID = {
+    "approve": DecisionStatus.APPROVED,
+    "answer": DecisionStatus.APPROVED,
+    "reject": DecisionStatus.REJECTED,
+    "feedback": DecisionStatus.REJECTED,
+    "cancel": DecisionStatus.CANCELLED,
+}
+
+
+class Facts(NamedTuple):
+    """What a request says of the Confirm that it is a round of.
+
+    Attributes:
+        confirm_id: Which Confirm.
+        target_type, target_id: What it is about.
+        role: Who asked for it.
+        confirm: Further fields of the Confirm, as JSON, where it was brought along.
+        plan: Further fields of the plan, as JSON.
+        traceparent: The W3C trace in which it was asked.
+    """
+
+    confirm_id: str
+    target_type: TargetType
+    target_id: str
+    role: str
+    confirm: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    traceparent: str | None
+
+
+def run_of(target_type: str, target_id: str) -> str:
+    """Return the run in which a target's requests wait."""
+    return f"{target_type}:{target_id}"
+
+
+def facts_of(request: Request) -> Facts | None:
+    """Return what a request says of its Confirm; None where it is no round of one.
+
+    Which Confirm and target it is about stands in its place and its run, which its fingerprint covers; all else is gone
+    when the request was purged.
+    """
+    if not isinstance(request.subject, Call) or not is_ours(request.subject):
+        return None
+    confirm_id, _, number = request.place.partition("/")
+    target_type, _, target_id = request.run_id.partition(":")
+    if not (is_id(confirm_id) and number.isdecimal() and target_type in set(TargetType)):
+        return None
+    told = request.context or {}
+    role, parent = told.get("requested_by_role"), told.get("traceparent")
+    return Facts(
+        confirm_id,
+        TargetType(target_type),
+        target_id,
+        role if isinstance(role, str) else request.requester.subject,
+        _fields(told.get("confirm")),
+        _fields(told.get("plan")),
+        parent if isinstance(parent, str) else None,
+    )
+
+
+def _fields(told: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+
+
+def confirm_id_of(request: Request) -> str:
+    """Return the id of a request's Confirm."""
+    facts = facts_of(request)
+    return _id_of(request.id) if facts is None else facts.confirm_id
+
+
+def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm:
+    """Return the Confirm of which these requests are the rounds, oldest first."""
+    facts = facts_of(rounds[0])
+    confirm = _described(rounds[0]) if facts is None else _submitted(rounds[0], facts)
+    decisions, events = list(confirm.decisions), list(confirm.events or ())
+    for number, request in enumerate(rounds, 1):
+        made = decisions_of(request, names)
+        decisions += made
+        events += _events(confirm, request, number, made)
+    changes = {"status": _status(rounds[-1]), "decisions": decisions, "events": events}
+    return confirm.model_copy(update=changes)
+
+
+def plan_of(rounds: Sequence[Request]) -> Plan:
+    """Return the plan of which these requests are the rounds, as it was last proposed, or as reviewers left it.
+
+    Raises:
+        ValueError: They are not about a plan.
+        ConfirmRefusedError: It was purged.
+    """
+    request = rounds[-1]
+    facts = facts_of(request)
+    if facts is not None and request.purged_at is not None:
+        reason = f"plan {facts.target_id} was purged on {request.purged_at:%Y-%m-%d}, and only its Confirm is left"
+        raise ConfirmRefusedError(facts.confirm_id, reason)
+    if facts is None or request.call.tool != PLAN_TOOL:
+        raise ValueError(f"{request.id} is not about a plan")
+    own: dict[str, Any] = {"plan_id": facts.target_id, "title": "", "objective": "", "steps": []}
+    bare = Plan.model_validate({"meta": {}, "context_id": "", **facts.plan, **own})
+    status = _PLAN_STATUS.get(request.state, PlanStatus.DRAFT)
+    return edited_plan(bare, request.effective).model_copy(update={"status": status})
+
+
+def decisions_of(request: Request, names: Names | None = None) -> list[Decision]:
+    """Return what people said about one request, oldest first; that its time was over counts as a cancellation."""
+    said = list(request.votes)
+    if request.decision is not None and request.decision not in said:
+        said.append(request.decision)
+    made = [_decision(request, one, names or {}) for one in said]
+    if request.state is State.EXPIRED:
+        made.append(_run_out(request))
+    return made
+
+
+def _decision(request: Request, said: Said, names: Names) -> Decision:
+    own = id_of("decision", request.id, said.verb, said.by.folded, said.at.isoformat())
+    decision_id, role = names.get(own, (own, said.by.subject))
+    status = DecisionStatus.REJECTED if _is_no(request) else _SAID[said.verb]
+    words = storable(said.comment) if said.comment and said.comment.strip() else ""
+    return Decision(
+        decision_id=decision_id,
+        status=status,
+        decided_by_role=role,
+        decided_at=said.at,
+        reason=words or f"{status} by {said.by} ({said.channel}), without a word",
+    )
+
+
+def _run_out(request: Request) -> Decision:
+    ended, what = request.expires_at, "nobody decided in time, and no answer is a no"
+    if request.decision is not None and request.approval_expires_at is not None:
+        ended, what = request.approval_expires_at, "the approval was not used in time"
+    return Decision(
+        decision_id=id_of("decision", request.id, "expired"),
+        status=DecisionStatus.CANCELLED,
+        decided_by_role="clock",
+        decided_at=ended,
+        reason=what,
+    )
+
+
+def _is_no(request: Request) -> bool:
+    """Say whether a question was answered with `False`."""
+    return request.state is State.ANSWERED and request.answer is False
+
+
+def _status(request: Request) -> ConfirmStatus:
+    return ConfirmStatus.REJECTED if _is_no(request) else _STATUS[request.state]
+
+
+def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Decision]) -> list[Event]:
+    trace_id = None if confirm.trace is None else confirm.trace.trace_id
+    about = {"confirm_id": confirm.confirm_id, "target_type": str(confirm.target_type), "target_id": confirm.target_id}
+
+    def event(word: str, at: datetime, data: dict[str, Any]) -> Event:
+        return Event(
+            event_id=id_of("event", request.id, word), event_type=f"confirm.{word}", timestamp=at, trace_id=trace_id,
+            data=about | {"round": number} | data,
+        )  # fmt: skip
+
+    found = [event("requested", request.created_at, {})]
+    status = _status(request)
+    if status is not ConfirmStatus.PENDING and made:
+        last = made[-1]
+        word = "cancelled" if status is ConfirmStatus.CANCELLED else "decided"
+        data = {"decision_id": last.decision_id, "status": str(last.status), "decided_by_role": last.decided_by_role}
+        found.append(event(word, last.decided_at, data))
+    return found
+
+
+def _submitted(request: Request, facts: Facts) -> Confirm:
+    """Return the Confirm that was submitted, without what was decided here."""
+    reason = facts.confirm.get("reason") or request.prompt or f"Requesting approval for {facts.target_type}"
+    fields: dict[str, Any] = {
+        "meta": Meta(created_at=request.created_at),
+        "requested_at": request.created_at,
+        "trace": trace_of(facts.traceparent),
+        **facts.confirm,
+        "reason": storable(reason),
+    }
+    names = {
+        "confirm_id": facts.confirm_id,
+        "target_type": facts.target_type,
+        "target_id": facts.target_id,
+        "requested_by_role": facts.role,
+    }
+    try:
+        return Confirm.model_validate({**fields, **names})
+    except ValidationError:  # somebody wrote into the store by hand; what counts is what was decided
+        return Confirm.model_validate({"reason": storable(reason), "requested_at": request.created_at, **names})
+
+
+def _described(request: Request) -> Confirm:
+    """Return the Confirm of a request that a program made by itself, without what was decided."""
+    subject, facts = request.subject, request.context or {}
+    if not isinstance(subject, Call):
+        target_type, target_id, asks = TargetType.CONTEXT, _id_of(request.run_id), subject.text
+    elif facts.get("runnable_type") in _RUNS:
+        target_type, target_id, asks = TargetType.TRACE, _id_of(request.run_id), f"run {subject.name}"
+    else:
+        target_type, target_id, asks = TargetType.OTHER, shaped(request.fingerprint[:32]), f"call {subject.tool}"
+    parent = facts.get("traceparent")
+    trace = trace_of(parent if isinstance(parent, str) else None)
+    return Confirm(
+        meta=Meta(created_at=request.created_at, created_by=request.requester.qualified),
+        confirm_id=_id_of(request.id),
+        target_type=target_type,
+        target_id=target_id,
+        requested_by_role=request.requester.subject,
+        requested_at=request.created_at,
+        reason=storable(request.prompt or asks) or "call",
+        trace=trace or Trace(trace_id=_id_of(request.run_id), span_id=id_of("span", request.id)),
+    )
+
+
+def _id_of(name: str) -> str:
+    """Return the id that a request or run has in the protocol: its own digits where it has them."""
+    found = _RANDOM.fullmatch(name)
+    return id_of("name", name) if found is None else shaped(found[1])

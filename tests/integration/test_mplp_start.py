@@ -1,0 +1,141 @@
+"""An approved plan is started once, as it was approved, and nothing else is."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import errors
+from sayso.model.request import State
+from sayso.mplp import (
+    ConfirmNotFoundError,
+    ConfirmRefusedError,
+    Decision,
+    NotConformantError,
+    Plan,
+    process_decision,
+    read_confirm,
+    read_plan,
+    start,
+)
+from sayso.mplp.ids import id_of
+from sayso.stores.memory import MemoryStore
+from tests.integration.acting import approved
+from tests.integration.submitting import plan_of_three, submitted
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+def reviewer() -> sayso.Review:
+    return sayso.Review(reviewer="ada")
+
+
+def test_an_approved_plan_is_started_once_as_it_was_approved() -> None:
+    plan, _, request = submitted()
+    steps = [{**step, "description": "reviewed"} for step in request.call.arguments["steps"][:1]]
+    reviewer().approve(request.id, changes={"title": "As reviewed", "steps": steps})
+    seen: list[Plan] = []
+    assert start(plan, lambda given: seen.append(given) or "done") == "done"
+    assert [(p.title, p.status, [s.description for s in p.steps]) for p in seen] == [
+        ("As reviewed", "in_progress", ["reviewed"])
+    ]
+    assert (plan.title, plan.status) == ("As reviewed", "completed")
+    with pytest.raises(errors.AlreadyStartedError):
+        start(plan, seen.append)
+    assert len(seen) == 1
+
+
+def test_a_plan_that_failed_is_failed() -> None:
+    plan, confirm, _ = submitted()
+    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+
+    def fails(_: Plan) -> None:
+        raise ValueError("no room")
+
+    with pytest.raises(ValueError, match="no room"):
+        start(plan, fails)
+    assert (plan.status, read_confirm(confirm.confirm_id).status) == ("failed", "approved")
+
+
+def test_a_plan_is_in_progress_while_it_is_carried_out() -> None:
+    plan, confirm, _ = submitted()
+    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    assert start(plan, lambda _: read_plan(plan.plan_id).status) == "in_progress"
+
+
+def test_what_is_not_approved_is_not_started() -> None:
+    plan, confirm, _ = submitted()
+    for target in (plan, confirm):
+        with pytest.raises(errors.NotApprovedError):
+            start(target, print)
+    with pytest.raises(ConfirmNotFoundError):
+        start(plan_of_three(plan_id=id_of("other")), print)
+
+
+def test_an_edit_that_makes_no_plan_is_not_carried_out() -> None:
+    plan, _, request = submitted()
+    reviewer().approve(request.id, changes={"title": ""})
+    seen: list[Any] = []
+    with pytest.raises(NotConformantError, match="/title: is empty"):
+        start(plan, seen.append)
+    assert seen == []
+
+
+def test_a_stored_plan_that_was_altered_is_not_carried_out(memory: MemoryStore) -> None:
+    plan, confirm, request = submitted()
+    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    before = memory.requests[request.id]
+    altered = replace(before.call, form=before.call.form.replace("Move", "Drop"))
+    memory.requests[request.id] = replace(before, subject=altered)
+    seen: list[Any] = []
+    with pytest.raises(errors.AlteredRequestError):
+        start(plan, seen.append)
+    assert seen == []
+
+
+def test_a_programs_own_request_is_not_started_from_here() -> None:
+    @sayso.gate(wait="raise")
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    confirm = read_confirm(approved(pay, 1))
+    with pytest.raises(ConfirmRefusedError, match="a program's own"):
+        start(confirm, print)
+
+
+def test_the_built_in_call_does_nothing_by_itself() -> None:
+    from sayso.mplp.call import carry_out_plan
+
+    with pytest.raises(RuntimeError, match="nothing was done"):
+        carry_out_plan("t", "o", [])
+
+
+def test_a_plain_start_takes_no_async_function() -> None:
+    async def do(_: Plan) -> None: ...
+
+    plan, confirm, request = submitted()
+    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    with pytest.raises(TypeError, match="aio"):
+        start(plan, do)
+    assert sayso.Review().get(request.id).state is State.APPROVED
+
+
+def test_of_eight_who_start_a_plan_one_does() -> None:
+    process_decision(submitted()[1], Decision(status="approved", decided_by_role="dba"))
+    ran: list[Any] = []
+    refused: list[errors.StartRefusedError] = []
+
+    def work() -> None:
+        try:
+            start(plan_of_three(), ran.append)
+        except errors.StartRefusedError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert (len(ran), len(refused)) == (1, 7)
