@@ -38,6 +38,7 @@ MAY = {
     "GET /v1/runs": LOOK, "GET /v1/runs/{run_id:path}": LOOK,
     **{f"POST {AT}/{verb}": DECIDE for verb in VERBS},
     f"POST {AT}/release": KEEP, f"POST {AT}/resolve": KEEP,
+    "GET /v1/confirms/{confirm_id}": LOOK, "GET /v1/schemas/{kind}": EVERYBODY,
     "GET /v1/tokens": {"admin"}, "DELETE /v1/tokens/{token_id}": {"admin"},
 }  # fmt: skip
 
@@ -63,7 +64,9 @@ def app(store: Store, clock: Clock) -> Starlette:
 
 
 def called(client: TestClient, operation: Operation, request_id: str, **headers: str) -> Any:
-    path = re.sub(r":\w+}", "}", operation.path).format(request_id=request_id, run_id="no", token_id="no")
+    path = re.sub(r":\w+}", "}", operation.path).format(
+        request_id=request_id, run_id="no", token_id="no", confirm_id=request_id, kind="confirm"
+    )  # fmt: skip
     body = None if operation.body is None else BODIES.get(path.rpartition("/")[2], {})
     # A stream would not end; a HEAD of it asks the same questions.
     method = "HEAD" if operation.path == "/v1/events" else operation.method

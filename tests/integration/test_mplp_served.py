@@ -6,13 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 import sayso
 from sayso import config, errors
-from sayso.mplp import Decision, document_of, process_decision, read_confirm, refresh, start, submit_plan_for_approval
+from sayso.inbox import create_app
+from sayso.mplp import (
+    Decision,
+    document_of,
+    process_decision,
+    read_confirm,
+    refresh,
+    schema,
+    start,
+    submit_plan_for_approval,
+)
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
+from tests.integration.browsing import BASE
+from tests.integration.calling import bearer
 from tests.integration.submitting import submitted
 from tests.serving import Serving, new_token, serving
 
@@ -75,3 +88,18 @@ def test_a_program_cannot_give_a_persons_decision_another_role(here: Store, ther
         except errors.SaysoError:
             assert event == "confirm.said"
     assert document_of(there, confirm.confirm_id)["decisions"] == [decision]
+
+
+def test_a_reviewer_reads_the_confirm_over_http_and_a_program_does_not(there: Store) -> None:
+    _, confirm, request = submitted()
+    sayso.Review(there, reviewer="ada").approve(request.id)
+    client = TestClient(create_app(there), base_url=BASE)
+    reads = bearer(there, name="bea")
+    for wanted in (confirm.confirm_id, request.id):
+        answer = client.get(f"/api/v1/confirms/{wanted}", headers=reads)
+        assert (answer.status_code, answer.json()) == (200, document_of(there, confirm.confirm_id))
+    assert client.get("/api/v1/confirms/nobody", headers=reads).json()["code"] == "not_found"
+    assert client.get("/api/v1/schemas/confirm", headers=reads).json() == schema("confirm")
+    assert client.get("/api/v1/schemas/no", headers=reads).status_code == 404
+    asks = bearer(there, "ask", "other-bot")
+    assert client.get(f"/api/v1/confirms/{request.id}", headers=asks).status_code == 403

@@ -8,10 +8,13 @@ silence, and one look at the store serves all streams.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 
 from sayso import errors
 from sayso.clock import instant
@@ -47,14 +50,15 @@ class Happening:
         """Say whether this requester asked for it."""
         return self.request.requester.is_same(requester)
 
-    @property
-    def told(self) -> dict[str, str]:
-        """What a stream says of it: no argument, and no word of a person."""
+    @cached_property
+    def told(self) -> str:
+        """What a stream says of it, as JSON, made once for all streams: no argument, and no word of a person."""
         entry = self.entry
-        return {
+        said = {
             "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.request.state),
             "by": entry.by, "channel": entry.channel, "at": instant(entry.at).isoformat(),
         }  # fmt: skip
+        return json.dumps(said)
 
 
 @dataclass
@@ -159,7 +163,8 @@ class Happenings:
                 self._look()
             if not self._number - len(self._kept) <= number <= self._number:
                 return None
-            return [one for one in self._kept if one.number > number]
+            newest = list(islice(reversed(self._kept), self._number - number))  # the numbers have no gap
+            return newest[::-1]
 
     def _look(self) -> None:
         if self._followed is None:

@@ -1,7 +1,7 @@
 """All operations of the API, and their routes: one place for each path, and one for every address that is none.
 
-The reviewers' half stands in `look`, `review` and `stream`, the programs' in `ask`. The invariant: whatever is below
-`/api` answers in JSON, and a wrong address tells nothing to who is not known.
+The reviewers' half stands in `look`, `review` and `stream`, the programs' in `ask`, the Confirm protocol in `confirm`.
+The invariant: whatever is below `/api` answers in JSON, and a wrong address tells nothing to who is not known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 
-from sayso.inbox.api import ask, look, openapi, review, stream, token
+from sayso.inbox.api import ask, confirm, look, openapi, review, stream, token
 from sayso.inbox.api.operation import Asked, Operation, Place
 
 __all__ = ["mounted", "operations"]
@@ -23,7 +23,10 @@ _R = TypeVar("_R", Mount, Route)
 
 def operations() -> list[Operation]:
     """Return everything that can be asked."""
-    return [_OPENAPI, *look.OPERATIONS, *review.OPERATIONS, *ask.OPERATIONS, *stream.OPERATIONS, *token.OPERATIONS]
+    return [
+        _OPENAPI, *look.OPERATIONS, *review.OPERATIONS, *ask.OPERATIONS, *stream.OPERATIONS, *token.OPERATIONS,
+        *confirm.OPERATIONS,
+    ]  # fmt: skip
 
 
 def mounted() -> Mount:

@@ -8,9 +8,8 @@ silence, and a token that was revoked hears no more.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 from pydantic import Field
@@ -23,6 +22,7 @@ from sayso.inbox.api.happenings import Happening, Happenings
 from sayso.inbox.api.look import Query
 from sayso.inbox.api.operation import Asked, Operation
 from sayso.inbox.api.principal import is_still_good
+from sayso.inbox.live import End
 
 __all__ = ["OPERATIONS", "EventsQuery", "events"]
 
@@ -56,7 +56,7 @@ class _Stream:
         self._last = last
         self._bell = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.over = anyio.Event()
+        self.over = End(self._bell)
 
     def _wake(self) -> None:
         try:
@@ -64,14 +64,14 @@ class _Stream:
         except RuntimeError:
             return  # the loop has ended, and with it this stream
 
-    async def events(self) -> AsyncIterator[dict[str, str]]:
+    async def events(self) -> AsyncIterator[bytes]:
         """Yield what happens."""
         end = await run_in_threadpool(self._happenings.listen, self._wake)
         try:
             seen = self._begin()
             if seen is None:
                 seen = self._happenings.number
-                yield self._event(seen, "open" if self._last is None else "reset", {})
+                yield self._event(seen, "open" if self._last is None else "reset", "{}")
             while True:
                 self._bell.clear()
                 if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):
@@ -79,13 +79,15 @@ class _Stream:
                 found = await self._since(seen)
                 if found is None:
                     seen = self._happenings.number
-                    yield self._event(seen, "reset", {})
-                for happening in found or ():
-                    seen = happening.number
-                    if self._is_mine(happening):
-                        yield self._event(seen, "request", happening.told)
+                    yield self._event(seen, "reset", "{}")
+                elif found:
+                    seen = found[-1].number
+                    if said := b"".join(
+                        self._event(one.number, "request", one.told) for one in found if self._is_mine(one)
+                    ):
+                        yield said  # in one piece: many clients that hear of many things at once are much to send
                 await self._rung()
-                if self.over.is_set():
+                if self.over.is_set:
                     return
         finally:
             end()
@@ -106,22 +108,14 @@ class _Stream:
         who = self._asked.principal
         return who.kind != "ask" or happening.is_of(who.requester)
 
-    def _event(self, number: int, event: str, said: dict[str, str]) -> dict[str, str]:
-        return {"id": f"{self._happenings.life}-{number}", "event": event, "data": json.dumps(said)}
+    def _event(self, number: int, event: str, said: str) -> bytes:
+        return f"id: {self._happenings.life}-{number}\r\nevent: {event}\r\ndata: {said}\r\n\r\n".encode()
 
     async def _rung(self) -> None:
         """Wait for an event, the server's end, or until it is time to see whether the client may still hear."""
         with anyio.move_on_after(_CHECK):
-            async with anyio.create_task_group() as group:
-
-                async def until_over() -> None:
-                    await self.over.wait()
-                    group.cancel_scope.cancel()
-
-                group.start_soon(until_over)
-                await self._bell.wait()
-                group.cancel_scope.cancel()
-        if not self.over.is_set():
+            await self._bell.wait()
+        if not self.over.is_set:
             await asyncio.sleep(_FRESH)  # a burst is one look
 
 
@@ -131,7 +125,8 @@ async def events(asked: Asked) -> Response:
         return Response(media_type=_MEDIA_TYPE)
     last = asked.http.headers.get("last-event-id") or asked.said(EventsQuery).after
     stream = _Stream(asked, last)
-    return EventSourceResponse(stream.events(), ping=_PING, shutdown_event=stream.over, shutdown_grace_period=_GRACE)
+    over: Any = stream.over  # of anyio's event nothing but `set` is asked
+    return EventSourceResponse(stream.events(), ping=_PING, shutdown_event=over, shutdown_grace_period=_GRACE)
 
 
 OPERATIONS = (
