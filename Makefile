@@ -81,7 +81,7 @@ $(VENV)/.ready-%: $(VENV)/.ready
 	@touch $@
 
 # What the tests in a browser need, each part only where it is missing: Playwright, the distribution's Chromium where
-# this user may install it, and axe-core. What stays absent is named, its tests say so again, and with CI set they fail.
+# this user may install it, and axe-core. What stays absent is named, and its tests say so again; in CI they fail.
 $(VENV)/.browser: $(VENV)/.ready-test
 	@absent=; \
 	$(VENV)/bin/python -c 'import hatchling, playwright' 2>/dev/null \

@@ -186,6 +186,20 @@ class Listing(Durable):
             self.ask(amount)
         return {"decided": written, "pending": len(self.review.list(state="pending", limit=1000).requests)}
 
+    def ask_at(self, amount: int) -> int:
+        """Ask, and return the nanosecond before."""
+        before = time.perf_counter_ns()
+        self.ask(amount)
+        return before
+
+    def ask_steadily(self, rate: int, span: int) -> dict[str, int]:
+        """Ask so many times a second, for so many seconds; return how many times, and the nanosecond after the last."""
+        begun = time.perf_counter()
+        for number in range(rate * span):
+            time.sleep(max(0.0, begun + number / rate - time.perf_counter()))
+            self.ask(time.monotonic_ns())
+        return {"count": rate * span, "ended": time.perf_counter_ns()}
+
     def time_pages(self, count: int, **options: Any) -> list[int]:
         """Return the nanoseconds of `count` first pages."""
         taken: list[int] = []

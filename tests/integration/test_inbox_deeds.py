@@ -153,6 +153,20 @@ def test_the_other_fields_of_an_object_stay_as_they_really_are(ada: Browser) -> 
     assert str(order.due.tzinfo) == "Europe/Berlin"
 
 
+def test_what_nobody_gave_counts_as_given_only_once_it_is_changed(ada: Browser) -> None:
+    ran: list[Any] = []
+    act = gated(Order, ran)
+    given = Order(id="A-1", total=Decimal(1), due=naive("2026-01-02T03:04"), lines=[Line(sku="x"), Line(sku="y")])
+    request_id = held(act, given).confirmation_id
+    lines = '[{"sku": "x", "count": 1}, {"sku": "y", "count": 4}]'
+    assert ada.decide(request_id, "approve", **{"f0.0": "B-2", "f0.3": lines}).status_code == 200
+    act(given)
+    ((order, _),) = ran
+    assert order.id == "B-2"
+    assert order.model_fields_set == {"id", "total", "due", "lines"}
+    assert [line.model_fields_set for line in order.lines] == [{"sku"}, {"sku", "count"}]
+
+
 def test_an_argument_that_is_left_out_has_its_default(ada: Browser) -> None:
     ran: list[Any] = []
     act = gated(str, ran)

@@ -20,7 +20,21 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from sayso import config, errors
-from sayso.inbox import bulk, deed, export, hook, insights, lists, live, login, request_page, run_page, settings, trip
+from sayso.inbox import (
+    bulk,
+    deed,
+    export,
+    hook,
+    insights,
+    lists,
+    live,
+    login,
+    metrics,
+    request_page,
+    run_page,
+    settings,
+    trip,
+)
 from sayso.inbox.api.happenings import Happenings
 from sayso.inbox.api.rate import Rate
 from sayso.inbox.api.routes import mounted as api
@@ -66,6 +80,7 @@ def _routes() -> list[BaseRoute]:
         Route("/logout", does(login.end), methods=["POST"]),
         Route("/hooks/decisions", hook.receive, methods=["POST"]),
         Route("/healthz", _healthz),
+        Route("/metrics", metrics.metrics),
         api(),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
@@ -117,6 +132,7 @@ def create_app(
     app.state.on_stranger = on_stranger
     app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
     app.state.happenings = Happenings(app.state.settings.store)
+    app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.happenings)
     app.state.open_per_run = open_per_run
     app.state.pulse = live.Pulse(app.state.settings.store)
     app.state.insights = insights.Insights(app.state.settings.store)

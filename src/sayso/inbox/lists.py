@@ -8,6 +8,7 @@ from sayso import clock
 from sayso.inbox.draw import rows_of
 from sayso.inbox.listing import DECIDED, OPEN, Listing, listing_of
 from sayso.inbox.page import render
+from sayso.inbox.sieve import VERBS
 from sayso.inbox.visit import Visit
 
 __all__ = ["history", "inbox"]
@@ -19,7 +20,7 @@ def inbox(visit: Visit) -> Response:
     rows = rows_of(listing.requests, now)
     return render(
         visit, "inbox.html", rows=rows, listing=listing, next_page=_next_page(visit, listing, ""),
-        tools=sorted({one.call.name for one in listing.requests if one.kind == "call"}),
+        offered=listing.offered(), verbs=VERBS,
         stream=visit.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip
 
@@ -27,10 +28,10 @@ def inbox(visit: Visit) -> Response:
 def history(visit: Visit) -> Response:
     """Show what was decided, newest first."""
     listing = listing_of(visit, DECIDED, newest=True)
-    rows = rows_of(listing.requests, clock.now())
     return render(
-        visit, "history.html", rows=rows, listing=listing, next_page=_next_page(visit, listing, "history"),
-        tools=sorted({one.call.name for one in listing.requests if one.kind == "call"}),
+        visit, "history.html", rows=rows_of(listing.requests, clock.now()), listing=listing,
+        next_page=_next_page(visit, listing, "history"), offered=listing.offered(), verbs=VERBS,
+        exports=[(kind, visit.path(f"history.{kind}", **listing.asked)) for kind in ("csv", "jsonl")],
     )  # fmt: skip
 
 

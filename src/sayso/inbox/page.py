@@ -14,16 +14,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request as Http
 from starlette.responses import HTMLResponse
 
-from sayso import __version__
+from sayso import __version__, clock
 from sayso.inbox.visit import Visit, path_to
 from sayso.model.request import State
 from sayso.model.show.escape import escape
 from sayso.model.show.label import name_of
 from sayso.stores.base import Filter
 
-__all__ = ["fragment", "pending_count", "render", "render_outside"]
+__all__ = ["fragment", "pending_count", "render", "render_outside", "waiting"]
 
-_PENDING = Filter(states=frozenset({State.PENDING}))
+_PENDING = frozenset({State.PENDING})
 
 
 @cache
@@ -41,9 +41,14 @@ def _block(text: str) -> str:
     return escape(text, block=True)
 
 
+def waiting() -> Filter:
+    """Return the filter of what waits now; what has reached its end does not, though nobody wrote that down yet."""
+    return Filter(states=_PENDING, at=clock.now())
+
+
 def pending_count(visit: Visit) -> int:
     """Return how many requests wait: in the title, the menu and the list, all from one count."""
-    return visit.settings.store.count(_PENDING)
+    return visit.settings.store.count(waiting())
 
 
 def render(visit: Visit, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:

@@ -20,7 +20,7 @@ from sayso import errors
 from sayso.clock import instant
 from sayso.model.entry import Entry
 from sayso.model.ids import new_token
-from sayso.model.request import LIVE, Request
+from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Store, Unwatch
 
@@ -38,24 +38,26 @@ class Happening:
 
     Attributes:
         number: Its place in this server's life.
-        request: As it stood when the event was noticed.
+        requester: Who asked for what it is about.
+        state: Where that stood when the event was noticed.
         entry: The row of the journal.
     """
 
     number: int
-    request: Request
+    requester: Identity  # not the whole request: ten thousand of these stay in memory
+    state: State
     entry: Entry
 
     def is_of(self, requester: Identity) -> bool:
         """Say whether this requester asked for it."""
-        return self.request.requester.is_same(requester)
+        return self.requester.is_same(requester)
 
     @cached_property
     def told(self) -> str:
         """What a stream says of it, as JSON, made once for all streams: no argument, and no word of a person."""
         entry = self.entry
         said = {
-            "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.request.state),
+            "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.state),
             "by": entry.by, "channel": entry.channel, "at": instant(entry.at).isoformat(),
         }  # fmt: skip
         return json.dumps(said)
@@ -187,7 +189,7 @@ class Happenings:
         ):
             self._followed[request.id].seq = row.seq
             self._number += 1
-            self._kept.append(Happening(self._number, request, row))
+            self._kept.append(Happening(self._number, request.requester, request.state, row))
         for request, _ in found:
             if request.is_final:
                 self._followed.pop(request.id).unwatch()

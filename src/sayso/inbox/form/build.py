@@ -68,32 +68,34 @@ class _Builder:
         name: str = field["name"]
         path = f"{within}.{name}" if within else name
         key = "f" + ".".join(map(str, steps))
-        hint = self._hints.get(escape(name), "") if not within else _hint_of(field["type"])
-        if "given" in field:
-            return _fixed(key, name, path, tree, "set by the class itself", is_given=False)
         kind, can_be_null = self._without_none(field["type"])
-        if _is_masked(tree):
-            return _fixed(key, name, path, tree, "masked; it stays what it really is")
-        if self._needs_code(kind):
-            return _fixed(key, name, path, tree, "can only be changed where the program's code is")
+        why_fixed = self._why_fixed(field, kind, tree)
+        if why_fixed is not None:
+            return _fixed(key, name, path, tree, why_fixed, is_given="given" not in field)
         if tree is None and not can_be_null:
             made = _json(key, path, tree)
         else:
             made = self._typed(kind, None if tree is ABSENT else tree, key, path, steps)
-        ways: list[Way] = ["value"]
-        if can_be_null:
-            ways.append("null")
-        if not field["required"] and ("default" in field or tree is ABSENT or self._has_code):
-            ways.append("absent")
-        way: Way = "value"
-        if tree is ABSENT and "absent" in ways:
-            way = "absent"
-        elif tree is None and can_be_null:
-            way = "null"
-        default = brief(field["default"], _ROOM) if "default" in field else ""
-        return _named(
-            made, name=name, path=path, key=key, hint=hint, tree=tree, ways=tuple(ways), way=way, default=default
-        )
+        ways = self._ways(field, tree, can_be_null=can_be_null)
+        return replace(
+            made, name=name, path=path, key=key, label=escape(name), tree=tree, ways=ways, way=_way_of(tree, ways),
+            hint=_hint_of(field["type"]) if within else self._hints.get(escape(name), ""),
+            default=brief(field["default"], _ROOM) if "default" in field else "",
+        )  # fmt: skip
+
+    def _why_fixed(self, field: Descriptor, kind: Descriptor, tree: Json) -> str | None:
+        """Return why a field cannot be changed; None where it can."""
+        if "given" in field:
+            return "set by the class itself"
+        if _is_masked(tree):
+            return "masked; it stays what it really is"
+        return "can only be changed where the program's code is" if self._needs_code(kind) else None
+
+    def _ways(self, field: Descriptor, tree: Json, *, can_be_null: bool) -> tuple[Way, ...]:
+        has_default = "default" in field or tree is ABSENT or self._has_code
+        null: tuple[Way, ...] = ("null",) if can_be_null else ()
+        absent: tuple[Way, ...] = ("absent",) if has_default and not field["required"] else ()
+        return ("value", *null, *absent)
 
     def _without_none(self, kind: Descriptor) -> tuple[Descriptor, bool]:
         if kind["kind"] != "union":
@@ -138,8 +140,11 @@ class _Builder:
         return Widget(key, "", path, "fields", "", parts=parts)
 
 
-def _named(made: Widget, **said: Any) -> Widget:
-    return replace(made, label=escape(said["name"]), **said)
+def _way_of(tree: Json, ways: tuple[Way, ...]) -> Way:
+    """Return what is said of a value as it stands."""
+    if tree is ABSENT and "absent" in ways:
+        return "absent"
+    return "null" if tree is None and "null" in ways else "value"
 
 
 def _json(key: str, path: str, tree: Json) -> Widget:

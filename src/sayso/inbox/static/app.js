@@ -42,6 +42,12 @@
   document.addEventListener("htmx:sse:after:message", () => {
     const count = one("#pending").dataset.pending;
     document.title = document.title.replace(/^Inbox \(\d+\)/, `Inbox (${count})`);
+    // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.
+    all(".row:has(.gone) [name=id]").forEach((box) => {
+      if (one(".state-pending", box.closest("[data-row]"))) return;
+      box.checked = false;
+      box.disabled = true;
+    });
   });
 
   // -- what was changed in the form ------------------------------------------------------------------------
@@ -86,7 +92,7 @@
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
   if (every) every.addEventListener("change", () => {
-    all("[name=id]").forEach((box) => { box.checked = every.checked; });
+    all("[name=id]:not(:disabled)").forEach((box) => { box.checked = every.checked; });
   });
 
   // -- keys ------------------------------------------------------------------------------------------------
@@ -112,11 +118,19 @@
     button.focus();
     button.click();
   };
+  // In the list a key decides nothing: it leads to the page that lists in full what is selected, and asks.
+  const ask = (verb) => {
+    const list = one("form[data-list]"), here = rows()[at] && one("[name=id]:not(:disabled)", rows()[at]);
+    if (!list) return;
+    if (!one("[name=id]:checked", list) && here) here.checked = true;
+    if (one("[name=id]:checked", list)) list.requestSubmit(one(`button[value=${verb}]`, list));
+  };
   const deeds = {
     j: () => go(1), k: () => go(-1), "?": () => dialog.showModal(),
-    x: () => { const box = rows()[at] && one("[name=id]", rows()[at]); if (box) box.checked = !box.checked; },
+    x: () => { const box = rows()[at] && one("[name=id]:not(:disabled)", rows()[at]); if (box) box.checked = !box.checked; },
     e: () => { if (fields.length) fields[0].focus(); },
-    a: () => press("a"), r: () => press("r"),
+    a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
+    r: () => one('[data-key="r"]') ? press("r") : ask("reject"),
     f: () => { const note = one("#note"); if (note && !note.value.trim()) note.focus(); else press("f"); },
   };
   document.addEventListener("keydown", (event) => {

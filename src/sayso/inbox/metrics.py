@@ -1,0 +1,219 @@
+"""`/metrics` for Prometheus: what waits and for how long, what was decided, what expired or is unknown, and channels.
+
+Gauges are read from the store, at most every five seconds however often somebody asks. Counters count what this server
+noticed since it was first asked, whichever program or person did it; two servers of one store count the same things.
+It takes the extra `metrics`. The invariant: there is no argument in it, no word of a person, and no label whose values
+a program could make up without end.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as Http
+from starlette.responses import PlainTextResponse, Response
+
+from sayso import clock, errors
+from sayso.channels.outbox import health
+from sayso.clock import instant
+from sayso.inbox.api.happenings import Happening, Happenings
+from sayso.inbox.api.principal import principal_of
+from sayso.inbox.api.problem import Problem
+from sayso.inbox.guard import LOOPBACK
+from sayso.inbox.visit import Settings
+from sayso.model.request import State
+from sayso.stores.base import Filter, Store
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["TOKEN", "Metrics", "metrics"]
+
+TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
+"""Names the variable with what a scraper sends as its bearer token, for a server that other machines reach."""
+
+_SHORTEST = 16
+_FRESH = timedelta(seconds=5)
+_PAGE, _MOST = 500, 20
+_AGES = {"0s": 0, "1m": 60, "10m": 600, "1h": 3_600, "1d": 86_400}
+_BUCKETS = (1, 3, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400)
+_VERBS = {
+    "approved": "approve", "rejected": "reject", "feedback": "feedback", "answered": "answer", "cancelled": "cancel",
+    "voted": "vote",
+}  # fmt: skip
+_ENDS = ("expired", "unknown", "done", "failed")
+_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """The numbers of one server.
+
+    Args:
+        store: Where the requests are.
+        happenings: What happens to them.
+    """
+
+    def __init__(self, store: Store, happenings: Happenings) -> None:
+        self._store, self._happenings = store, happenings
+        self._lock = threading.Lock()  # of scrapers that ask at once, one looks and the others get what it found
+        self._number: int | None = None  # of the last event that was counted; None until somebody asks
+        self._kept: tuple[datetime, bytes] | None = None
+        self._decisions, self._ends = Counter[str](dict.fromkeys(_VERBS.values(), 0)), Counter[str]()
+        self._spans: Counter[int] = Counter()
+        self._seconds = 0.0
+        self._lost = 0
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format; reads the store.
+
+        Raises:
+            ModuleNotFoundError: The extra is not installed.
+        """
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        with self._lock:
+            now = clock.now()
+            if self._kept is None or not self._kept[0] <= now < self._kept[0] + _FRESH:
+                self._count()
+                registry = CollectorRegistry()
+                registry.register(_Collected(list(self._families(now))))
+                self._kept = now, generate_latest(registry)
+            return self._kept[1]
+
+    def _count(self) -> None:
+        if self._number is None:
+            self._happenings.listen(lambda: None)  # from now on it notices, for as long as the server lives
+            self._number = self._happenings.number
+        found = self._happenings.since(self._number)
+        if found is None:
+            self._lost += 1
+            self._number = self._happenings.number
+            return
+        for one in found:
+            self._number = one.number  # and not the newest there is: that may have come after this look
+            self._add(one)
+
+    def _add(self, happened: Happening) -> None:
+        event, request = happened.entry.event, happened.request
+        if event in _VERBS:
+            self._decisions[_VERBS[event]] += 1
+        if event in _ENDS:
+            self._ends[event] += 1
+        if event in _VERBS and event != "voted":
+            seconds = max(0.0, (instant(happened.entry.at) - request.created_at).total_seconds())
+            self._seconds += seconds
+            self._spans[next((place for place, end in enumerate(_BUCKETS) if seconds <= end), len(_BUCKETS))] += 1
+
+    def _families(self, now: datetime) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        waiting = GaugeMetricFamily(
+            "sayso_pending", "Requests that wait and are older than this.", labels=["older_than"]
+        )
+        for age, count in _by_age(self._store, now).items():
+            waiting.add_metric([age], count)
+        yield waiting
+        states = GaugeMetricFamily("sayso_requests", "Requests in this state.", labels=["state"])
+        for state in State:
+            states.add_metric([state], self._store.count(Filter(states=frozenset({state}), at=now)))
+        yield states
+        decisions = CounterMetricFamily("sayso_decisions", "Decisions and votes of people.", labels=["verb"])
+        for verb, count in self._decisions.items():
+            decisions.add_metric([verb], count)
+        yield decisions
+        ends = CounterMetricFamily("sayso_ends", "Requests that expired, and calls by how they ended.", labels=["end"])
+        for end in _ENDS:
+            ends.add_metric([end], self._ends[end])
+        yield ends
+        total, buckets = 0, list[tuple[str, float]]()
+        for place, edge in enumerate((*map(str, _BUCKETS), "+Inf")):
+            total += self._spans[place]
+            buckets.append((edge, total))
+        span = HistogramMetricFamily("sayso_time_to_decide_seconds", "From asking to the decision.")
+        span.add_metric([], buckets, self._seconds)
+        yield span
+        yield CounterMetricFamily("sayso_lost_looks", "Looks at which events had been lost.", self._lost)
+        yield from _of_channels(self._store)
+
+
+class _Collected:
+    """What a registry reads: families that were made already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def _by_age(store: Store, now: datetime) -> dict[str, int]:
+    """Return how many wait that are older; beyond ten thousand, what was asked last counts as new."""
+    wanted, cursor = Filter(states=frozenset({State.PENDING}), at=now), None
+    found = dict.fromkeys(_AGES, 0)
+    found["0s"] = store.count(wanted)
+    for _ in range(_MOST):
+        page = store.list(wanted, cursor=cursor, limit=_PAGE)
+        for request in page.requests:
+            seconds = (now - request.created_at).total_seconds()
+            for age, least in _AGES.items():
+                found[age] += least > 0 and seconds >= least
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _of_channels(store: Store) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    messages = GaugeMetricFamily(
+        "sayso_channel_messages", "Messages that wait, fail or were given up.", labels=["channel", "status"]
+    )
+    for one in health(store):
+        for status, count in (("waiting", one.waiting), ("failing", one.failing), ("given_up", one.given_up)):
+            messages.add_metric([one.name, status], count)
+    yield messages
+
+
+async def metrics(http: Http) -> Response:
+    """Answer a scraper that may know."""
+    found: Metrics = http.app.state.metrics
+    try:
+        return await run_in_threadpool(_answer, http, found.text)
+    except Problem as problem:
+        return PlainTextResponse(f"{problem.detail}\n", problem.kind.status, headers={"www-authenticate": "Bearer"})
+    except ModuleNotFoundError:
+        return PlainTextResponse("/metrics needs the extra `metrics`: pip install 'sayso[metrics]'\n", 501)
+
+
+def _answer(http: Http, text: Callable[[], bytes]) -> Response:
+    if not (_is_at_home(http) or _has_scrapers_token(http)) and principal_of(http).kind == "ask":
+        return PlainTextResponse("a token of the kind `ask` may not read /metrics\n", 403)
+    return Response(text(), media_type=_MEDIA)
+
+
+def _is_at_home(http: Http) -> bool:
+    """Say whether somebody on this machine asks a server that is for this machine alone."""
+    settings: Settings = http.app.state.settings
+    # Where people reach it from elsewhere, a proxy on this machine would make everybody look as if they sat here.
+    return (
+        settings.base_url is None and settings.who is None and http.client is not None and http.client.host in LOOPBACK
+    )
+
+
+def _has_scrapers_token(http: Http) -> bool:
+    wanted = os.environ.get(TOKEN)
+    if not wanted:
+        return False
+    if len(wanted) < _SHORTEST:
+        raise errors.ConfigError(f"{TOKEN} has {len(wanted)} characters; it takes {_SHORTEST} random ones at least")
+    scheme, _, given = http.headers.get("authorization", "").partition(" ")
+    is_same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), wanted.encode("utf-8", "replace"))
+    return scheme.casefold() == "bearer" and is_same

@@ -1,0 +1,191 @@
+"""A real browser at the inbox of the *installed wheel*: what the tests that click need, and where it comes from.
+
+It needs Playwright for Python and a Chromium of the system (`SAYSO_CHROMIUM` says where that is if it is not in the
+path). Where one is missing these tests are left out loudly; with `SAYSO_BROWSER=required`, as `.ci/run` sets it, they
+fail. The invariant: on no page does a script fail, a line stand in the console, a window open, or a request go
+anywhere else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+import sayso
+
+__all__ = [
+    "AXE", "CHROMIUM", "OPTIONS", "WIDER", "Surf", "absent", "asked", "every_page", "held", "is_wide", "need",
+    "picture", "pressed", "serving", "shut", "stands", "state_is", "wheel_in",
+]  # fmt: skip
+
+ROOT = Path(__file__).resolve().parents[2]
+AXE = Path(os.environ.get("SAYSO_AXE", ROOT / ".cache" / "axe" / "node_modules" / "axe-core" / "axe.min.js"))
+PICTURES = ROOT / "build" / "screenshots"
+CHROMIUM = next(
+    filter(None, [os.environ.get("SAYSO_CHROMIUM"), *map(shutil.which, ["chromium", "chromium-browser"])]), ""
+)
+OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+           "--disable-component-update", "--disable-sync"]  # fmt: skip
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def absent(what: str) -> NoReturn:
+    """Leave tests out, and say so; where they are required, fail."""
+    reason = f"{what}: the inbox is NOT tested in a browser"
+    if os.environ.get("SAYSO_BROWSER") == "required":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason, allow_module_level=True)
+
+
+def need() -> Any:
+    """Return Playwright's module; absent, what is missing is said."""
+    if not CHROMIUM:
+        absent("there is no Chromium")
+    if importlib.util.find_spec("playwright") is None or importlib.util.find_spec("hatchling") is None:
+        absent("the extra `browser` is not installed")
+    import playwright.sync_api
+
+    playwright.sync_api.expect.set_options(timeout=20_000)  # as long as a busy machine may take
+    return playwright.sync_api
+
+
+def wheel_in(folder: Path) -> Path:
+    """Build the wheel, install it into an environment of its own, and return its `sayso` command.
+
+    What sayso needs is taken from the environment of the tests; sayso itself is there as the wheel alone.
+    """
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder], cwd=ROOT, check=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    (wheel,) = folder.glob("*.whl")
+    made = folder / "installed"
+    venv.create(made, with_pip=False)
+    python = made / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
+    (packages,) = made.glob("lib/python*/site-packages")
+    # As a path alone: what stands in `.pth` files there, and so the source tree, does not count.
+    (packages / "needs.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    asked = [python, "-c", "import sayso; print(sayso.__file__)"]
+    found = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert Path(found.strip()).is_relative_to(packages), found
+    return made / "bin" / "sayso"
+
+
+@contextmanager
+def serving(command: Path, store: str) -> Iterator[str]:
+    """Start the server in a process of its own, and give the link that signs in."""
+    words = [command, "--store", store, "serve", "--port", "0", "--as", "ada"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdout is not None
+        try:
+            yield next(found[0] for line in process.stdout if (found := re.search(r"http\S+/login\S+", line)))
+        finally:
+            process.kill()
+
+
+class Surf:
+    """A browser at which somebody has signed in, and what went wrong on its pages.
+
+    Attributes:
+        base: The address of the server.
+        faults: Scripts that failed, lines in the console, dialogs, and requests that went elsewhere.
+        expected: What a test makes happen on purpose, as a pattern; it is no fault.
+    """
+
+    def __init__(self, chromium: Any, link: str) -> None:
+        self._chromium = chromium
+        self.base = link.partition("/login")[0]
+        self.faults: list[str] = []
+        self.expected = ""
+        self._state: Any = None
+        page = self.tab(link)
+        page.wait_for_url(f"{self.base}/")  # the page of the link sends its form at once
+        self._state = page.context.storage_state()
+
+    def tab(self, address: str, **options: Any) -> Any:
+        """Open an address in a tab of its own."""
+        page = self._chromium.new_context(storage_state=self._state, **options).new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda line: self.faults.append(f"{line.type}: {line.text}"))
+        page.on("pageerror", lambda fault: self.faults.append(f"script: {fault}"))
+        page.context.on("request", lambda asked: self._check(asked.url))
+        page.context.on("page", lambda more: more is page or self.faults.append("a window of its own"))
+        page.goto(address if address.startswith("http") else self.base + address)
+        return page
+
+    def _check(self, address: str) -> None:
+        if not address.startswith((f"{self.base}/", "data:image/")):
+            self.faults.append(f"elsewhere: {address}")
+
+    def page(self, request_id: str, **options: Any) -> Any:
+        """Open the page of a request."""
+        return self.tab(f"/r/{request_id}", **options)
+
+    def found(self) -> list[str]:
+        """Return what went wrong, apart from what was expected."""
+        return [fault for fault in self.faults if not (self.expected and re.search(self.expected, fault))]
+
+
+def shut(chromium: Any) -> None:
+    """Close every tab."""
+    for context in chromium.contexts:
+        context.close()
+
+
+def held(function: Callable[..., Any], *args: Any) -> str:
+    with pytest.raises(sayso.ConfirmationRequired) as caught:
+        function(*args)
+    return caught.value.confirmation_id
+
+
+def asked(question: str, **options: Any) -> str:
+    with pytest.raises(sayso.ConfirmationRequired) as caught:
+        sayso.ask(question, wait="raise", **options)
+    return caught.value.confirmation_id
+
+
+def stands(request_id: str) -> sayso.Request:
+    return sayso.Review().get(request_id)
+
+
+def pressed(page: Any, name: str) -> None:
+    """Press a button, as soon as it can be, and wait for the page that comes."""
+    page.get_by_role("button", name=name, exact=True).click()
+    page.wait_for_load_state()
+
+
+def state_is(page: Any, state: str) -> None:
+    need().expect(page.locator("main .tags .state").first).to_have_text(state)
+
+
+def is_wide(page: Any) -> bool:
+    """Say whether a page can be moved sideways."""
+    return bool(page.evaluate(WIDER) > 0)
+
+
+def every_page(request_id: str) -> list[str]:
+    run_id = stands(request_id).run_id
+    return [
+        "/", f"/r/{request_id}", "/runs", f"/runs/{run_id}", "/history", f"/bulk?verb=approve&id={request_id}",
+        "/insights", "/settings",
+    ]  # fmt: skip
+
+
+def picture(page: Any, name: str, **options: Any) -> None:
+    """Keep what a page looks like, as an artefact of the run."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name}.png", **options)
