@@ -27,6 +27,7 @@ from sayso.stores.slip import SlipRow
 from sayso.stores.slip_verbs import SlipTransaction
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
+from sayso.testing.contract_evidence import EvidenceContract
 from sayso.testing.contract_slips import SlipContract
 from tests.serving import Serving, new_token, serving
 
@@ -117,6 +118,7 @@ class TestHttp(StoreContract):
 
 
 LEFT_OUT = {name for name in vars(SlipContract) if name.startswith("test_")}
+LEFT_OUT |= {name for name in vars(EvidenceContract) if name.startswith("test_")}  # evidence is the server's business
 LEFT_OUT |= {
     "test_an_escalation_never_lets_the_requester_decide",  # it asks in the name of somebody that it is not
     # What breaks inside of the server is told as a fault of the store; the server's own store has this test, too.

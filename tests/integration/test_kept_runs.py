@@ -11,8 +11,10 @@ import pytest
 from sayso import errors
 from sayso.clock import now
 from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.stores import migrate
 from sayso.stores.lease import Lease
 from sayso.stores.run_verbs import RunFilter
+from sayso.stores.slip import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
@@ -106,14 +108,30 @@ def test_what_can_go_on_is_found_without_walking_over_what_has_ended(path: Path)
     assert "TEMP B-TREE" not in plans[2]  # newest first without sorting
 
 
-def test_a_store_from_before_there_were_runs_gets_them(path: Path) -> None:
+def earlier(path: Path, version: int) -> None:
+    """Make the store in a file one of an earlier schema, with the requests and the journal that it has."""
+    old = path.with_name("old.db")
+    with closing(sqlite3.connect(old, isolation_level=None)) as connection:
+        for number, script in migrate._scripts():
+            if number <= version:
+                connection.executescript(script)
+        connection.execute("ATTACH ? AS new", (str(path),))
+        for table in ("shape", "request", "journal"):
+            connection.execute(f"INSERT INTO main.{table} SELECT * FROM new.{table}")  # noqa: S608  our own names
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
+    old.rename(path)
+
+
+@pytest.mark.parametrize("version", range(1, migrate.newest_schema() + 1))
+def test_a_store_of_every_earlier_schema_is_brought_up_to_date_with_what_is_in_it(path: Path, version: int) -> None:
     with closing(SqliteStore(path)) as store:
         request = store.open(sample_call())
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("run", "step", "wait"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 1")
+        rows = list(store.journal())
+    earlier(path, version)
     with closing(SqliteStore(path)) as store:
         kept(store, Step("/", "{}", request.id))
-        assert store.get(request.id) == request
+        assert (store.get(request.id), list(store.journal())) == (request, rows)
         assert store.get_run("run_x").run.state is RunState.PAUSED
+        assert store.keep(Slip("token", "t", {}))
+        assert store._writer().execute("PRAGMA user_version").fetchone()[0] == migrate.newest_schema()

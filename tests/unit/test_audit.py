@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from sayso import audit, errors
+from sayso.audit import walk
 from sayso.model import lifecycle
 from sayso.model.entry import Entry, chained
 from sayso.model.lifecycle import Outcome
@@ -372,12 +373,12 @@ def test_every_step_of_the_state_machine_is_known_to_the_trail() -> None:
 
 
 def said() -> str:
-    return " ".join((audit.__doc__ or "").split())
+    return " ".join((walk.__doc__ or "").split())
 
 
 def test_entries_are_read_page_by_page_without_loss(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.written(journal.rows)
-    monkeypatch.setattr(audit, "_PAGE", 7)
+    monkeypatch.setattr(walk, "_PAGE", 7)
     assert list(map(tuple, audit.entries(journal.store))) == journal.rows
     of_one = journal.rows[0][REQUEST]
     found = list(audit.entries(journal.store, request_id=of_one))

@@ -1,54 +1,82 @@
-"""`log`: the journal, newest rows last; `--verify` walks its chains.
+"""`log`: the journal, newest rows last; `log export` writes it for other systems. `sayso.cli.proof` verifies it.
 
-Invariant: what is not printed is counted, and a journal that verifies is not said to be complete: an end that was cut
-off together with its requests leaves no trace.
+Invariant: what is not printed is counted.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import cast
 
 import click
 
 from sayso import audit
+from sayso.audit.export import FORMATS, Format, exported
+from sayso.cli import proof
 from sayso.cli.desk import Desk, as_json
+from sayso.cli.evidence import counted, instant, written_to
 from sayso.cli.plain import entry_document
-from sayso.cli.say import WRONG, document, out, paint
+from sayso.cli.say import complain, document, is_reader_gone, out
 from sayso.model.show.escape import escape
 from sayso.model.show.journal import event_row
 from sayso.model.show.label import SHORT, short, token
 
-__all__ = ["log"]
-
-_LIMITS = "That the end of a chain was cut off together with its requests cannot be known from the store alone."
+__all__ = ["export", "log"]
 
 
-@click.command()
+@click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
 @click.option("--run", "run_id", metavar="ID", help="Only of this run.")
 @click.option("--request", "request_id", metavar="ID", help="Only of this request.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="The last so many rows.")
 @click.option("--verify", is_flag=True, help="Check the chains, and that every request agrees with them.")
+@click.option("--checkpoint", is_flag=True, help="Put a root over all chains into the journal.")
+@click.option(
+    "--anchor", metavar="FILE", type=click.Path(path_type=Path),
+    help="Write a checkpoint to FILE, to be kept elsewhere; with --verify, hold the store to the one in FILE.",
+)  # fmt: skip
+@click.option(
+    "--key", metavar="PUBLIC", help="With --verify: the public key, or a file with it, that must have signed."
+)
 @as_json
-@click.pass_obj
-def log(desk: Desk, run_id: str | None, request_id: str | None, limit: int, verify: bool, as_json: bool) -> int:
+@click.pass_context
+def log(
+    ctx: click.Context, run_id: str | None, request_id: str | None, limit: int, verify: bool, checkpoint: bool,
+    anchor: Path | None, key: str | None, as_json: bool,
+) -> int:  # fmt: skip
     """Print the journal: everything that happened to requests, by whom and through which channel."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    desk: Desk = ctx.obj
+    if key is not None and not verify:
+        raise click.UsageError("--key goes with --verify")
     if verify:
         if request_id is not None:
             raise click.UsageError("a chain is a run's; verify all of them, or one by --run")
-        return _verify(desk, run_id, as_json=as_json)
+        return proof.verify(desk, run_id, anchor, key, as_json=as_json)
+    if anchor is not None:
+        return proof.make_anchor(desk, anchor, as_json=as_json)
+    if checkpoint:
+        return proof.make_checkpoint(desk, as_json=as_json)
+    return _printed(desk, run_id, request_id, limit, as_json=as_json)
+
+
+def _printed(desk: Desk, run_id: str | None, request_id: str | None, limit: int, *, as_json: bool) -> int:
     found = None if request_id is None else desk.look.find(request_id)
     rows = 0
 
     def place(entry: audit.Entry) -> tuple[int, str, int]:
         return entry.at, entry.run_id, entry.seq
 
-    def counted() -> audit.Iterator[audit.Entry]:
+    def every() -> Iterator[audit.Entry]:
         nonlocal rows
         for entry in audit.entries(desk.store, run_id=run_id, request_id=found):
             rows += 1
             yield entry
 
-    last = sorted(heapq.nlargest(limit, counted(), key=place), key=place)
+    last = sorted(heapq.nlargest(limit, every(), key=place), key=place)
     if as_json:
         document({"entries": [entry_document(entry) for entry in last], "left_out": rows - len(last)})
         return 0
@@ -60,30 +88,28 @@ def log(desk: Desk, run_id: str | None, request_id: str | None, limit: int, veri
     return 0
 
 
-def _verify(desk: Desk, run_id: str | None, *, as_json: bool) -> int:
-    found = audit.verify(desk.store, run_id=run_id)
-    code = WRONG if found.broken else 0
-    if as_json:
-        broken = [{"run": broken.run_id, "seq": broken.seq, "reason": broken.reason} for broken in found.broken]
-        document({
-            "rows": found.rows, "chains": found.chains, "requests": found.requests, "unopened": found.unopened,
-            "broken": broken,
-        })  # fmt: skip
-        return code
-    rows, chains = _counted(found.rows, "row"), _counted(found.chains, "chain")
-    out(f"{rows} in {chains}, {_counted(found.requests, 'request')}")
-    for broken in found.broken:
-        out(f"{paint('BROKEN', 'red')}  run {token(broken.run_id)}: {escape(broken.reason)}")
-    out(
-        "whole: every row follows from the one before, and every request stands as its rows say"
-        if not found.broken
-        else f"broken: {_counted(len(found.broken), 'chain')}"
-    )
-    if found.unopened:
-        out(f"{_counted(found.unopened, 'request')} sealed: what was asked was not compared; set SAYSO_KEY for that")
-    out(_LIMITS)
-    return code
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+@log.command()
+@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="In which form.")
+@click.option("--since", metavar="DATE", callback=instant, help="Only rows of then or later: 2026-01-31, or 90d.")
+@click.option("--until", metavar="DATE", callback=instant, help="Only rows before then.")
+@click.option("--run", "run_id", metavar="ID", help="Only of this run.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there.")
+@click.pass_obj
+def export(
+    desk: Desk, form: str, since: datetime | None, until: datetime | None, run_id: str | None, output: Path | None
+) -> int:
+    """Write the journal for other systems, a line for each row: JSON, CSV for spreadsheets, OCSF for a SIEM."""
+    lines = exported(desk.store, cast("Format", form), since=since, until=until, run_id=run_id)
+    if output is None:
+        for line in lines:
+            out(line.removesuffix("\n").removesuffix("\r"))
+            if is_reader_gone():
+                break
+        return 0
+    count = 0
+    with written_to(output.expanduser()) as file:
+        for line in lines:
+            file.write(line)
+            count += 1
+    complain(f"{counted(count, 'line')} written to {escape(str(output))}")
+    return 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from sayso import clock, errors
+from sayso import clock, errors, telemetry
 from sayso.drive import Effects, UserCode, Verb
 from sayso.gates.apart import keep_apart
 from sayso.gates.gate import ALLOWED, Check, Gate, Place, current, requester
@@ -116,6 +116,7 @@ def _deny(gate: Gate, store: Store, arguments: dict[str, Any], place: Place, ver
     reason = None if verdict.reason is None or secrets is None else told.fit(verdict.reason, secrets)
     detail = {"tool": gate.tool, "rule": describe(gate.when), "reason": reason}
     yield Verb(store.blocks, store.note, place.run_ids[0], "denied", requester(), detail)
+    telemetry.denied(gate.name)
     return Check("deny", reason=reason)
 
 
@@ -182,8 +183,8 @@ def _ask(
         context=earlier or (yield from _facts(gate, call, arguments, place, verdict)),
     )
     if place.saves is None:
-        return (yield Verb(store.blocks, store.open, request))
-    return (yield Verb(store.blocks, store.open, request, (yield from place.saves(request))))
+        return telemetry.asked((yield Verb(store.blocks, store.open, request)))
+    return telemetry.asked((yield Verb(store.blocks, store.open, request, (yield from place.saves(request)))))
 
 
 def _facts(

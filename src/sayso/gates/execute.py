@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import CoroutineType
 from typing import Any, cast
 
-from sayso import errors
+from sayso import errors, telemetry
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb
 from sayso.gates.apart import forget
 from sayso.gates.gate import Gate, current
@@ -65,7 +65,7 @@ def execute(
         raise
     before = current.set(started)
     try:
-        attempt: Attempt = yield Try(gate.function, args, kwargs)
+        attempt: Attempt = yield telemetry.executing(started, Try(gate.function, args, kwargs))
     finally:
         with suppress(ValueError):  # a coroutine may be closed from a context that never had it
             current.reset(before)

@@ -11,7 +11,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from sayso import clock
+from sayso import clock, telemetry
 from sayso.drive import Effects, Suspended, Verb
 from sayso.errors import ConfigError
 from sayso.gates import requester
@@ -213,7 +213,7 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     yield journal.alone(frame)
     try:
         saved, numbers = journal.offer((place, body))
-        request = yield Verb(store.blocks, store.open, request, saved)
+        request = telemetry.asked((yield Verb(store.blocks, store.open, request, saved)))
         journal.confirm(numbers, (place, {**body, "waits": request.id}))
     finally:
         journal.saved_by(frame)

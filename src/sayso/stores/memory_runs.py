@@ -183,8 +183,8 @@ class RunWrites:
         self.dropped.append(run_id)
 
     def changed_runs(self) -> set[str]:
-        """Return the ids of the runs that were written."""
-        return self.runs.keys() | self.steps.keys()
+        """Return the ids of the runs that were written, or whose steps were taken away."""
+        return self.runs.keys() | self.steps.keys() | set(self.dropped)
 
     def keep_runs(self) -> None:
         """Put everything on the shelf."""

@@ -28,8 +28,8 @@ from sayso.stores.seal import Seal
 from sayso.stores.select import search_text
 
 __all__ = [
-    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "anchor_of", "asked_again", "asked_digest", "asked_values",
-    "progress_values", "request_of", "sealed_search",
+    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "anchor_of", "asked_again", "asked_digest",
+    "asked_values", "progress_values", "request_of", "sealed_search",
 ]  # fmt: skip
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -42,8 +42,8 @@ class SqliteEvidence(ABC):
     def scrub(self) -> bool:
         try:
             with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
-                # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid of
-                # those; then the log, which holds the pages as they were.
+                # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid
+                # of those; then the log, which holds the pages as they were.
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA busy_timeout = 1000")  # who reads for longer is told about instead
                 return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0

@@ -3,21 +3,22 @@
 Every transition stands in the journal, written in the transaction that made it, and chained by hash to the one
 before it in its run. `verify` finds rows that were changed, removed, swapped or inserted inside a chain; requests
 that do not stand where their last row left them, or are not as they were asked; and the end of a chain, or a whole
-chain, that was cut off while one of its requests is still there. It cannot know of an end that was cut off together
-with its requests, nor that somebody who can write the file computed a chain anew up to its end; a copy of the newest
-link, kept elsewhere, shows both.
+chain, that was cut off while one of its requests is still there. By itself it cannot know of an end that was cut off
+together with its requests, nor that somebody who can write the file computed a chain anew up to its end; what a
+checkpoint or an anchor knows of the chains (`Known`) shows both. Rows are read page by page; what is kept in memory
+grows with the requests, not with their rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sayso.model.entry import Entry, chained, first_link
+from sayso.model.entry import Entry, Head, chained, first_link
 from sayso.model.trail import asked_digest_in, states_after
 from sayso.stores.base import Anchor, Store
 
-__all__ = ["Break", "Verified", "entries", "verify"]
+__all__ = ["Break", "Entry", "Known", "Verified", "entries", "rows_of", "verify"]
 
 _PAGE = 1000
 _KINDS = (str, int, int, str, str, str, str, str, str)
@@ -56,6 +57,18 @@ class Verified(NamedTuple):
     unopened: int = 0
 
 
+class Known(NamedTuple):
+    """A row of the journal that somebody knows to have stood there.
+
+    Attributes:
+        head: The row: its chain, place and link.
+        witness: Who knows it, in the words of a sentence, e.g. `the anchor of 2026-01-31`.
+    """
+
+    head: Head
+    witness: str
+
+
 class _Trail(NamedTuple):
     """What the journal says of a request."""
 
@@ -69,10 +82,14 @@ class _Trail(NamedTuple):
 class _Walk:
     """Everything that was found on the way."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Iterable[Known]) -> None:
         self.rows = self.chains = 0
         self.broken: dict[str, Break] = {}
         self.trails: dict[str, _Trail] = {}
+        self._known: dict[str, dict[int, list[Known]]] = {}
+        for one in known:
+            self._known.setdefault(one.head.run_id, {}).setdefault(one.head.seq, []).append(one)
+        self._here: dict[int, list[Known]] = {}
         self._last = Entry("", 0, 0, "", "", "", "", "", "")
 
     def step(self, entry: Entry) -> None:
@@ -80,25 +97,47 @@ class _Walk:
         self.rows += 1
         last = self._last
         if entry.run_id != last.run_id:
+            self._end()
             self.chains += 1
+            self._here = self._known.pop(entry.run_id, {})
             last = last._replace(seq=0, link=first_link(str(entry.run_id)))
         if entry.run_id not in self.broken:
             wrong = _wrong(entry, last.link, last.seq + 1)
+            if wrong is None and self._here:
+                wrong = _unlike(entry, self._here.pop(entry.seq, ()))
             if wrong is not None:
                 self.broken[entry.run_id] = wrong
             elif entry.request_id:
                 self.trails[entry.request_id] = _after(self.trails.get(entry.request_id), entry)
         self._last = entry
 
+    def end(self) -> None:
+        """Look at what was known and was never reached."""
+        self._end()
+        for run_id, known in self._known.items():
+            seq, (one, *_) = max(known.items())
+            reason = f"{one.witness} knows {seq} rows of it, and none is here: the chain was lost"
+            self.broken.setdefault(run_id, Break(run_id, seq, f"{reason}, or an older copy of the store was put back"))
+
+    def _end(self) -> None:
+        run_id, last = self._last.run_id, self._last.seq
+        if self._here and run_id not in self.broken:
+            seq, (one, *_) = max(self._here.items())
+            reason = f"it ends with row {last}, and {one.witness} knows row {seq}: its end was cut off"
+            self.broken[run_id] = Break(run_id, last, f"{reason}, or an older copy of the store was put back")
+        self._here = {}
+
 
 def entries(store: Store, *, run_id: str | None = None, request_id: str | None = None) -> Iterator[Entry]:
     """Yield the journal to read by run and place, page by page; what a store seals is opened where there is a key."""
-    for entry in _rows(store, run_id=run_id, request_id=request_id):
+    for entry in rows_of(store, run_id=run_id, request_id=request_id):
         yield store.legible(entry)
 
 
-def _rows(store: Store, *, run_id: str | None = None, request_id: str | None = None) -> Iterator[Entry]:
-    after: tuple[str, int] | None = None
+def rows_of(
+    store: Store, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None
+) -> Iterator[Entry]:
+    """Yield the journal as it is kept, page by page; `after` is the (run, seq) behind which to begin."""
     while True:
         page = store.journal(run_id=run_id, request_id=request_id, after=after, limit=_PAGE)
         yield from page
@@ -117,11 +156,19 @@ def _anchors(store: Store, run_id: str | None) -> Iterator[Anchor]:
         after = page[-1].request_id
 
 
-def verify(store: Store, *, run_id: str | None = None) -> Verified:
-    """Walk the chains of one run or of all, compute every link anew, and compare every request with its rows."""
-    walk, requests, unopened = _Walk(), 0, 0
-    for entry in _rows(store, run_id=run_id):
+def verify(store: Store, *, run_id: str | None = None, known: Iterable[Known] = ()) -> Verified:
+    """Walk the chains of one run or of all, compute every link anew, and compare every request with its rows.
+
+    Args:
+        store: Which store.
+        run_id: Only the chain of this run.
+        known: Rows that must be there, of checkpoints or of an anchor; those of other runs do not count.
+    """
+    walk = _Walk(one for one in known if run_id in {None, one.head.run_id})
+    requests = unopened = 0
+    for entry in rows_of(store, run_id=run_id):
         walk.step(entry)
+    walk.end()
     missing = dict(walk.trails)
     for anchor in _anchors(store, run_id):
         requests += 1
@@ -148,9 +195,17 @@ def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
     return None
 
 
+def _unlike(entry: Entry, known: Iterable[Known]) -> Break | None:
+    for one in known:
+        if one.head.link != entry.link:
+            reason = f"row {entry.seq} is not the one that {one.witness} knows: the chain was written anew"
+            return Break(entry.run_id, entry.seq, reason)
+    return None
+
+
 def _after(before: _Trail | None, entry: Entry) -> _Trail:
     known = frozenset[str]() if before is None else before.states
-    asked = asked_digest_in(entry.detail) if before is None else before.asked
+    asked = asked_digest_in(entry.detail) if before is None or entry.event == "purged" else before.asked
     return _Trail(entry.run_id, entry.seq, entry.link, states_after(entry.event, entry.detail, known), asked)
 
 
@@ -176,7 +231,7 @@ def _surely(store: Store, anchor: Anchor) -> Break | None:
     """Compare one request again, until nobody changes it meanwhile: the walk is no single moment."""
     while True:
         trail = None
-        for entry in _rows(store, run_id=anchor.run_id, request_id=anchor.request_id):
+        for entry in rows_of(store, run_id=anchor.run_id, request_id=anchor.request_id):
             trail = _after(trail, entry)
         again = next((a for a in _anchors(store, anchor.run_id) if a.request_id == anchor.request_id), None)
         if again is None or again.link == anchor.link:

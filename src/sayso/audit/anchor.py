@@ -1,0 +1,107 @@
+"""An anchor: a checkpoint with the heads of all chains, in a file that is kept where the store's writers cannot reach.
+
+Whoever has one finds what the store alone cannot show: ends and whole chains that were cut off with their requests, a
+journal that was written anew, an older copy that was put back. Invariant: an anchor knows nothing of what came after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sayso import errors
+from sayso.audit.checkpoint import CHAIN, Checkpoint, checkpoint, head_in, lines_of
+from sayso.audit.key import Signer, signed_by
+from sayso.audit.paper import read_bytes, read_paper, written_paper
+from sayso.audit.tree import root_of
+from sayso.audit.walk import Known
+from sayso.clock import instant
+from sayso.model.entry import Head
+from sayso.stores.base import Store
+
+__all__ = ["AnchorFile", "anchor_text", "read_anchor", "read_anchor_file"]
+
+_KIND = "anchor"
+_LIMIT = 512 << 20
+
+
+class AnchorFile(NamedTuple):
+    """An anchor that was read, and holds.
+
+    Attributes:
+        checkpoint: What it is made of.
+        heads: Of all chains, as of then.
+        key: The public key that signed the file; None where nobody did.
+    """
+
+    checkpoint: Checkpoint
+    heads: tuple[Head, ...]
+    key: str | None
+
+    @property
+    def witness(self) -> str:
+        """The anchor in the words of a sentence."""
+        return f"the anchor of {instant(self.checkpoint.at):%Y-%m-%d %H:%M:%S}Z"
+
+    @property
+    def known(self) -> Iterator[Known]:
+        """Every row that must stand in the store, the checkpoint's own with them."""
+        for head in (*self.heads, Head(CHAIN, self.checkpoint.seq, self.checkpoint.link)):
+            yield Known(head, self.witness)
+
+    def must_be_of(self, store: Store) -> None:
+        """Raise `EvidenceError` where none of its chains is in this store."""
+        mine = {head.run_id for head in self.heads} - {CHAIN}
+        if mine.isdisjoint(head.run_id for head in store.heads()):
+            raise errors.EvidenceError(
+                f"no chain that {self.witness} knows is in this store ({len(mine):,} missing): the anchor is of another"
+                " store, or this one was replaced by another"
+            )
+
+
+def anchor_text(store: Store, signer: Signer | None = None) -> str:
+    """Return the text of an anchor of what stands in the store now; writes a checkpoint where something happened.
+
+    Raises:
+        EvidenceError: Nothing has happened yet, or the checkpoints do not hold.
+    """
+    found = checkpoint(store, signer)
+    if found.newest is None:
+        raise errors.EvidenceError("nothing stands in the journal yet, so there is nothing to anchor")
+    if found.broken:
+        raise errors.EvidenceError(f"the checkpoints do not hold: {'; '.join(found.broken)}; see `sayso log --verify`")
+    heads = lines_of(found.heads.values())
+    return written_paper(
+        _KIND, {"format": "sayso/anchor/1", "checkpoint": found.newest._asdict(), "heads": heads}, signer
+    )
+
+
+def read_anchor_file(path: Path, *, trusted: str | None = None) -> AnchorFile:
+    """Return the anchor in a file; raises as `read_anchor`."""
+    return read_anchor(read_bytes(_KIND, path, _LIMIT), trusted=trusted)
+
+
+def read_anchor(content: bytes, *, trusted: str | None = None) -> AnchorFile:
+    """Return an anchor, after everything in it was found to go together.
+
+    Args:
+        content: The whole file.
+        trusted: The public key that must have signed it.
+
+    Raises:
+        EvidenceError: It is none, was changed or cut off, does not go together, or is not signed by that key.
+    """
+    body, key = read_paper(_KIND, content, trusted=trusted)
+    try:
+        found: dict[str, Any] = body["checkpoint"]
+        made = Checkpoint(**found)
+        heads = tuple(head_in(line) for line in body["heads"])
+        instant(made.at)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise errors.EvidenceError(f"the anchor does not say what an anchor says ({type(error).__name__})") from error
+    if root_of(lines_of(heads)) != made.root or len(heads) != made.chains:
+        raise errors.EvidenceError("the heads in the anchor are not those of its root")
+    if made.key is not None and not signed_by(made.key, made.signature, made.statement.encode("ascii", "replace")):
+        raise errors.EvidenceError("the signature of the anchor's checkpoint does not hold")
+    return AnchorFile(made, heads, key)

@@ -1,0 +1,293 @@
+"""Checkpoints: a root over the newest rows of all chains, put into the journal as a row of a chain of its own.
+
+A checkpoint names the heads that are new since the one before, and carries the root over all of them and, where there
+is a key, a signature. So a chain that lost its end, or was lost whole together with its requests, is found by whoever
+reads the checkpoints, unless the newest of those were cut off as well: that takes an anchor (`sayso.audit.anchor`).
+
+Of two that are written at once one does not count: a checkpoint counts only if it names the link of the one before.
+Invariant: what a checkpoint says stood in the journal before the checkpoint did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple, cast
+
+from sayso import clock, errors
+from sayso.audit.key import Signer, signed_by
+from sayso.audit.tree import root_of
+from sayso.audit.walk import Known, rows_of
+from sayso.clock import instant, microseconds
+from sayso.model.entry import Entry, Head
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.stores.base import Store
+
+__all__ = [
+    "CHAIN",
+    "Checkpoint",
+    "History",
+    "checkpoint",
+    "checkpointing",
+    "covering",
+    "head_in",
+    "history",
+    "line_of",
+    "lines_of",
+]
+
+CHAIN = "sayso:checkpoints"
+"""The run id of their chain."""
+
+_BY = Identity(PROGRAM, "sayso")
+_EVENT = "checkpoint"
+_SAID = ("at", "before", "chains", "rows", "root", "key", "signature")
+
+
+class Checkpoint(NamedTuple):
+    """One checkpoint that counts.
+
+    Attributes:
+        seq: Its place in its chain.
+        link: Of its row.
+        at: Microseconds since 1970, UTC, when the heads were read.
+        before: Link of the checkpoint before; empty for the first.
+        chains: Over how many chains the root is.
+        rows: How many rows stand in them.
+        root: Over the lines of all heads, ordered by run (see `line_of` and `sayso.audit.tree`).
+        key: The public key that signed it; None where nobody did.
+        signature: Over `statement`, in hex.
+    """
+
+    seq: int
+    link: str
+    at: int
+    before: str
+    chains: int
+    rows: int
+    root: str
+    key: str | None
+    signature: str | None
+
+    @property
+    def statement(self) -> str:
+        """What is signed: six lines."""
+        parts = (self.at, self.before or "-", self.chains, self.rows, self.root)
+        return "\n".join(("sayso/checkpoint/1", *map(str, parts)))
+
+    @property
+    def witness(self) -> str:
+        """The checkpoint in the words of a sentence."""
+        return f"checkpoint {self.seq} of {instant(self.at):%Y-%m-%d %H:%M:%S}Z"
+
+
+class History(NamedTuple):
+    """What the chain of checkpoints says.
+
+    Attributes:
+        newest: The newest one that counts.
+        number: How many count.
+        heads: Of all chains, as of the newest.
+        keys: The public keys that signed, in the order in which they came.
+        broken: What is wrong with them, one sentence each.
+        last: Place of the newest row of their chain, counting or not.
+    """
+
+    newest: Checkpoint | None
+    number: int
+    heads: dict[str, Head]
+    keys: tuple[str, ...]
+    broken: tuple[str, ...]
+    last: int
+
+    @property
+    def known(self) -> Iterator[Known]:
+        """Every head that the newest checkpoint knows."""
+        if self.newest is not None:
+            witness = self.newest.witness
+            for head in self.heads.values():
+                yield Known(head, witness)
+
+
+def line_of(head: Head) -> str:
+    """Return the text of a head that is a leaf of the root's tree, and how heads are written."""
+    return f"{head.seq} {head.link} {head.run_id}"
+
+
+def lines_of(heads: Collection[Head]) -> list[str]:
+    """Return the lines of heads, ordered by run."""
+    return [line_of(head) for head in sorted(heads)]
+
+
+def head_in(line: object) -> Head:
+    """Return the head that a line says; raises `AttributeError` or `ValueError` where it is none."""
+    seq, link, run_id = cast("str", line).split(" ", 2)
+    return Head(run_id, int(seq), link)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(store: Store, signer: Signer | None = None, *, since: History | None = None) -> History:
+    """Write a checkpoint where something happened since the last one, and return what the checkpoints say then.
+
+    Durable on return. Nothing is written where no other chain has grown, unless the newest lacks this signer's
+    signature.
+
+    Args:
+        store: Where.
+        signer: Who signs it.
+        since: What the checkpoints said when they were last looked at, so that those need not be read again.
+
+    Raises:
+        StoreError: One of its kinds, also where the journal holds what is never written.
+    """
+    before = history(store, since=since)
+    heads = {head.run_id: _checked(head) for head in store.heads()}
+    new = [head for run_id, head in heads.items() if before.heads.get(run_id) != head]
+    newest, key = before.newest, None if signer is None else signer.key
+    has_grown = any(head.run_id != CHAIN for head in new)
+    if not has_grown and (newest is None or key in {None, newest.key}):
+        return before
+    rows = sum(head.seq for head in heads.values())
+    before_link = "" if newest is None else newest.link
+    root = root_of(lines_of(heads.values()))
+    made = Checkpoint(0, "", microseconds(clock.now()), before_link, len(heads), rows, root, key, None)
+    detail: dict[str, Any] = {name: getattr(made, name) for name in _SAID[:5]}
+    detail["heads"] = lines_of(new)
+    if signer is not None:
+        detail |= {"key": signer.key, "signature": signer.sign(made.statement.encode("ascii"))}
+    store.note(CHAIN, _EVENT, _BY, detail)
+    return history(store, since=before)
+
+
+def _checked(head: Head) -> Head:
+    if tuple(map(type, head)) != (str, int, str):
+        raise errors.StoreCorruptError("the journal holds what is never written; `sayso log --verify` says where")
+    return head
+
+
+@contextmanager
+def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = None) -> Generator[None]:
+    """Write checkpoints from time to time inside the block, in a thread of their own.
+
+    A checkpoint that cannot be written is logged and tried again the next time; it stops nothing else.
+
+    Args:
+        store: Where.
+        every: How long to wait between two.
+        signer: Who signs them.
+    """
+    import logging
+    import threading
+
+    ended, log = threading.Event(), logging.getLogger("sayso")
+
+    def work() -> None:
+        known: History | None = None
+        while not ended.wait(every.total_seconds()):
+            try:
+                known = checkpoint(store, signer, since=known)
+            except Exception as error:  # noqa: BLE001  the edge of a thread: whatever it is, the next one may succeed
+                known = None
+                log.warning("no checkpoint was written: %s: %s", type(error).__name__, error)
+
+    thread = threading.Thread(target=work, name="sayso-checkpoints", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def history(
+    store: Store, *, since: History | None = None, until: int | None = None, trusted: str | None = None
+) -> History:
+    """Return what the checkpoints say, after looking whether they hold: signatures, and the root of the newest.
+
+    Args:
+        store: Where.
+        since: What they said when they were last looked at: only those after it are read.
+        until: Only up to this place in their chain.
+        trusted: The public key that must have signed the newest; its link to the one before vouches for the others.
+    """
+    newest, number, heads, keys, broken, last = (None, 0, {}, (), (), 0) if since is None else since
+    heads, found, wrong = dict(heads), dict.fromkeys(keys), list(broken)
+    for entry in rows_of(store, run_id=CHAIN, after=(CHAIN, last)):
+        if until is not None and entry.seq > until:
+            break
+        last = entry.seq
+        read = _read(entry)
+        if isinstance(read, str):
+            wrong.append(read)
+            continue
+        if read is None or read[0].before != ("" if newest is None else newest.link):
+            continue
+        newest, new = read
+        number += 1
+        heads |= {head.run_id: head for head in new}
+        if newest.key is not None and not _is_signed(newest):
+            wrong.append(f"the signature of {newest.witness} does not hold")
+        if newest.key is not None:
+            found[newest.key] = None
+    if newest is not None and newest.root != root_of(lines_of(heads.values())):
+        wrong.append(f"the root of {newest.witness} is not that of the heads that it and those before it name")
+    if newest is not None and trusted is not None and newest.key != trusted:
+        by = "not signed" if newest.key is None else f"signed by another key, {newest.key}"
+        wrong.append(f"{newest.witness} is {by}, and must be by {trusted}")
+    return History(newest, number, heads, tuple(found), tuple(wrong), last)
+
+
+def covering(store: Store, head: Head) -> tuple[Checkpoint, Sequence[str], Head] | None:
+    """Return the first checkpoint that knows this row or one behind it, the lines under its root, and what it knows.
+
+    None where there is none yet.
+
+    Raises:
+        EvidenceError: The checkpoints do not hold.
+    """
+    place = next((seq for seq, known in _of_run(store, head.run_id) if known.seq >= head.seq), None)
+    if place is None:
+        return None
+    found = history(store, until=place)
+    if found.broken or found.newest is None:
+        raise errors.EvidenceError(f"the checkpoints do not hold: {'; '.join(found.broken)}; see `sayso log --verify`")
+    if found.newest.seq != place:  # one that does not count
+        return None
+    return found.newest, lines_of(found.heads.values()), found.heads[head.run_id]
+
+
+def _of_run(store: Store, run_id: str) -> Iterator[tuple[int, Head]]:
+    before = ""
+    for entry in rows_of(store, run_id=CHAIN):
+        read = _read(entry)
+        if read is None or isinstance(read, str) or read[0].before != before:
+            continue
+        before = entry.link
+        yield from ((entry.seq, head) for head in read[1] if head.run_id == run_id)
+
+
+def _read(entry: Entry) -> tuple[Checkpoint, list[Head]] | str | None:
+    """Return a row as a checkpoint and the heads that are new in it; None for another row, a sentence for a bad one."""
+    if entry.event != _EVENT:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(entry.detail)
+        said = [found.get(name) for name in _SAID]
+        if tuple(map(type, said[:5])) == (int, str, int, int, str):
+            made = Checkpoint._make((entry.seq, entry.link, *said))
+            instant(made.at)
+            return made, [head_in(line) for line in found["heads"]]
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        pass
+    return f"row {entry.seq} of {CHAIN} is no checkpoint that can be read"
+
+
+def _is_signed(made: Checkpoint) -> bool:
+    return signed_by(made.key, made.signature, made.statement.encode("ascii", "replace"))

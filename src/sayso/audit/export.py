@@ -1,0 +1,149 @@
+"""The journal for other systems: a line for each row, as JSON, as CSV for spreadsheets, or as OCSF for a SIEM.
+
+Rows are read page by page and never held together. What the journal holds is exported, and that is no argument's value.
+OCSF is the class API Activity (6003) of its version 1.3.0. Invariant: every line is plain ASCII, or for CSV free of
+characters that hide, and no cell of a CSV is taken for a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import cache
+from importlib import metadata
+from typing import Any, Literal, cast, get_args
+
+from sayso import errors
+from sayso.audit.walk import entries
+from sayso.clock import instant, microseconds
+from sayso.model.canonical.compact import dumps
+from sayso.model.entry import Entry
+from sayso.model.reviewer import PROGRAM
+from sayso.model.show.document import entry_document
+from sayso.model.show.escape import escape
+from sayso.stores.base import Store
+
+__all__ = ["FORMATS", "Format", "exported"]
+
+Format = Literal["jsonl", "csv", "ocsf"]
+FORMATS: tuple[str, ...] = get_args(Format)
+
+_OCSF = "1.3.0"
+_CREATE, _UPDATE, _DELETE, _OTHER = 1, 3, 4, 99
+_ACTIVITIES = {"asked": _CREATE, "purged": _DELETE, "denied": _OTHER, "checkpoint": _OTHER}
+_CAPTIONS = {_CREATE: "Create", _UPDATE: "Update", _DELETE: "Delete", _OTHER: "Other"}
+_STATUSES = {"done": (1, "Success"), "failed": (2, "Failure"), "denied": (2, "Failure"), "unknown": (0, "Unknown")}
+_INFORMATIONAL, _MEDIUM = 1, 3
+_CELLS = ("run", "seq", "at", "request", "event", "by", "channel", "tool", "detail", "link")
+# What spreadsheets take for the beginning of a formula, also in the wide forms that they fold.
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001  these very letters
+
+
+def exported(
+    store: Store, form: Format, *, since: datetime | None = None, until: datetime | None = None,
+    run_id: str | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of an export, each with its end.
+
+    Args:
+        store: Whose journal.
+        form: In which format.
+        since: Only rows of this instant or later.
+        until: Only rows before this instant.
+        run_id: Only of this run.
+
+    Raises:
+        StoreCorruptError: A row holds what is never written.
+    """
+    line = _LINES[form]
+    first, end = (None if at is None else microseconds(at) for at in (since, until))
+    if form == "csv":
+        yield _row(_CELLS)
+    tools, run = dict[str, str](), ""
+    for entry in entries(store, run_id=run_id):
+        if entry.run_id != run:  # a request's rows all stand in one chain
+            tools, run = {}, entry.run_id
+        try:
+            detail = _detail(entry)
+            tool = _tool(entry, detail, tools)
+            if (first is None or entry.at >= first) and (end is None or entry.at < end):
+                yield line(entry, detail, tool)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise errors.StoreCorruptError(
+                f"row {entry.seq!r} of run {entry.run_id!r} holds what is never written; `sayso log --verify` says more"
+            ) from error
+
+
+def _detail(entry: Entry) -> dict[str, Any]:
+    found: Any = json.loads(entry.detail)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _tool(entry: Entry, detail: dict[str, Any], tools: dict[str, str]) -> str:
+    said = detail.get("tool")
+    if not isinstance(said, str):
+        return tools.get(entry.request_id, "")
+    if entry.request_id:
+        tools[entry.request_id] = said
+    return said
+
+
+def _as_json(entry: Entry, _: dict[str, Any], tool: str) -> str:
+    return dumps(entry_document(entry) | {"tool": tool or None}) + "\n"
+
+
+def _as_csv(entry: Entry, _: dict[str, Any], tool: str) -> str:
+    at = instant(entry.at).isoformat()
+    return _row((*entry[:2], at, *entry[3:7], tool, *entry[7:]))
+
+
+def _row(cells: tuple[Any, ...]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerow([cell if isinstance(cell, int) else _safe(cell) for cell in cells])
+    return text.getvalue()
+
+
+def _safe(cell: str) -> str:
+    shown = escape(cell)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def _as_ocsf(entry: Entry, detail: dict[str, Any], tool: str) -> str:
+    activity = _ACTIVITIES.get(entry.event, _UPDATE)
+    status, word = _STATUSES.get(entry.event, (None, None))
+    issuer, _, subject = entry.by.partition(":")
+    who = {"app_name": subject} if issuer == PROGRAM else {"user": {"name": subject, "domain": issuer, "uid": entry.by}}
+    found: dict[str, Any] = {
+        "class_uid": 6003, "class_name": "API Activity", "category_uid": 6, "category_name": "Application Activity",
+        "activity_id": activity, "activity_name": _CAPTIONS[activity], "type_uid": 600_300 + activity,
+        "time": entry.at // 1000,
+        "severity_id": _MEDIUM if entry.event == "unknown" else _INFORMATIONAL,
+        "message": f"{tool or 'request' if entry.request_id else 'journal'}: {entry.event}",
+        "metadata": {
+            "version": _OCSF, "product": {"name": "sayso", "vendor_name": "sayso", "version": _own_version()},
+            "uid": entry.link, "sequence": entry.seq, "correlation_uid": entry.run_id, "event_code": entry.event,
+        },
+        "actor": who,
+        "api": {
+            "operation": tool or entry.event, "service": {"name": "sayso"},
+            "request": {"uid": entry.request_id or entry.run_id},
+        },
+        "src_endpoint": {"name": entry.channel},
+        "unmapped": {"detail": detail},
+    }  # fmt: skip
+    if status is not None:
+        found |= {"status_id": status, "status": word}
+    return dumps(found) + "\n"
+
+
+@cache
+def _own_version() -> str:
+    return metadata.version("sayso")
+
+
+_LINES: dict[str, Callable[[Entry, dict[str, Any], str], str]] = {
+    "jsonl": _as_json, "csv": _as_csv, "ocsf": _as_ocsf,
+}  # fmt: skip
