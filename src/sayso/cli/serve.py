@@ -12,6 +12,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -19,9 +20,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sayso import config, errors
+from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
 from sayso.channels.setting import Table
 from sayso.cli.desk import Desk, decides, reviewer
+from sayso.cli.evidence import signer
 from sayso.cli.listen import Place, listening, place_of
 from sayso.cli.say import complain, out
 from sayso.cli.ways import Options, serve_table, sign_in
@@ -39,6 +42,7 @@ __all__ = ["serve"]
 
 _GRACE = 1  # seconds; streams are told to end at once, and what hangs all the same is cut off
 _PACE = 5.0  # seconds between two new addresses for people who are not signed in
+_CHECKPOINT = timedelta(hours=1)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -75,7 +79,7 @@ def serve(
         taken: int = listener.getsockname()[1]
         url = place.url(taken)
         app, first = _alone(store, who, url) if ways is None else _for_many(store, ways, url)
-        with delivering(store, url):
+        with delivering(store, url), checkpointing(store, every=_CHECKPOINT, signer=signer()):
             _say_where(place, first, None if ways is None else taken)
             if opens:
                 webbrowser.open(first)
