@@ -494,6 +494,26 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return made(done.stdout)
 
 
+def test_receipts_of_a_demo_verify_offline_and_a_changed_byte_fails(finished: Place, tmp_path: Path) -> None:
+    store = SqliteStore(str(finished.root / "sayso.db"))
+    ids = [request.id for request in Review(store).list(state="all").requests]
+    store.close()
+    assert len(ids) == 2
+    receipt = tmp_path / "receipt.json"
+    for request_id in ids:
+        assert sayso("--store", finished.address, "receipt", request_id, "-o", str(receipt)) == 0
+        whole = receipt.read_bytes()
+        assert sayso("receipt", "verify", str(receipt)) == 0
+        at = whole.index(b"report-draft.md" if b"report-draft.md" in whole else b"old-backup.txt")
+        receipt.write_bytes(whole[:at] + b"R" + whole[at + 1 :])
+        assert sayso("receipt", "verify", str(receipt)) == 1
+        receipt.unlink()
+
+
+def sayso(*words: str) -> int:
+    return subprocess.run([sys.executable, "-m", "sayso", *words], capture_output=True, check=False).returncode
+
+
 def counted(place: Place) -> list[str]:
     store = SqliteStore(str(place.root / "sayso.db"))
     try:
