@@ -6,7 +6,10 @@ a person saw and pressed is what was decided, once, and everything else decides 
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -341,3 +344,35 @@ def test_a_countdown_goes_on(surf: Surf) -> None:
     first = shown.text_content()
     expect(shown).not_to_have_text(first)
     assert len(re.findall(r"in \d", page.locator(".standing").inner_text())) == 1, "the end stands there twice"
+
+
+SUBMITS = """
+from sayso.mplp import Plan, PlanStep, submit_plan_for_approval
+plan = Plan(plan_id="550e8400-e29b-41d4-a716-446655440501", title="Migration", objective="Move the data",
+            steps=[PlanStep(description="Export")])
+print(submit_plan_for_approval(plan, "planner").confirm_id, plan.status)
+"""
+READS = """
+from sayso.mplp import read_confirm, read_plan
+plan = read_plan("550e8400-e29b-41d4-a716-446655440501")
+confirm = read_confirm(plan.plan_id)
+print(confirm.confirm_id, plan.status, confirm.status, confirm.decisions[-1].decided_by_role)
+"""
+
+
+def test_a_plan_is_submitted_in_one_process_approved_here_and_seen_as_approved_in_a_third(
+    surf: Surf, site: tuple[Surf, str]
+) -> None:
+    def printed(program: str) -> list[str]:
+        environment = {**os.environ, "SAYSO_STORE": site[1]}
+        words = [sys.executable, "-c", program]
+        return subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout.split()
+
+    confirm_id, status = printed(SUBMITS)
+    assert status == "proposed"
+    page = surf.tab("/")
+    page.get_by_role("link", name=re.compile("carry_out_plan")).click()
+    expect(page.locator("main")).to_contain_text("Migration")
+    pressed(page, "Approve")
+    state_is(page, "approved")
+    assert printed(READS) == [confirm_id, "approved", "approved", "ada"]
