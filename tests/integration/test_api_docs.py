@@ -19,7 +19,7 @@ def rows(root: Path, heading: str) -> list[list[str]]:
 def test_every_operation_stands_on_the_page_with_who_may(root: Path) -> None:
     told = {tuple(row[0].strip("`").split()): row[2] for row in rows(root, "What reviewers can do")}
     real = {
-        (one.method, re.sub(r":\w+}", "}", one.path)): "all" if len(one.kinds) == 3 else ", ".join(
+        (one.method, "/api" + re.sub(r":\w+}", "}", one.path)): "all" if len(one.kinds) == 3 else ", ".join(
             kind for kind in ("ask", "review", "admin") if kind in one.kinds
         )
         for one in operations()
