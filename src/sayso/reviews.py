@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
-from sayso import clock, config, errors
+from sayso import clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
 from sayso.model.call import Call
 from sayso.model.decision import Decision, Verb
@@ -305,7 +305,8 @@ class Review:
             verb, who.identity, clock.now(), channel or self.channel, words, "", edited is not None, answer
         )
         whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
-        return self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
+        after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
+        return telemetry.decided(after, verb, decision.channel)
 
 
 def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:

@@ -15,6 +15,7 @@ import pytest
 
 import sayso
 from sayso.errors import ConfigError
+from sayso.inbox import create_app
 from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, pairs, report, samples, table
 from sayso.learning.file import csv_lines, need_parquet
 from sayso.learning.lesson import label_of
@@ -28,6 +29,7 @@ from sayso.testing import sample_call, sample_question
 from sayso.testing.scene import Scene
 from tests.conftest import Clock
 from tests.integration.acting import held
+from tests.integration.browsing import browser, text_of
 from tests.integration.canaries import Program, assert_clean
 from tests.integration.commands import HIDDEN
 from tests.integration.commands import sayso as run
@@ -144,6 +146,15 @@ class TestLabels(Scene):
         asked = self.store.open(sample_question())
         request = self.decide("answer", asked, answer='{"answer":false}')
         assert label_of(request) == "rejected" == str(sample_of(request).meta.human_feedback_label)
+
+
+def test_a_number_that_the_protocol_does_not_take_ends_no_export(memory: Store, clock: Clock) -> None:
+    decide(memory, clock, "reject", "odd \ud800", arguments={"amount": 2**2_000})
+    decide(memory, clock, "reject", "too much")
+    found = list(samples(memory))
+    assert [one["feedback"]["details"] for one in found] == ["too much", "odd \\ud800"]
+    assert found[1]["input"]["proposed"]["amount"] == hex(2**2_000)
+    assert len(table(memory)) == 2
 
 
 # -- pairs and tables -----------------------------------------------------------------------------------------------
@@ -469,3 +480,26 @@ def test_without_pyarrow_it_says_what_to_do(memory: Store, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match="pip install pyarrow"):
         need_parquet()
+
+
+# -- the page -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_insights_shows_what_decisions_teach(memory: Store, clock: Clock) -> None:
+    always(memory, clock, risk="low")
+    for _ in range(20):
+        decide(memory, clock, "reject", f"{HIDDEN}<b>no</b>", by="eve", seconds=1, risk="high", arguments={"order": 1})
+    with browser(create_app(memory)) as client:
+        page = client.get("/insights").text
+    assert "30 of 30" not in page  # eve refused calls of the same function
+    assert "<U+202E>" in text_of(page)
+    assert "<b>no</b>" not in page
+    assert "nobody can have read what would run" in page
+
+
+def test_the_page_of_insights_proposes_a_rule(memory: Store, clock: Clock) -> None:
+    always(memory, clock)
+    with browser(create_app(memory)) as client:
+        page = text_of(client.get("/insights").text)
+    assert "payments:pay: 30 of 30 (at least 88 %), by 2 reviewers, half within 40 s" in page
+    assert "    if 10 <= amount <= 39 and to == 'kim':\n        return sayso.allow()\n" in page

@@ -23,7 +23,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import sayso
 from sayso import telemetry
+from sayso.errors import StoreUnavailableError
+from sayso.inbox.observed import observe
 from sayso.stores.base import Store
+from sayso.stores.slip import Slip
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.acting import held
 from tests.integration.canaries import Program, assert_clean
@@ -168,6 +172,27 @@ def breaks(*_: object, **__: object) -> None:
     raise RuntimeError("the exporter is broken")
 
 
+def test_a_server_tells_how_its_store_looks(
+    heard: Heard, memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.open(sample_call())
+    memory.keep(Slip("channel", "ops", {"kind": "webhook", "by": "settings"}))
+    clock.tick(minutes=2)
+    observe(memory)
+    found = {
+        (name, *point.attributes.values()): point.value for name, points in heard.points.items() for point in points
+    }
+    assert (found["sayso.pending", "1m"], found["sayso.pending", "10m"]) == (1, 0)
+    assert (found["sayso.states", "pending"], found["sayso.states", "unknown"]) == (1, 0)
+    assert found["sayso.channel.messages", "ops", "failing"] == 0
+
+    def gone(_: object) -> int:
+        raise StoreUnavailableError("the disk is gone")
+
+    monkeypatch.setattr(memory, "count", gone)
+    assert "sayso.states" not in heard.points
+
+
 class Broken(SpanProcessor):
     on_start = on_end = breaks
 
@@ -183,6 +208,17 @@ def test_a_fault_of_telemetry_reaches_no_gate(
     monkeypatch.setattr(telemetry, "_signals", breaks)
     sayso.Review(reviewer="ada").approve(held(refund, "o-2", 5).confirmation_id)
     assert refund("o-2", 5) == "paid"
+
+
+def test_where_nobody_listens_nothing_is_recorded(
+    memory: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[int]()
+    monkeypatch.setattr(telemetry, "_signals", lambda: made.append(1))
+    refund = refund_of(ran)
+    sayso.Review(reviewer="ada").approve(held(refund, "o-1", 5).confirmation_id)
+    refund("o-1", 5)
+    assert made == []
 
 
 def test_nothing_of_it_is_loaded_by_a_program_that_does_not(tmp_path: Any) -> None:

@@ -55,6 +55,8 @@ _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_
 _SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _OUTBOX = "integration/test_outbox.py::"
+_LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
+_METRICS = "integration/test_metrics.py::"
 _PEERS, _FACE = "integration/test_weaknesses_of_peers.py::", "integration/test_confirmation_face.py::"
 
 _LINKS, _PROXY = "integration/test_login_links.py::", "integration/test_proxy_sign_in.py::"
@@ -2481,5 +2483,116 @@ MUTANTS = [
         "an anchor is not written over", "cli/evidence.py",
         "if not may_replace and path.exists():", "if False:",
         _EVIDENCE + "test_a_journal_is_held_to_an_anchor",
+    ),
+    Mutant(
+        "what was purged teaches nothing", "learning/lesson.py",
+        "if request.decision is None or request.purged_at is not None:", "if request.decision is None:",
+        _LEARNING + "test_what_nobody_decided_and_what_was_purged_is_left_out",
+    ),
+    Mutant(
+        "a reason quotes no secret", "learning/lesson.py",
+        "told.fit(words.strip(), _secrets_of(request))", "words.strip()",
+        _LEARNING + "test_no_secret_is_in_anything_that_is_learned",
+    ),
+    Mutant(
+        "a sample quotes no secret", "learning/sample.py",
+        "yield without_secrets(request, _exported(sample_of(*rounds)))", "yield _exported(sample_of(*rounds))",
+        _LEARNING + "test_no_secret_is_in_anything_that_is_learned",
+    ),
+    Mutant(
+        "a reason does not tell what a gate's redactor hides", "learning/lesson.py",
+        "redaction.secrets(tree) | {text for text in redaction.texts(tree) if text not in shown}",
+        "redaction.secrets(tree) or frozenset(shown and ())",
+        _LEARNING + "test_what_a_gates_own_redactor_hides_is_not_told_by_a_reviewers_words",
+    ),
+    Mutant(
+        "no cell of a learning table is a formula", "learning/file.py",
+        "if shown.lstrip().startswith(_FORMULA)", "if False",
+        _LEARNING + "test_no_cell_is_a_formula_and_none_hides_a_character",
+    ),
+    Mutant(
+        "hasty approvals propose no rule", "learning/finding.py",
+        "rule=None if half < HASTE else rule_text(", "rule=rule_text(",
+        _LEARNING + "test_hasty_approvals_propose_no_rule",
+    ),
+    Mutant(
+        "what was refused once is no candidate for a rule", "learning/finding.py",
+        "and tool.as_proposed == tool.decided:", "and tool.as_proposed:",
+        _LEARNING + "test_one_refusal_or_change_and_it_is_no_candidate",
+    ),
+    Mutant(
+        "few decisions propose no rule", "learning/finding.py",
+        "tool.decided >= FEWEST and ", "",
+        _LEARNING + "test_few_decisions_say_nothing",
+    ),
+    Mutant(
+        "a plan is no candidate for a gate's rule", "learning/gathered.py",
+        "self.is_gate and facts_of(request) is None", "self.is_gate",
+        _LEARNING + "test_a_submitted_plan_is_no_candidate_for_a_gates_rule",
+    ),
+    Mutant(
+        "a rule does not ask for an argument that may be missing", "learning/rule.py",
+        "_test(argument, field) if field.seen == calls else None", "_test(argument, field)",
+        _LEARNING + "test_a_rule_asks_for_no_argument_that_was_missing_once",
+    ),
+    Mutant(
+        "an argument's name is no code in a rule", "learning/rule.py",
+        "not argument.isidentifier() or ", "",
+        _LEARNING + "test_hostile_values_stay_literals_in_a_rule",
+    ),
+    Mutant(
+        "a value is no code in a rule", "learning/rule.py",
+        "{sign} {value!a}", "{sign} '{value}'",
+        _LEARNING + "test_hostile_values_stay_literals_in_a_rule",
+    ),
+    Mutant(
+        "masked values are not compared", "learning/field.py",
+        "if self.is_masked or _MASKED in text:", "if self.is_masked:",
+        _LEARNING + "test_what_is_always_approved_unchanged_is_a_candidate",
+    ),
+    Mutant(
+        "a fault of telemetry reaches no gate", "telemetry.py",
+        "with suppress(Exception):  # the same", "with suppress(ZeroDivisionError):",
+        _TELEMETRY + "test_a_fault_of_telemetry_reaches_no_gate",
+    ),
+    Mutant(
+        "a provider that fails reaches no gate", "telemetry.py",
+        "with suppress(Exception):  # providers, processors and exporters", "with suppress(ZeroDivisionError):  #",
+        _TELEMETRY + "test_a_fault_of_telemetry_reaches_no_gate",
+    ),
+    Mutant(
+        "who records nothing loads nothing", "telemetry.py",
+        "if _API not in sys.modules:", "if False:",
+        _TELEMETRY + "test_nothing_of_it_is_loaded_by_a_program_that_does_not",
+    ),
+    Mutant(
+        "an error is told by its kind", "telemetry.py",
+        'said["error.type"] = type(raised).__qualname__', 'said["error.type"] = str(raised)',
+        _TELEMETRY + "test_no_argument_is_in_what_is_recorded",
+    ),
+    Mutant(
+        "behind a proxy nobody sits at this machine", "inbox/metrics.py",
+        "settings.base_url is None", "True",
+        _METRICS + "test_behind_a_proxy_nobody_sits_at_this_machine",
+    ),
+    Mutant(
+        "only this machine reads metrics without a token", "inbox/metrics.py",
+        "http.client.host in LOOPBACK", "http.client.host",
+        _METRICS + "test_a_server_for_this_machine_alone_tells_this_machine_alone",
+    ),
+    Mutant(
+        "a program's token does not read metrics", "inbox/metrics.py",
+        'principal_of(http).kind == "ask"', 'principal_of(http).kind == ""',
+        _METRICS + "test_a_session_and_tokens_of_people_may_read_and_a_programs_may_not",
+    ),
+    Mutant(
+        "a scraper's token cannot be guessed", "inbox/metrics.py",
+        "if len(text) < _SHORTEST:", "if False:",
+        _METRICS + "test_a_scrapers_token_that_can_be_guessed_opens_nothing",
+    ),
+    Mutant(
+        "events between two looks are counted once", "inbox/metrics.py",
+        "self._number = one.number  # and", "pass  # and",
+        _METRICS + "test_what_people_decide_is_counted_from_the_first_look_on",
     ),
 ]  # fmt: skip

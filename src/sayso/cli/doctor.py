@@ -9,7 +9,7 @@ import os
 import platform
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import metadata
@@ -19,10 +19,11 @@ from typing import Any, cast
 import click
 
 from sayso import __version__, clock, config
+from sayso.channels import outlet
 from sayso.channels.roll import ChannelHealth, health
 from sayso.cli.desk import Desk, NoStoreYetError, as_json, file_of
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.errors import SaysoError, StoreForbiddenError
+from sayso.errors import ConfigError, SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.request import Request, State
 from sayso.model.show.escape import escape
@@ -95,9 +96,11 @@ def _versions() -> Iterator[_Finding]:
 
 
 def _looked_at(desk: Desk) -> Iterator[_Finding]:
+    has_key = bool(os.environ.get("SAYSO_KEY"))
     yield _Finding(
-        "SAYSO_KEY", "set, arguments are sealed" if os.environ.get("SAYSO_KEY") else "not set, arguments are readable"
+        "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments stand readable in the file"
     )
+    known: list[ChannelHealth] = []
     try:
         store = desk.store
         yield _Finding("store", store.url)
@@ -105,12 +108,16 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
         if file is not None:
             yield from _file(file)
         yield from _content(store)
-        yield from _channels(store)
+        try:
+            known = health(store)
+        except StoreForbiddenError:
+            return  # the channels of a server are looked at there
     except NoStoreYetError as fault:
         # Before the first program asks, the usual place is empty; a place that was named is not.
         yield _Finding("store", str(fault), None if desk.address is None else "name another one with --store")
     except SaysoError as fault:
         yield _Finding("opening", "failed", str(fault))
+    yield from _channels(known)
 
 
 def _file(file: Path) -> Iterator[_Finding]:
@@ -157,25 +164,36 @@ def _content(store: Store) -> Iterator[_Finding]:
     )  # fmt: skip
 
 
-def _channels(store: Store) -> Iterator[_Finding]:
+def _channels(known: list[ChannelHealth]) -> Iterator[_Finding]:
+    """Look at the channels that the store knows, and try to make those of the settings file."""
     try:
-        found = {channel.name: channel for channel in health(store)}
-    except StoreForbiddenError:
-        return  # the channels of a server are looked at there
-    for name, channel in found.items():
-        yield _Finding(f"channel {name}", _how_it_is(channel), channel.problem)
-    try:
-        new = sorted(config.channel_tables().keys() - found)
+        tables = config.channel_tables()
     except SaysoError as fault:
         yield _Finding("channels", "cannot be read", str(fault))
-        return
-    for name in new:
-        yield _Finding(f"channel {name}", "configured, and nobody has delivered to it yet")
+        tables = {}
+    for channel in known:
+        table = tables.get(channel.name)
+        wrong = None if table is None else _unmakable(channel.name, table)
+        yield _Finding(f"channel {channel.name}", _how_it_is(channel, table), wrong or channel.problem)
+    for name in sorted(tables.keys() - {channel.name for channel in known}):
+        stands = f"{tables[name].get('type')}, configured, and nobody has delivered to it yet"
+        yield _Finding(f"channel {name}", stands, _unmakable(name, tables[name]))
 
 
-def _how_it_is(channel: ChannelHealth) -> str:
+def _unmakable(name: str, table: Mapping[str, Any]) -> str | None:
+    """Return why a channel of the settings file can send nothing; None where it can be made."""
+    try:
+        outlet.make(name, table)
+    except ConfigError as fault:
+        return f"{fault}; no message leaves by it"
+    return None
+
+
+def _how_it_is(channel: ChannelHealth, table: Mapping[str, Any] | None) -> str:
+    # A program's own channel has no table, and is entered by its class.
+    kind = channel.kind.removesuffix("Outlet").lower() if table is None else table.get("type")
     sent = "nothing sent yet" if channel.sent_at is None else f"last sent {ago(channel.sent_at, clock.now())}"
-    return f"{channel.kind}, {sent}" + (f", {channel.waiting} waiting" if channel.waiting else "")
+    return f"{kind}, {sent}" + (f", {channel.waiting} waiting" if channel.waiting else "")
 
 
 def _instants(request: Request) -> Iterator[datetime]:

@@ -100,7 +100,10 @@ def ls(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--cursor") from error
     if as_json:
-        document({"requests": [request_document(request) for request in found], "cursor": after})
+        document({
+            "requests": [request_document(one, program_gone=desk.look.program_is_gone(one)) for one in found],
+            "cursor": after,
+        })  # fmt: skip
     else:
         out(*_rows(desk, wish, found, after))
     return 0

@@ -63,7 +63,7 @@ def _document(
 
 
 def _values(made: Checkpoint) -> dict[str, Any]:
-    return made._asdict() | {"at": instant(made.at).isoformat()}
+    return made._asdict() | {"at": written(instant(made.at))}
 
 
 def _rows(found: audit.Verified, broken: list[audit.Break], past: History, anchor: AnchorFile | None) -> list[str]:

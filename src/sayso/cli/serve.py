@@ -184,6 +184,8 @@ def _address(app: Starlette, who: Reviewer, url: str) -> str:
 def _run(app: Starlette, listener: socket.socket, place: Place) -> None:
     import uvicorn
 
+    from sayso.inbox.observed import observe
+
     settings = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="off",
         timeout_graceful_shutdown=_GRACE, ssl_certfile=place.certificate, ssl_keyfile=place.key,
@@ -194,6 +196,7 @@ def _run(app: Starlette, listener: socket.socket, place: Place) -> None:
         raise errors.ConfigError(
             f"the certificate {place.certificate} cannot be used: {error}; nothing is served"
         ) from error
+    observe(app.state.settings.store)
     with _ended_by(signal.SIGTERM, signal.SIGINT):
         uvicorn.Server(settings).run(sockets=[listener])
     app.state.tokens.write_uses()  # of those that only looked

@@ -140,6 +140,6 @@ def _good_for(one: Token) -> str:
 def _document(one: Token) -> dict[str, Any]:
     return {
         "id": one.id, "kind": one.kind, "name": one.person.subject, "issuer": one.person.issuer,
-        "roles": sorted(one.roles), "made_at": one.made_at.isoformat(), "expires_at": one.expires_at.isoformat(),
-        "revoked_at": None if one.revoked_at is None else one.revoked_at.isoformat(), "used_on": one.used_on,
+        "roles": sorted(one.roles), "made_at": clock.written(one.made_at), "expires_at": clock.written(one.expires_at),
+        "revoked_at": None if one.revoked_at is None else clock.written(one.revoked_at), "used_on": one.used_on,
     }  # fmt: skip

@@ -17,9 +17,12 @@ from starlette.responses import Response
 
 from sayso import clock
 from sayso.inbox.chart import HEIGHT, WIDTH, brief_span, counts_chart, percent, spans_chart
+from sayso.inbox.lesson import MOST as LESSONS
+from sayso.inbox.lesson import Lessons, lessons
 from sayso.inbox.page import render
 from sayso.inbox.visit import Visit
 from sayso.insight import MOST, QUESTIONS, Insight, Tally, insight
+from sayso.learning import report
 from sayso.model.show.label import name_of, token
 from sayso.stores.base import Store
 
@@ -37,14 +40,16 @@ class Insights:
         self._store = store
         self._lock = threading.Lock()  # so that of many who ask at once one looks and the others wait for it
         self._kept: dict[int, Insight] = {}
+        self._taught: dict[int, Lessons] = {}
 
-    def of(self, days: int) -> Insight:
-        """Return what the requests of the last days say, at most a minute old."""
+    def of(self, days: int) -> tuple[Insight, Lessons]:
+        """Return what the requests of the last days say, and what they teach, at most a minute old."""
         with self._lock:
             now, kept = clock.now(), self._kept.get(days)
             if kept is None or not kept.until <= now < kept.until + _FRESH:
                 kept = self._kept[days] = insight(self._store, until=now, days=days)
-            return kept
+                self._taught[days] = lessons(report(self._store, since=kept.since, most=LESSONS))
+            return kept, self._taught[days]
 
 
 class _Figures(NamedTuple):
@@ -70,9 +75,9 @@ def insights(visit: Visit) -> Response:
     if days not in map(str, WINDOWS):
         raise HTTPException(400, f"there are figures of {', '.join(map(str, WINDOWS))} days")
     kept: Insights = visit.http.app.state.insights
-    found = kept.of(int(days))
+    found, taught = kept.of(int(days))
     return render(
-        visit, "insights.html", days=int(days), windows=WINDOWS, most=MOST, found=found,
+        visit, "insights.html", days=int(days), windows=WINDOWS, most=MOST, found=found, taught=taught,
         whole=_figures("all", found.whole), width=WIDTH, height=HEIGHT,
         tools=[_figures(name, tally) for name, tally in _named(found.tools[:_MOST_ROWS])],
         reviewers=[_figures(name_of(who), tally) for who, tally in found.reviewers[:_MOST_ROWS]],

@@ -34,7 +34,7 @@ from sayso.stores.base import Filter, Store
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["TOKEN", "Metrics", "metrics"]
+__all__ = ["TOKEN", "Metrics", "by_age", "by_state", "metrics"]
 
 TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
 """Names the variable with what a scraper sends as its bearer token, for a server that other machines reach."""
@@ -58,9 +58,16 @@ class Metrics:
     Args:
         store: Where the requests are.
         happenings: What happens to them.
+
+    Attributes:
+        token: What a scraper may send; None where none is set.
+
+    Raises:
+        ConfigError: The one that is set is too short.
     """
 
     def __init__(self, store: Store, happenings: Happenings) -> None:
+        self.token = _token()
         self._store, self._happenings = store, happenings
         self._lock = threading.Lock()  # of scrapers that ask at once, one looks and the others get what it found
         self._number: int | None = None  # of the last event that was counted; None until somebody asks
@@ -97,19 +104,21 @@ class Metrics:
             self._number = self._happenings.number
             return
         for one in found:
-            self._number = one.number  # and not the newest there is: that may have come after this look
             self._add(one)
+            self._number = one.number  # and not the newest there is: that may have come after this look
 
     def _add(self, happened: Happening) -> None:
-        event, request = happened.entry.event, happened.request
-        if event in _VERBS:
-            self._decisions[_VERBS[event]] += 1
+        entry, event = happened.entry, happened.entry.event
         if event in _ENDS:
             self._ends[event] += 1
-        if event in _VERBS and event != "voted":
-            seconds = max(0.0, (instant(happened.entry.at) - request.created_at).total_seconds())
+        if event not in _VERBS:
+            return
+        if event != "voted":
+            asked_at = self._store.get(entry.request_id).created_at  # where it fails, nothing of this was counted yet
+            seconds = max(0.0, (instant(entry.at) - asked_at).total_seconds())
             self._seconds += seconds
             self._spans[next((place for place, end in enumerate(_BUCKETS) if seconds <= end), len(_BUCKETS))] += 1
+        self._decisions[_VERBS[event]] += 1
 
     def _families(self, now: datetime) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -117,12 +126,12 @@ class Metrics:
         waiting = GaugeMetricFamily(
             "sayso_pending", "Requests that wait and are older than this.", labels=["older_than"]
         )
-        for age, count in _by_age(self._store, now).items():
+        for age, count in by_age(self._store, now).items():
             waiting.add_metric([age], count)
         yield waiting
         states = GaugeMetricFamily("sayso_requests", "Requests in this state.", labels=["state"])
-        for state in State:
-            states.add_metric([state], self._store.count(Filter(states=frozenset({state}), at=now)))
+        for state, count in by_state(self._store, now).items():
+            states.add_metric([state], count)
         yield states
         decisions = CounterMetricFamily("sayso_decisions", "Decisions and votes of people.", labels=["verb"])
         for verb, count in self._decisions.items():
@@ -153,7 +162,7 @@ class _Collected:
         return self._families
 
 
-def _by_age(store: Store, now: datetime) -> dict[str, int]:
+def by_age(store: Store, now: datetime) -> dict[str, int]:
     """Return how many wait that are older; beyond ten thousand, what was asked last counts as new."""
     wanted, cursor = Filter(states=frozenset({State.PENDING}), at=now), None
     found = dict.fromkeys(_AGES, 0)
@@ -167,6 +176,16 @@ def _by_age(store: Store, now: datetime) -> dict[str, int]:
         cursor = page.cursor
         if cursor is None:
             break
+    return found
+
+
+def by_state(store: Store, now: datetime) -> dict[str, int]:
+    """Return how many requests there are in each state."""
+    found = {str(state): store.count(Filter(states=frozenset({state}))) for state in State}
+    for state in (State.PENDING, State.APPROVED):  # the only ones that may have ended without anybody writing it down
+        still = store.count(Filter(states=frozenset({state}), at=now))
+        found[State.EXPIRED] += found[state] - still
+        found[state] = still
     return found
 
 
@@ -209,11 +228,21 @@ def _is_at_home(http: Http) -> bool:
 
 
 def _has_scrapers_token(http: Http) -> bool:
-    wanted = os.environ.get(TOKEN)
-    if not wanted:
-        return False
-    if len(wanted) < _SHORTEST:
-        raise errors.ConfigError(f"{TOKEN} has {len(wanted)} characters; it takes {_SHORTEST} random ones at least")
+    wanted: bytes | None = http.app.state.metrics.token
     scheme, _, given = http.headers.get("authorization", "").partition(" ")
-    is_same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), wanted.encode("utf-8", "replace"))
-    return scheme.casefold() == "bearer" and is_same
+    return (
+        wanted is not None
+        and scheme.casefold() == "bearer"
+        and hmac.compare_digest(given.strip().encode("utf-8", "replace"), wanted)
+    )
+
+
+def _token() -> bytes | None:
+    text = os.environ.get(TOKEN)
+    if not text:
+        return None
+    if len(text) < _SHORTEST:
+        raise errors.ConfigError(
+            f"{TOKEN} has {len(text)} characters, and who guesses it reads /metrics; it takes {_SHORTEST} random ones"
+        )
+    return text.encode("utf-8", "replace")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from sayso import clock
+from sayso import clock, telemetry
 from sayso.drive import Effect, Effects, offload
 from sayso.errors import ConfigError
 from sayso.model import duration
@@ -55,7 +55,7 @@ class Block:
             ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
             ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
         """
-        after: Request = yield _Decided(store, request, self._timeout, self._is_quiet)
+        after: Request = yield telemetry.waiting(request, _Decided(store, request, self._timeout, self._is_quiet))
         if after.state is State.PENDING:
             raise signals.ConfirmationRequired.of(after)
         if after.state is State.EXPIRED and self._on_expiry == "reject":
@@ -116,10 +116,10 @@ class _Decided(Effect):
             unwatch()
 
     def _is_shown_at_terminal(self) -> bool:
-        """Say whether to ask here; where there is no terminal, say what waits."""
+        """Say whether to ask here; where that cannot be, say what waits."""
         if self._is_quiet:
             return False
-        if not terminal.is_there():
+        if not (terminal.is_there() and terminal.can_decide(self._store)):
             terminal.announce(self._store, self._request)
             return False
         return True

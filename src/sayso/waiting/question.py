@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from sayso import clock
+from sayso import clock, telemetry
 from sayso.drive import Effects, Verb
 from sayso.errors import InvalidAnswerError
 from sayso.gates import Needs, requester
@@ -112,4 +112,4 @@ class Asking:
             process=None if place.has_name else worker.current(),
             risk=risk,
         )
-        return (yield Verb(store.blocks, store.open, request))
+        return telemetry.asked((yield Verb(store.blocks, store.open, request)))

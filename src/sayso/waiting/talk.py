@@ -91,9 +91,8 @@ class Talk:
 
     def _menu(self) -> str:
         words = "   ".join(f"{letter} {verb}" for letter, verb in self._verbs.items())
-        if self._request.kind == "call":
-            return f"  {words}\n> "
-        return f"  {self._hint()}   {words}\n> "
+        hint = "" if self._request.kind == "call" else f"{self._hint()}   "
+        return f"  {hint}{words}   (then enter)\n> "
 
     def _letter(self, typed: str) -> str:
         folded = typed.casefold()
@@ -127,6 +126,7 @@ class Talk:
             return None
         self._screen.say(*(f"  {change.line()}" for change in found))
         if self._screen.ask(f"run {token(before.name)} with these arguments? [y/N] ").casefold() not in {"y", "yes"}:
+            self._screen.say("  the changes were dropped, nothing was decided")
             return None
         return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
 

@@ -25,7 +25,7 @@ from sayso.stores.base import Store
 from sayso.waiting.screen import Gone, Over, Screen, is_there
 from sayso.waiting.talk import Talk
 
-__all__ = ["announce", "command", "converse", "is_there", "last_words", "say_goodbye", "turn"]
+__all__ = ["announce", "can_decide", "command", "converse", "is_there", "last_words", "say_goodbye", "turn"]
 
 _LOOK_AGAIN = 0.1
 _INDENT = "       "
@@ -49,8 +49,13 @@ def turn() -> threading.Lock:
     return _turn
 
 
+def can_decide(store: Store) -> bool:
+    """Say whether a person can decide through this store: not with a program's token for a server, which only asks."""
+    return not store.url.startswith(("https://", "http://"))
+
+
 def announce(store: Store, request: Request) -> None:
-    """Say on stderr what waits and where it can be decided, where there is no terminal. Never raises."""
+    """Say on stderr what waits and where it can be decided, where nobody can be asked here. Never raises."""
     now = clock.now()
     asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
     call, name = card.headline(request), short(request.id)
@@ -152,6 +157,8 @@ def _is_in_memory(store: Store) -> bool:
 def _where(store: Store, request: Request) -> str:
     if _is_in_memory(store):
         return "its store is in memory: only this program can decide it (sayso.Review), and it ends with the program"
+    if not can_decide(store):
+        return f"decide at {escape(store.url)}/r/{request.id}"
     return f"decide with: {_decide_with(store, request)}"
 
 

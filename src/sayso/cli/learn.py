@@ -1,0 +1,205 @@
+"""`learn`: decisions as samples, pairs or a table for other programs, and a report of what they teach.
+
+Invariant: nothing here changes a gate; a rule is printed for a person to read, and pasted by hand or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from sayso import clock
+from sayso.cli.desk import Desk, as_json
+from sayso.cli.evidence import counted, instant, written_to
+from sayso.cli.say import complain, document, is_reader_gone, out, paint
+from sayso.learning.file import FORMATS, csv_lines, json_lines, need_parquet, write_parquet
+from sayso.learning.share import Share
+from sayso.model.duration import text as span_text
+from sayso.model.reviewer import Identity
+from sayso.model.show.escape import escape
+from sayso.model.show.label import name_of, token
+
+if TYPE_CHECKING:
+    from sayso.learning import Candidate, Report
+
+__all__ = ["learn"]
+
+_DAYS = 90
+_ROOM = 100
+
+
+@click.group()
+def learn() -> None:
+    """Learn from decisions: export them, or read what they teach."""
+
+
+@learn.command()
+@click.option(
+    "--since", metavar="DATE", callback=instant, help="Only what was asked then or later: 2026-01-31, or 90d."
+)
+@click.option("--until", metavar="DATE", callback=instant, help="Only what was asked before then.")
+@click.option("--tool", metavar="NAME", help="Only of this function.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="In which form.")
+@click.option("--pairs", "as_pairs", is_flag=True, help="What was proposed against what a reviewer made of it.")
+@click.option(
+    "--table", "as_table", is_flag=True, help="One flat row for each decision; csv and parquet are always so."
+)
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there.")
+@click.pass_obj
+def export(
+    desk: Desk, since: datetime | None, until: datetime | None, tool: str | None, form: str, as_pairs: bool,
+    as_table: bool, output: Path | None,
+) -> int:  # fmt: skip
+    """Write every decision: as a learning sample of the protocol (jsonl), as a pair, or as a row of a table."""
+    from sayso.learning import COLUMNS, PAIR_COLUMNS, pairs, rows, samples
+
+    if as_pairs and as_table:
+        raise click.UsageError("--pairs and --table are two things; nothing was written")
+    columns = PAIR_COLUMNS if as_pairs else COLUMNS
+    read = pairs if as_pairs else rows if as_table or form != "jsonl" else samples
+    found = read(desk.store, since=since, until=until, tool=tool)
+    if form == "parquet":
+        return _as_parquet(found, columns, output)
+    return _as_text(json_lines(found) if form == "jsonl" else csv_lines(found, columns), form, output)
+
+
+def _as_text(lines: Iterator[str], form: str, output: Path | None) -> int:
+    if output is None:
+        for line in lines:
+            out(line.removesuffix("\n").removesuffix("\r"))
+            if is_reader_gone():
+                break
+        return 0
+    count = -1 if form == "csv" else 0  # the names of the columns are no record
+    with written_to(output.expanduser()) as file:
+        for line in lines:
+            file.write(line)
+            count += 1
+    return _written(count, output)
+
+
+def _as_parquet(records: Iterable[dict[str, Any]], columns: tuple[str, ...], output: Path | None) -> int:
+    need_parquet()
+    if output is None:
+        raise click.UsageError("--format parquet is no text; where to? -o FILE")
+    with written_to(output.expanduser()) as file:
+        count = write_parquet(cast("Any", file).buffer, records, columns)
+    return _written(count, output)
+
+
+def _written(count: int, output: Path) -> int:
+    complain(f"{counted(count, 'record')} written to {escape(str(output))}")
+    return 0
+
+
+@learn.command()
+@click.option("--since", metavar="DATE", callback=instant, help="Only what was asked then or later.  [default: 90d]")
+@click.option("--tool", metavar="NAME", help="Only of this function.")
+@as_json
+@click.pass_obj
+def report(desk: Desk, since: datetime | None, tool: str | None, as_json: bool) -> int:
+    """Say what people always approve, what they change, why they refuse, and who hardly looks.
+
+    Rules are proposed as text to paste; no gate asks less because of this report.
+    """
+    from sayso.learning import report as reported
+
+    begin = clock.now() - timedelta(days=_DAYS) if since is None else since
+    found = reported(desk.store, since=begin, tool=tool)
+    if as_json:
+        document({"since": begin.isoformat(), **_plain(found)})
+        return 0
+    out(f"{counted(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z")
+    if found.is_cut:
+        out("there are more; only those of the newest requests were read")
+    out(*_candidates(found), *_edits(found), *_stamps(found), *_reasons(found))
+    return 0
+
+
+def _candidates(found: Report) -> Iterator[str]:
+    yield from _headed("Always approved as proposed", bool(found.candidates))
+    for one in found.candidates:
+        yield from _candidate(one)
+
+
+def _candidate(one: Candidate) -> Iterator[str]:
+    risk = f", risk {token(one.risk)}" if one.risk else ""
+    people = counted(one.reviewers, "reviewer")
+    yield f"  {token(one.tool)}{risk}: {one.approved}, by {people}, half within {_span(one.median)}"
+    if one.is_hasty:
+        yield paint("    no rule is proposed: half of these decisions took less than 3 s, and prove little", "yellow")
+    if one.went_wrong:
+        yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
+    yield from (f"    {token(name)}: {escape(said)}" for name, said in one.fields.items())
+    if one.rule is not None:
+        yield "    a rule to consider, for when= of its gate:"
+        yield from (f"      {escape(line)}" for line in one.rule.splitlines())
+    elif not one.is_hasty:
+        yield "    no rule is proposed: nothing but the name of the function is the same in these calls"
+
+
+def _edits(found: Report) -> Iterator[str]:
+    yield from _headed("Changed before approving", bool(found.edits))
+    for one in found.edits:
+        ways = [f"{count:,} {way}" for count, way in ((one.lowered, "lowered"), (one.raised, "raised")) if count]
+        more = f": {', '.join(ways)}" if ways else ""
+        yield f"  {token(one.tool)} {token(one.name)}: {one.changed}{more}"
+
+
+def _stamps(found: Report) -> Iterator[str]:
+    yield from _headed("Time to decide, by reviewer and risk", bool(found.stamps))
+    for one in found.stamps:
+        risk = f"risk {token(one.risk)}" if one.risk else "no risk word"
+        yield (
+            f"  {name_of(one.reviewer)}, {risk}: half within {_span(one.median)}; under 3 s {one.hasty};"
+            f" approved {one.approved.part:,}"
+        )
+        if one.is_warning:
+            yield paint("    WARNING: half of these took less than 3 s; nobody can have read what would run", "red")
+
+
+def _reasons(found: Report) -> Iterator[str]:
+    yield from _headed("Reasons of refusals", bool(found.reasons))
+    for one in found.reasons:
+        words = f'"{_brief(one.words)}"' if one.words else "without a word"
+        yield f"  {one.count:,} x {words} ({', '.join(map(token, one.tools[:3]))})"
+    if found.more_reasons:
+        yield f"  and {counted(found.more_reasons, 'further reason')}"
+
+
+def _headed(title: str, has_rows: bool) -> Iterator[str]:
+    yield ""
+    yield paint(title, "cyan")
+    if not has_rows:
+        yield "  nothing to say yet: decisions are too few, or none was like this"
+
+
+def _brief(words: str) -> str:
+    shown = escape(words)
+    return shown if len(shown) <= _ROOM else f"{shown[:_ROOM]}…"
+
+
+def _span(span: timedelta) -> str:
+    return span_text(timedelta(seconds=round(span.total_seconds())))
+
+
+def _plain(content: Any) -> Any:
+    """Return JSON values of a report: a span in seconds, a share with its lower bound."""
+    match content:
+        case timedelta():
+            return content.total_seconds()
+        case Share():
+            return {"part": content.part, "whole": content.whole, "low": round(content.low, 4)}
+        case Identity():
+            return content.qualified
+        case tuple():
+            return [_plain(held) for held in cast("tuple[Any, ...]", content)]
+        case _ if is_dataclass(content):
+            return {held.name: _plain(getattr(content, held.name)) for held in fields(content)}
+        case _:
+            return content

@@ -1,0 +1,32 @@
+"""What can be learned from decisions: samples, preference pairs, a table, and a report that proposes rules.
+
+Everything is read from the requests of a store, newest first and one page at a time, by when they were asked. What
+people may not see is masked here as everywhere, and what was purged is left out. The invariant: nothing in this room
+changes a request, a gate or a rule; a rule is proposed as text, and a person pastes it or does not.
+"""
+
+from __future__ import annotations
+
+from sayso.learning.finding import Candidate, Edit, Reason, Report, Stamp, report
+from sayso.learning.lesson import decided
+from sayso.learning.pair import PAIR_COLUMNS, pairs
+from sayso.learning.row import COLUMNS, rows, table
+from sayso.learning.sample import samples
+from sayso.learning.share import Share
+
+__all__ = [
+    "COLUMNS",
+    "PAIR_COLUMNS",
+    "Candidate",
+    "Edit",
+    "Reason",
+    "Report",
+    "Share",
+    "Stamp",
+    "decided",
+    "pairs",
+    "report",
+    "rows",
+    "samples",
+    "table",
+]
