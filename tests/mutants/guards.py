@@ -1855,7 +1855,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer that is none is no yes", "stores/http_line.py",
-        "if response.status < 300 and content is None and response.status != 204:", "if False:",
+        "if response.status < 300 and not isinstance(content, dict):", "if False:",
         _SERVED + "test_what_answers_there_is_no_server_is_a_fault_and_no_yes",
     ),
     Mutant(
@@ -2217,8 +2217,8 @@ MUTANTS = [
         "integration/test_inbox_deeds.py::test_what_nobody_gave_counts_as_given_only_once_it_is_changed",
     ),
     Mutant(
-        "no cell of a table is a formula", "inbox/export.py",
-        "return f\"'{text}\" if text.lstrip().startswith(_FORMULA) else text", "return text",
+        "no cell of a table is a formula", "model/show/cell.py",
+        "if shown.lstrip().startswith(_FORMULA)", "if False",
         "integration/test_inbox_history.py::test_no_cell_of_a_table_is_a_formula",
     ),
     Mutant(
@@ -2425,11 +2425,6 @@ MUTANTS = [
         _RECEIPTS + "test_a_receipt_of_a_request_that_still_waits_is_not_made",
     ),
     Mutant(
-        "no cell of an export is a formula", "audit/export.py",
-        "return f\"'{shown}\" if shown.startswith(_FORMULA) else shown", "return shown",
-        _EXPORT + "test_no_cell_is_a_formula",
-    ),
-    Mutant(
         "no character hides in a cell", "audit/export.py",
         "shown = escape(cell)", "shown = cell",
         _EXPORT + "test_no_character_hides_in_an_export",
@@ -2504,11 +2499,6 @@ MUTANTS = [
         "redaction.secrets(tree) | {text for text in redaction.texts(tree) if text not in shown}",
         "redaction.secrets(tree) or frozenset(shown and ())",
         _LEARNING + "test_what_a_gates_own_redactor_hides_is_not_told_by_a_reviewers_words",
-    ),
-    Mutant(
-        "no cell of a learning table is a formula", "learning/file.py",
-        "if shown.lstrip().startswith(_FORMULA)", "if False",
-        _LEARNING + "test_no_cell_is_a_formula_and_none_hides_a_character",
     ),
     Mutant(
         "hasty approvals propose no rule", "learning/finding.py",
@@ -2594,5 +2584,41 @@ MUTANTS = [
         "events between two looks are counted once", "inbox/metrics.py",
         "self._number = one.number  # and", "pass  # and",
         _METRICS + "test_what_people_decide_is_counted_from_the_first_look_on",
+    ),
+    Mutant(
+        "an answer that is not a sayso server's is a fault of the store", "stores/http_wire.py",
+        "except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:",
+        "except ZeroDivisionError as error:",
+        _SERVED + "test_another_servers_answer_is_a_fault_of_the_store_in_every_verb",
+    ),
+    Mutant(
+        "a token that the server does not know is told so", "stores/http_fault.py",
+        "if status == _NOT_KNOWN:", "if False:",
+        _SERVED + "test_a_token_that_ended_opens_nothing_and_the_program_is_told",
+    ),
+    Mutant(
+        "a run name that is another's is told to who asks", "stores/http_fault.py",
+        "refusal.args = (said,)", "pass",
+        _SERVED + "test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name",
+    ),
+    Mutant(
+        "a foreign run answers as one that is not there", "inbox/api/problem.py",
+        "if kind.status == 404:", "if False:",
+        _ATTACKS + "test_the_whole_answer_about_a_foreign_run_is_that_about_none",
+    ),
+    Mutant(
+        "nobody is asked to decide with a token that only asks", "waiting/block.py",
+        "terminal.is_there() and terminal.can_decide(self._store)", "terminal.is_there()",
+        _SERVED + "test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do",
+    ),
+    Mutant(
+        "a gate on a server names no command that is refused", "waiting/terminal.py",
+        "if not can_decide(store):", "if False:",
+        _SERVED + "test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do",
+    ),
+    Mutant(
+        "doctor tries to make each configured channel", "cli/doctor.py",
+        "        outlet.make(name, table)\n", "        pass\n",
+        "integration/test_notify.py::test_doctor_finds_a_channel_that_can_never_send",
     ),
 ]  # fmt: skip

@@ -22,8 +22,8 @@ from sayso.clock import instant, microseconds
 from sayso.model.canonical.compact import dumps
 from sayso.model.entry import Entry
 from sayso.model.reviewer import PROGRAM
+from sayso.model.show.cell import cell
 from sayso.model.show.document import entry_document
-from sayso.model.show.escape import escape
 from sayso.stores.base import Store
 
 __all__ = ["FORMATS", "Format", "exported"]
@@ -38,8 +38,6 @@ _CAPTIONS = {_CREATE: "Create", _UPDATE: "Update", _DELETE: "Delete", _OTHER: "O
 _STATUSES = {"done": (1, "Success"), "failed": (2, "Failure"), "denied": (2, "Failure"), "unknown": (0, "Unknown")}
 _INFORMATIONAL, _MEDIUM = 1, 3
 _CELLS = ("run", "seq", "at", "request", "event", "by", "channel", "tool", "detail", "link")
-# What spreadsheets take for the beginning of a formula, also in the wide forms that they fold.
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001  these very letters
 
 
 def exported(
@@ -102,13 +100,8 @@ def _as_csv(entry: Entry, _: dict[str, Any], tool: str) -> str:
 
 def _row(cells: tuple[Any, ...]) -> str:
     text = io.StringIO()
-    csv.writer(text).writerow([cell if isinstance(cell, int) else _safe(cell) for cell in cells])
+    csv.writer(text).writerow([one if isinstance(one, int) else cell(one) for one in cells])
     return text.getvalue()
-
-
-def _safe(cell: str) -> str:
-    shown = escape(cell)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def _as_ocsf(entry: Entry, detail: dict[str, Any], tool: str) -> str:

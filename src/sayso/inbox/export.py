@@ -23,7 +23,7 @@ from sayso.model.canonical import display
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.show import card
-from sayso.model.show.escape import escape
+from sayso.model.show.cell import cell
 
 __all__ = ["COLUMNS", "export", "record"]
 
@@ -35,8 +35,6 @@ COLUMNS = (
 _MOST = 100_000
 _LOT = 500
 _ROOM = 500
-# What a table's program takes for the beginning of a formula; a blank before it would be passed over.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def export(visit: Visit) -> Response:
@@ -114,16 +112,15 @@ def _csv(records: Iterator[dict[str, Any]]) -> Iterator[str]:
 def _cell(value: Any) -> str:
     match value:
         case None:
-            text = ""
+            return ""
         case bool():
-            text = "yes" if value else "no"
+            return "yes" if value else "no"
         case str():
-            text = escape(value)
+            return cell(value)
         case int() | float():
             return str(value)  # a number of ours, which may be less than nothing
         case _:
-            text = escape(json.dumps(value, ensure_ascii=False)) if value else ""
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+            return cell(json.dumps(value, ensure_ascii=False)) if value else ""
 
 
 _KINDS: dict[str, tuple[str, Callable[[Iterator[dict[str, Any]]], Iterator[str]]]] = {

@@ -15,7 +15,8 @@ from typing import IO, Any, Literal, get_args
 
 from sayso import errors
 from sayso.model.canonical.compact import dumps
-from sayso.model.show.escape import escape, storable
+from sayso.model.show.cell import cell
+from sayso.model.show.escape import storable
 
 __all__ = ["FORMATS", "Format", "csv_lines", "json_lines", "need_parquet", "write_parquet"]
 
@@ -23,8 +24,6 @@ Format = Literal["jsonl", "csv", "parquet"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 _LOT = 5_000
-# What spreadsheets take for the beginning of a formula, also in the wide forms that they fold, and after blanks.
-_FORMULA = tuple("=+-@|%\t\r\n＝＋－＠")  # noqa: RUF001  these very letters
 
 
 def json_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -42,13 +41,8 @@ def csv_lines(records: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iter
 
 def _row(cells: Sequence[Any]) -> str:
     page = io.StringIO()
-    csv.writer(page).writerow([_safe(cell) if isinstance(cell, str) else cell for cell in cells])
+    csv.writer(page).writerow([cell(one) if isinstance(one, str) else one for one in cells])
     return page.getvalue()
-
-
-def _safe(cell: str) -> str:
-    shown = escape(cell)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 
 
 def need_parquet() -> None:
