@@ -2425,8 +2425,8 @@ MUTANTS = [
         _RECEIPTS + "test_a_receipt_of_a_request_that_still_waits_is_not_made",
     ),
     Mutant(
-        "no character hides in a cell", "audit/export.py",
-        "shown = escape(cell)", "shown = cell",
+        "no character hides in a cell", "model/show/cell.py",
+        "shown = escape(text)", "shown = text",
         _EXPORT + "test_no_character_hides_in_an_export",
     ),
     Mutant(
