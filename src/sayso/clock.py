@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-__all__ = ["instant", "microseconds", "now", "use"]
+__all__ = ["instant", "microseconds", "now", "use", "written"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,6 +33,11 @@ def microseconds(moment: datetime) -> int:
 def instant(count: int) -> datetime:
     """Return the instant that `microseconds` wrote."""
     return _EPOCH + timedelta(microseconds=count)
+
+
+def written(moment: datetime) -> str:
+    """Return an instant as programs are told it: ISO 8601 in UTC, with the Z that JSON has of it everywhere."""
+    return moment.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
 
 
 @contextmanager

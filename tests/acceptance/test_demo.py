@@ -33,7 +33,7 @@ from tests.integration.browsing import fields_of
 from tests.integration.provider_server import Answer, Provider, serving
 from tests.person import Person
 
-MENU = "d detach\n> "
+MENU = "d detach   (then enter)\n> "
 ARCHIVE = {"archive/app.log", "archive/summary.txt"}
 STAYS = re.compile(r"the folder stays for you to look at: (.+)$", re.MULTILINE)
 AS_ASKED = ["asked", "approved", "started", "done"]

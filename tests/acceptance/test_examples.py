@@ -126,7 +126,7 @@ def test_refund_is_not_paid_after_a_no() -> None:
 def test_refund_asks_on_the_terminal(place: Path) -> None:
     with Person(str(EXAMPLES / "refund.py"), env=dict(os.environ), cwd=place) as person:
         person.sees("refund")
-        person.sees("d detach\n> ")
+        person.sees("d detach   (then enter)\n> ")
         person.types("a")
         assert person.ends() == (0, "refunded 320.00 for A-4721\n")
 

@@ -19,6 +19,7 @@ from sayso import errors
 from sayso.inbox import create_app
 from sayso.inbox.api.operation import Operation
 from sayso.inbox.api.routes import operations
+from sayso.inbox.sign_in import SignIn
 from sayso.inbox.token import Tokens
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
@@ -310,3 +311,20 @@ def test_review_token_does_what_the_door_does(app: Starlette) -> None:
     seen = client.get(f"/api/v1/requests/{request_id}").json()["fingerprint"]
     assert client.post(f"/api/v1/requests/{request_id}/approve", json={"seen": seen}).json()["state"] == "approved"
     assert sayso.Review().get(request_id).state is State.APPROVED
+
+
+def test_a_review_token_reviews_as_whom_the_settings_let_in(store: Store) -> None:
+    app = create_app(store, sign_in=SignIn(reviewers=["ada"], role="finance"))
+    assert caller(app, roles=["finance"]).get("/api/v1/requests").status_code == 200
+    for options in ({"roles": ["ops"]}, {"name": "bob", "roles": ["finance"]}):
+        assert code_of(caller(app, **options).get("/api/v1/requests")) == (403, "not_admitted")
+    assert caller(app, "ask", "bot").get("/api/v1/program/runs").status_code == 200
+    assert caller(app, "admin", "root").get("/api/v1/tokens").status_code == 200
+
+
+def test_how_often_an_approval_may_start_a_call_is_told(store: Store, clock: Clock) -> None:
+    app = create_app(store)
+    request = store.open(sample_call(retries=2))
+    told = caller(app).get(f"/api/v1/requests/{request.id}").json()
+    assert (told["retries"], told["idempotent"]) == (2, False)
+    assert "up to 3 times, again after each failure" in browser(app).get(f"/r/{request.id}").text

@@ -128,7 +128,8 @@ def test_ls_filters() -> None:
 def test_json_of_a_request_has_its_documented_keys() -> None:
     call, question = ask_refund(), ask_question()
     common = {
-        "id", "kind", "state", "run", "fingerprint", "prompt", "description", "risk", "rule", "context", "warnings",
+        "id", "kind", "state", "run", "fingerprint", "prompt", "description", "risk", "rule", "context", "unverified",
+        "program_gone", "retries", "idempotent", "warnings",
         "requester", "on_behalf_of", "quorum", "escalation", "created_at", "expires_at", "approval_expires_at",
         "claimed_by", "claimed_at", "votes", "decision", "execution",
     }  # fmt: skip
@@ -445,6 +446,7 @@ def test_doctor_is_content_with_a_good_store() -> None:
     assert (done.code, done.out.splitlines()[-1]) == (0, "all is well")
     assert "0600" in done.out
     assert "pending 1" in done.out
+    assert "SAYSO_KEY         not set, arguments stand readable in the file\n" in done.out
     found = sayso("doctor", "--json").data
     assert (found["ok"], found["found"]["requests"], found["found"]["schema"]) == (
         True,

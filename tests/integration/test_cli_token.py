@@ -47,12 +47,12 @@ def test_a_token_is_printed_once_and_alone_on_stdout(capsys: pytest.CaptureFixtu
 
 
 def test_a_token_is_made_as_json_with_an_issuer_and_an_end(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--kind", "ask", "--name", "bot", "--issuer", "corp", "--expires", "2h", "--json"]
+    words = ["--kind", "review", "--name", "bot", "--issuer", "corp", "--expires", "2h", "--json"]
     _, out, err = said(capsys, "token", "new", *words)
     made = json.loads(out)
     assert err == ""
     assert TEXT.fullmatch(made["token"])
-    assert (made["issuer"], made["expires_at"]) == ("corp", "2026-01-01T14:00:00+00:00")
+    assert (made["issuer"], made["expires_at"]) == ("corp", "2026-01-01T14:00:00Z")
     (listed,) = json.loads(said(capsys, "token", "ls", "--json")[1])
     assert {**listed, "token": made["token"]} == made
 
@@ -79,6 +79,7 @@ def test_the_list_says_which_are_good_for_how_long(capsys: pytest.CaptureFixture
         (["new", "--kind", "ask", "--name", " a"], 2, "no token was made"),
         (["new", "--kind", "ask", "--name", "a", "--role", "b\u200b"], 2, "no token was made"),
         (["new", "--kind", "ask", "--name", "a", "--issuer", "https://x"], 2, "no token was made"),
+        (["new", "--kind", "ask", "--name", "a", "--issuer", "corp"], 2, "takes no issuer"),
         (["new", "--kind", "ask", "--name", "a", "--expires", "never"], 2, "--expires"),
         (["revoke", "0" * 16], 1, "nothing was changed"), (["revoke", "\x1b[2J"], 1, "U+001B"),
     ],

@@ -10,28 +10,36 @@ import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from sayso import errors
+from sayso.inbox.api.bound import must_be_bound
 from sayso.model import canonical
 from sayso.model.call import Call
+from sayso.model.canonical.tree import fields_of
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome
-from sayso.model.redaction import MASK, agrees
+from sayso.model.redaction import FAILED, MASK, agrees
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.model.shape import Shape
+from sayso.model.show import card
+from sayso.model.show.document import request_document
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
+from sayso.stores.http_line import encoded
 from sayso.stores.http_wire import asked_wire, mark_of
 from sayso.stores.memory import MemoryStore
 from sayso.stores.run_verbs import RunFilter
@@ -283,15 +291,181 @@ def test_who_asks_is_the_token_whatever_the_program_says(stage: Stage) -> None:
 
 
 def test_what_cannot_be_drawn_is_refused_when_it_is_asked(stage: Stage) -> None:
-    request = sample_call("run_1")
+    request = sample_call("run_1", {"amount": [], "to": "alice"})
     shape = json.loads(request.call.shape)
-    shape["fields"] = [{"name": "amount", "mode": "either", "type": {"kind": ["no"]}, "required": True}]
+    shape["fields"][0]["type"] = {"kind": "list", "items": {}}  # an empty list fits it, and no field can be made of it
     told = Shape.from_text(json.dumps(shape))
     digest = call_digest(request.call.tool, told.digest, canonical.digest_input(request.call.form))
     call = Call("payments:pay", "pay", request.call.form, None, digest, json.dumps(shape), told.digest)
     broken = replace(request, subject=call, fingerprint=fingerprint("run_1", digest))
     with pytest.raises(errors.AskRefusedError, match="read or drawn"):
         send(stage.program(), asked_wire(broken))
+
+
+# -- what is shown is what runs --------------------------------------------------------------------------------
+
+
+class Part(BaseModel):
+    """A model as a program's arguments hold them."""
+
+    model_config = ConfigDict(extra="allow")
+    title: str
+    count: int = 1
+    _note: str = PrivateAttr("")
+
+
+def work(part: Part, path: str, *, dry_run: bool = False, limit: float = 1, token: str = cast("str", None)) -> None:
+    """Stand for a gated function."""
+
+
+PLAIN: dict[str, Any] = {"part": None, "path": "/tmp", "dry_run": False, "limit": 1, "token": None}
+
+
+def working(form: str | None = None, run_id: str = "run_1") -> Request:
+    """Return a request to `work`, with the arguments as they are or as somebody wrote them."""
+    part = Part(title="Export", more={"$ref": "x"})  # type: ignore[call-arg]
+    part._note = "kept"
+    shape, whole = Shape.of(work), canonical.encode({**PLAIN, "part": part}).text
+    text = whole if form is None else form
+    digest = call_digest("jobs:work", shape.digest, canonical.digest_input(text))
+    call = Call("jobs:work", "work", text, None, digest, shape.text, shape.digest)
+    return replace(sample_call(run_id), subject=call, fingerprint=fingerprint(run_id, digest))
+
+
+def rewritten(change: Callable[[dict[str, Any]], object]) -> str:
+    tree = canonical.load(working().call.form)
+    change(tree)
+    return canonical.text_of(tree)
+
+
+def rest_of(tree: dict[str, Any]) -> dict[str, Any]:
+    return tree["part"]["$model"][2]
+
+
+def test_a_model_whose_name_stands_for_two_values_is_refused(stage: Stage) -> None:
+    lies: list[Callable[[dict[str, Any]], object]] = [
+        lambda tree: rest_of(tree)["extra"].update(title="EVIL"),
+        lambda tree: rest_of(tree)["extra"].update(_note="EVIL"),
+    ]
+    for lie in lies:
+        with pytest.raises(errors.AskRefusedError, match="one name for two values"):
+            send(stage.program(), asked_wire(working(rewritten(lie))))
+    assert stage.store.count(Filter()) == 0
+
+
+def test_a_tagged_value_that_no_gate_writes_is_refused(stage: Stage) -> None:
+    lies: list[Callable[[dict[str, Any]], object]] = [
+        lambda tree: rest_of(tree)["private"].update(title="EVIL"),
+        lambda tree: rest_of(tree).update(other={"title": "EVIL"}),
+        lambda tree: rest_of(tree).update(unset=["title", "count"]),
+        lambda tree: tree.update(part={"$dict": {"title": "EVIL"}}),
+        lambda tree: tree.update(path={"$path": "/tmp//x"}),
+    ]
+    for lie in lies:
+        with pytest.raises(errors.AskRefusedError):
+            send(stage.program(), asked_wire(working(rewritten(lie))))
+    assert stage.store.count(Filter()) == 0
+
+
+def test_a_name_that_looks_like_a_tag_is_shown_as_a_name(stage: Stage) -> None:
+    form = rewritten(lambda tree: rest_of(tree).update(extra={"$dict": {"title": "Import"}}))
+    row = send(stage.program(), asked_wire(working(form)))
+    shown = "\n".join(card.subject_rows(stage.store.get(row["id"]), width=100, full=True))
+    assert "title='Export'" in shown
+    assert "'$dict'={'title': 'Import'}" in shown
+
+
+TREES = st.sampled_from(
+    ["$model", "$dataclass", "$dict", "$tuple", "$enum", "title", "count", "extra", "private", "_note"]
+)
+WHERE = list(leaves(canonical.load(working().call.form)))
+
+
+@given(path=st.sampled_from(WHERE), cut=st.integers(0, 4), name=TREES, value=st.sampled_from(["EVIL", 1, None, [], {}]))
+@settings(max_examples=300, deadline=None)
+def test_of_every_changed_tree_what_is_shown_is_what_runs(
+    path: tuple[Any, ...], cut: int, name: str, value: Any
+) -> None:
+    tree = canonical.load(working().call.form)
+    held = at(tree, path[:cut])
+    if isinstance(held, dict):
+        held[name] = value
+    elif isinstance(held, list):
+        held.append({name: value})
+    form, shape = canonical.text_of(tree), Shape.of(work)
+    try:
+        must_be_bound(form, shape.text)
+        values = canonical.decode(form, shape.classes)
+    except (errors.AskRefusedError, errors.ArgumentError):
+        return
+    assert canonical.encode(values).text == form
+    part: Any = values["part"]
+    named = fields_of(canonical.load(form)["part"])
+    if isinstance(part, Part):
+        assert named is not None
+        assert {key: canonical.text_of(canonical.form_of(getattr(part, key))) for key in named} == {
+            key: canonical.text_of(item) for key, item in named.items()
+        }
+
+
+def test_arguments_that_are_not_all_the_functions_are_refused(stage: Stage) -> None:
+    for change in (lambda tree: tree.pop("dry_run"), lambda tree: tree.update(force=True)):
+        with pytest.raises(errors.AskRefusedError, match="all of them and no other"):
+            send(stage.program(), asked_wire(working(rewritten(change))))
+
+
+@pytest.mark.parametrize(("name", "value"), [("dry_run", "False"), ("dry_run", 0), ("limit", "1"), ("limit", True)])
+def test_a_text_in_the_place_of_a_number_or_of_true_is_refused(stage: Stage, name: str, value: Any) -> None:
+    with pytest.raises(errors.AskRefusedError, match=f"'{name}' is written as another type"):
+        send(stage.program(), asked_wire(working(rewritten(lambda tree: tree.update({name: value})))))
+
+
+def test_arguments_that_no_type_of_the_function_takes_are_refused(stage: Stage) -> None:
+    with pytest.raises(errors.AskRefusedError, match="do not fit"):
+        send(stage.program(), asked_wire(working(rewritten(lambda tree: tree.update(dry_run="perhaps")))))
+
+
+def test_what_a_gate_binds_is_taken_as_it_is(stage: Stage) -> None:
+    """An int for a float, None for a default that the shape does not tell, names with `$` in a model's extra fields."""
+    request = working()
+    assert send(stage.program(), asked_wire(request))["form"] == request.call.form
+
+
+def test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer(stage: Stage) -> None:
+    request = sample_call("run_1", SENT)
+    row = send(stage.program(), lying(request, masked=canonical.text_of(dict.fromkeys(SENT, MASK))))
+    said = "the program hides 3 values that sayso would not mask by itself"
+    assert card.cautions(stage.store.get(row["id"])) == [said]
+    words = {**json.loads(asked_wire(sample_call("run_2", SENT))["asked"]), "redact": ["amount", "to", "lines"]}
+    row = send(stage.program(), lying(sample_call("run_2", SENT), asked=json.dumps(words)))
+    asked = stage.store.get(row["id"])
+    assert card.cautions(asked) == [said]
+    assert request_document(asked)["warnings"] == [said]
+    assert card.cautions(replace(asked, requester=ADA)) == [], "a gate on this machine is the reviewer's own"
+
+
+def test_a_view_in_which_a_redactor_failed_is_refused(stage: Stage) -> None:
+    masked = canonical.text_of(dict(FAILED))
+    with pytest.raises(errors.AskRefusedError, match="redactor failed"):
+        send(stage.program(), lying(sample_call("run_1"), masked=masked))
+
+
+def test_a_call_that_would_hold_up_every_list_is_refused(stage: Stage) -> None:
+    program = stage.program()
+    with pytest.raises(errors.AskRefusedError, match="`form` is larger than 65,536 bytes"):
+        send(program, asked_wire(sample_call("run_1", {"to": "é" * 33_000})))
+    with pytest.raises(errors.AskRefusedError, match="`asked` is larger than 65,536 bytes"):
+        send(program, asked_wire(sample_call("run_1", description="x" * 66_000)))
+    with pytest.raises(errors.AskRefusedError, match="more than 2,000 values"):
+        send(program, asked_wire(sample_call("run_1", {"rows": list(range(2_000))})))
+    classes = {
+        **json.loads(working().call.shape),
+        "defs": {f"m:C{n}": {"kind": "enum", "members": []} for n in range(201)},
+    }
+    with pytest.raises(errors.AskRefusedError, match="more than 200 classes"):
+        must_be_bound(working().call.form, json.dumps(classes))
+    assert stage.store.count(Filter()) == 0
+    assert program.open(sample_call("run_1", {"rows": list(range(1_900)), "to": "x" * 50_000})).state is State.PENDING
 
 
 # -- T2: one approval, one start -------------------------------------------------------------------------------
@@ -385,6 +559,28 @@ def test_the_whole_answer_about_a_foreign_id_is_that_about_none(stage: Stage) ->
         answers.append((response.status, headers, response.read()))
         connection.close()
     assert answers[0] == answers[1]
+
+
+def test_the_whole_answer_about_a_foreign_run_is_that_about_none(stage: Stage) -> None:
+    stage.program("theirs").open(sample_call("order-1"))
+    line = stage.program("mine")._line
+    answers: list[Any] = []
+    for run_id in ("order-1", "order-2"):
+        for method, path, body in (
+            ("GET", f"/runs/kept?run_id={run_id}", None),
+            ("GET", f"/journal?run_id={run_id}", None),
+            ("POST", "/runs/take", encoded({"run_id": run_id, "holder": "me", "gone": None})),
+        ):
+            connection = line.connect()
+            answer = line.exchange(connection, method, path, body)
+            connection.close()
+            assert answer.status == 404
+            answers.append(answer)
+    assert answers[:3] == answers[3:]
+    asked = {"request": asked_wire(sample_call("order-1")), "saved": None}
+    connection = line.connect()
+    assert line.exchange(connection, "POST", "/requests", encoded(asked)) == answers[0]
+    connection.close()
 
 
 def test_of_every_foreign_run_and_request_none_is_met(stage: Stage) -> None:

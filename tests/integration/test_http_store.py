@@ -9,7 +9,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
+from sayso.waiting import terminal
 from tests.serving import Serving, new_token, serving
 
 PATIENCE = 20
@@ -360,8 +361,9 @@ def test_a_folder_cannot_name_the_server_that_decides(place: Path, monkeypatch: 
 
 def test_a_token_that_ended_opens_nothing_and_the_program_is_told(server: Serving, there: Store) -> None:
     here = HttpStore(server.of(there), "sst_" + "0" * 16 + "_" + "0" * 64)
-    with pytest.raises(errors.StoreForbiddenError, match="does not let this token"):
+    with pytest.raises(errors.StoreForbiddenError, match="does not know SAYSO_TOKEN: revoked, ended or mistyped") as no:
         here.open(sample_call())
+    assert "Authorization" not in str(no.value)
     assert "sst_" not in repr(here) + repr(vars(here)["url"])
     here.close()
 
@@ -374,9 +376,105 @@ def test_what_answers_there_is_no_server_is_a_fault_and_no_yes(server: Serving, 
 
     here = HttpStore(server.url, "sst_x", patience=0.1)
     server.app = page
-    with pytest.raises(errors.StoreUnavailableError, match="no sayso server"):
+    with pytest.raises(errors.StoreUnavailableError, match="does not answer as a sayso server"):
         here.get("rq_" + "0" * 32)
     here.close()
+
+
+def every_read(here: HttpStore) -> dict[str, Callable[[], object]]:
+    request = sample_call()
+    return {
+        "open": lambda: here.open(request),
+        "get": lambda: here.get(request.id),
+        "settle": lambda: here.settle(request.id),
+        "start": lambda: here.start(request.id, "t"),
+        "find": lambda: here.find(request.fingerprint),
+        "match": lambda: here.match("rq_"),
+        "list": lambda: here.list(Filter()),
+        "count": lambda: here.count(Filter()),
+        "journal": lambda: here.journal(request_id=request.id),
+        "sweep": here.sweep,
+        "get_run": lambda: here.get_run("run_a"),
+        "take_run": lambda: here.take_run("run_a", "me"),
+        "runs": lambda: here.runs(RunFilter()),
+        "ready_runs": lambda: here.ready_runs(["agent"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "content"),
+    [
+        (204, b""), (200, b"<p>approved"), (200, b"[]"), (200, b'"ok"'), (200, b"{}"), (404, b"<p>not here"),
+        (200, b'{"request": 5, "requests": 5, "ids": 5, "runs": 5, "entries": 5, "changed": "x", "run": 5, "row": 5}'),
+        (200, b'{"request": {}, "requests": [5], "ids": null, "runs": [{}], "entries": [5], "run": {}, "row": {}}'),
+    ],
+)  # fmt: skip
+def test_another_servers_answer_is_a_fault_of_the_store_in_every_verb(
+    server: Serving, status: int, content: bytes
+) -> None:
+    async def other(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": content})
+
+    here = HttpStore(server.url, "sst_x", patience=0)
+    server.app = other
+    for name, verb in every_read(here).items():
+        with pytest.raises(errors.StoreError) as fault:
+            verb()
+        assert "this address does not answer as a sayso server" in str(fault.value), name
+    here.close()
+
+
+def test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name(here: HttpStore, there: Store) -> None:
+    there.open(sample_call("o-1"))
+
+    @sayso.gate(wait="raise", name="refund")
+    def refund(amount: int) -> int:
+        return amount
+
+    @sayso.gate(when=lambda amount: sayso.deny(f"{amount} is never paid"), name="pay")
+    def pay(amount: int) -> int:
+        return amount
+
+    for call in (refund, pay):
+        with (
+            sayso.run("o-1"),
+            pytest.raises(
+                errors.RunNotFoundError, match="the run name 'o-1' cannot be used with this token"
+            ) as refused,
+        ):
+            call(1)
+        assert "choose another name" in str(refused.value)
+        assert refused.value.run_id == "o-1"
+    with pytest.raises(errors.RunNotFoundError, match="no run 'o-1' is kept"):
+        here.get_run("o-1")
+
+
+def test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do(
+    here: HttpStore, there: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @sayso.gate(name="refund")
+    def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    @sayso.gate(name="refund")
+    async def arefund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    def unwanted(*_: object) -> Request:
+        raise AssertionError("a person was asked at the program's terminal")
+
+    monkeypatch.setattr(terminal, "is_there", lambda: True)
+    monkeypatch.setattr(terminal, "converse", unwanted)
+    for call in (lambda: refund(1), lambda: asyncio.run(arefund(2))):
+        deciding = decided_soon(there, "approve")
+        assert call().startswith("refunded")
+        deciding.join()
+    said = capsys.readouterr().err
+    for request in there.list(Filter()).requests:
+        assert f"decide at {here.url}/r/{request.id}\n" in said
+    assert "sayso approve" not in said
+    assert "--store" not in said
 
 
 def test_a_redirect_is_not_followed(server: Serving) -> None:

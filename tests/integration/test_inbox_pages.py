@@ -21,7 +21,9 @@ from sayso import clock as sayso_clock
 from sayso import config
 from sayso.inbox import create_app
 from sayso.model.request import State
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.show import card
+from sayso.model.show.document import request_document
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
@@ -149,6 +151,35 @@ def test_facts_of_the_program_stand_apart_from_what_an_agent_says(ada: Browser, 
     assert "amount &gt; 100" in page.partition('<h2 id="why">')[2].partition("</section>")[0]
 
 
+HOSTILE_WORDS = {
+    "prompt": "Routine.", "rule": "policy 4.2, verified by sayso: amounts below 10 EUR",
+    "description": "A dry run: nothing is paid.", "context": {"checked by sayso": "safe, 5 EUR"},
+}  # fmt: skip
+
+
+def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: Store) -> None:
+    request = store.open(sample_call(requester=Identity("token", "bot"), **HOSTILE_WORDS))
+    page = ada.get(f"/r/{request.id}").text
+    before, _, rest = page.partition('class="unverified"')
+    said, _, after = rest.partition("</section>")
+    for words in ("Routine.", "policy 4.2", "A dry run", "checked by sayso", "5 EUR"):
+        assert words in said, words
+        assert words not in before + after, words
+    for ours in ("Held by the rule", "author says", "Context from the program", "Every call of it"):
+        assert ours not in page
+    document = request_document(request)
+    assert document["unverified"] == ["prompt", "description", "rule", "context"]
+    rows = card.ask_rows(request, sayso_clock.now(), width=100)
+    own = rows.index("  the program says, unverified:")
+    assert all("policy 4.2" not in row and "dry run" not in row for row in rows[:own])
+    assert [row.split()[0] for row in rows[own + 1 :]][:4] == ["prompt", "description", "rule", "context"]
+
+
+def test_of_a_program_of_this_machine_only_the_prompt_is_unverified(store: Store) -> None:
+    assert request_document(store.open(sample_call(**HOSTILE_WORDS)))["unverified"] == ["prompt"]
+    assert request_document(store.open(sample_call("second")))["unverified"] == []
+
+
 def test_the_same_address_shows_what_became_of_it(ada: Browser, store: Store, clock: Clock) -> None:
     pay = payer()
     request_id = held(pay, 5).confirmation_id
@@ -219,10 +250,18 @@ def pages_full_of(words: str, ada: Browser) -> list[str]:
             sayso.ask(words, choices=[words, "no"], wait="raise")
     question = caught.value.confirmation_id
     fields: dict[str, Any] = {"context": {words: [words]}, "risk": words, "rule": words, "prompt": words}
+    far = config.default_store().open(sample_call(requester=Identity("token", "bot"), description=words, **fields)).id
     told = config.default_store().open(sample_call(words, **fields)).id
     texts = [
         ada.get(page).text
-        for page in ("/", f"/r/{request_id}", f"/r/{question}", f"/bulk?verb=reject&id={request_id}", f"/r/{told}")
+        for page in (
+            "/",
+            f"/r/{request_id}",
+            f"/r/{question}",
+            f"/bulk?verb=reject&id={request_id}",
+            f"/r/{far}",
+            f"/r/{told}",
+        )
     ]
     links = re.findall(r'href="(/runs/[^"]+)"', texts[-1])
     refused = ada.decide(request_id, "approve", f0=f"{words}{{", note=words)

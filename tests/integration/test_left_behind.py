@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,15 @@ import pytest
 
 import sayso
 from sayso import aio
+from sayso.inbox import create_app
 from sayso.model.request import State
 from sayso.model.show import card
 from sayso.stores.base import Store
 from tests.conftest import Clock
+from tests.integration import commands
 from tests.integration.acting import held, payer, program, running
+from tests.integration.browsing import browser
+from tests.integration.calling import caller
 
 ASK = """
 import sayso
@@ -54,6 +59,31 @@ def test_request_without_a_named_run_says_that_its_program_is_gone(file_store: S
     assert asyncio.run(aio.Review().program_is_gone(request)) is is_gone
     rejected = review.reject(request.id)
     assert review.program_is_gone(rejected) is False
+
+
+def test_program_that_is_gone_is_marked_in_the_browser(file_store: Store) -> None:
+    waiting, named = asked_elsewhere(file_store, WITHOUT_A_NAME), asked_elsewhere(file_store, IN_A_RUN)
+    ada = browser(create_app(file_store), "ada")
+    assert ada.get("/").text.count('<span class="warn">program gone</span>') == 1
+    run_id = file_store.get(waiting).run_id
+    assert "program gone" in ada.get(f"/runs/{run_id}").text
+    asked = ada.get("/bulk", params={"id": [waiting, named], "verb": "approve"}).text
+    assert asked.count("nobody comes back for the decision") == 1
+
+
+@pytest.mark.parametrize(("text", "is_gone"), [(WITHOUT_A_NAME, True), (IN_A_RUN, False)])
+def test_program_that_is_gone_is_marked_in_json(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch, text: str, is_gone: bool
+) -> None:
+    monkeypatch.setenv("SAYSO_STORE", file_store.url)
+    request_id = asked_elsewhere(file_store, text)
+    (listed,) = json.loads(commands.sayso("ls", "--json").out)["requests"]
+    shown = json.loads(commands.sayso("show", request_id, "--json").out)
+    assert (listed["program_gone"], shown["program_gone"]) == (is_gone, is_gone)
+    ada = caller(create_app(file_store))
+    (told,) = ada.get("/api/v1/requests").json()["requests"]
+    assert told["program_gone"] is is_gone
+    assert ada.get(f"/api/v1/requests/{request_id}").json()["program_gone"] is is_gone
 
 
 def test_program_that_lives_is_not_gone(store: Store) -> None:

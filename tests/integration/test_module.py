@@ -56,6 +56,16 @@ def test_async_module_called_inside_of_a_loop_says_what_to_use() -> None:
     asyncio.run(main())
 
 
+def test_what_a_module_raises_says_nothing_of_a_loop() -> None:
+    class Failing(Module):
+        async def aforward(self) -> Prediction:
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as caught:
+        Failing()()
+    assert caught.value.__context__ is None
+
+
 def test_module_without_a_half_is_told_which_it_lacks() -> None:
     class Nothing(Module):
         pass

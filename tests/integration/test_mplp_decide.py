@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -104,6 +107,66 @@ def test_a_copy_of_a_confirm_is_decided_where_it_waits() -> None:
     _, confirm, _ = submitted()
     process_decision(Confirm.parse(confirm.export()), Decision(status="approved", decided_by_role="dba"))
     assert read_confirm(confirm.confirm_id).status == "approved"
+
+
+def yes(role: str = "dba") -> Decision:
+    return Decision(status="approved", decided_by_role=role)
+
+
+@pytest.mark.parametrize("status", ["approved", "rejected", "cancelled"])
+def test_a_confirm_of_an_earlier_round_decides_nothing(status: str) -> None:
+    plan, confirm, request = submitted()
+    looked_at = read_confirm(confirm.confirm_id)
+    reviewer().reject(request.id, "no")
+    refresh(confirm)
+    plan.title = "Drop all tables"
+    submit_plan_for_approval(plan, "agent")
+    with pytest.raises(errors.StaleViewError, match="look again, nothing was decided"):
+        process_decision(looked_at, Decision(status=status, decided_by_role="dba", reason="fine"))
+    assert read_confirm(confirm.confirm_id).status == "pending"
+    refresh(looked_at)
+    process_decision(looked_at, yes())
+    assert looked_at.status == "approved"
+
+
+@pytest.mark.parametrize("copied", [lambda one: one, copy.deepcopy, lambda one: one.model_copy()])
+def test_a_confirm_that_was_read_before_an_edit_decides_nothing(copied: Callable[[Confirm], Confirm]) -> None:
+    _, confirm, request = submitted(quorum=2)
+    looked_at = copied(read_confirm(confirm.confirm_id))
+    mine = copied(Confirm.from_request(request))
+    reviewer().approve(request.id, changes={"title": "As edited"})
+    for one in (looked_at, mine):
+        with pytest.raises(errors.StaleViewError):
+            process_decision(one, yes("bob"))
+    with pytest.raises(errors.StaleViewError):
+        add_decision(looked_at, "approved", "bob")
+    assert read_confirm(confirm.confirm_id).status == "pending"
+    process_decision(read_confirm(confirm.confirm_id), yes("bob"))
+    assert read_confirm(confirm.confirm_id).status == "approved"
+
+
+def test_a_confirm_that_was_packed_and_unpacked_knows_what_it_was_read_as() -> None:
+    _, _, request = submitted()
+    assert pickle.loads(pickle.dumps(Confirm.from_request(request))).home.seen == (request.id, request.fingerprint)
+
+
+@pytest.mark.parametrize("role", ["planner", "Planner", " planner  "])
+def test_the_role_that_asked_does_not_approve(role: str) -> None:
+    confirm = submit_plan_for_approval(plan_of_three(), role)
+    with pytest.raises(errors.OwnRequestError):
+        process_decision(confirm, yes("planner"))
+    with pytest.raises(errors.OwnRequestError):
+        process_decision(confirm, yes("dba"), by="planner")
+    process_decision(confirm, yes("dba"))
+    assert confirm.status == "approved"
+
+
+def test_whom_the_program_acts_for_does_not_approve_either() -> None:
+    with sayso.run("planning", on_behalf_of=sayso.Reviewer("kim")):
+        confirm = submit_plan_for_approval(plan_of_three(), "planner")
+    for name in ("kim", "planner"):
+        with pytest.raises(errors.OwnRequestError):
+            process_decision(confirm, yes(name))
 
 
 def test_a_locked_copy_decides_nothing() -> None:

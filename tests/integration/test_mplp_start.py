@@ -10,19 +10,26 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.model.request import State
+from sayso.model import canonical
+from sayso.model.canonical.compact import dumps
+from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.request import Request, State
 from sayso.mplp import (
+    Confirm,
     ConfirmNotFoundError,
     ConfirmRefusedError,
     Decision,
     NotConformantError,
     Plan,
+    create_confirm,
     process_decision,
     read_confirm,
     read_plan,
     start,
+    submit_for_approval,
 )
 from sayso.mplp.ids import id_of
+from sayso.mplp.view import facts_of
 from sayso.stores.memory import MemoryStore
 from tests.integration.acting import approved
 from tests.integration.submitting import plan_of_three, submitted
@@ -139,3 +146,78 @@ def test_of_eight_who_start_a_plan_one_does() -> None:
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert (len(ran), len(refused)) == (1, 7)
+
+
+# -- targets that are no plans --------------------------------------------------------------------------------------
+
+SHOWN, HIDDEN = id_of("test", "shown"), id_of("test", "hidden")
+
+
+def waiting(target_id: str, reason: str | None = "why") -> tuple[Confirm, Request]:
+    confirm = submit_for_approval(create_confirm("extension", target_id, "agent", reason))
+    (request,) = sayso.Review().list().requests
+    return confirm, request
+
+
+def shown_as(memory: MemoryStore, request: Request, **fields: str) -> Request:
+    """Let a request that waits show other values than the ones of its run, as a program can that writes its own."""
+    form = dumps({**canonical.load(request.call.form), **fields})
+    digest = call_digest(request.call.tool, request.call.shape_digest, canonical.digest_input(form))
+    call = replace(request.call, form=form, digest=digest)
+    after = replace(request, subject=call, fingerprint=fingerprint(request.run_id, digest, request.place))
+    memory.requests[request.id] = after
+    return after
+
+
+def test_a_target_is_started_with_the_reason_that_was_approved() -> None:
+    confirm, request = waiting(SHOWN)
+    reviewer().approve(request.id, changes={"reason": "only this once"})
+    seen: list[Confirm] = []
+    start(confirm, seen.append)
+    assert [(one.target_id, one.reason, one.status) for one in seen] == [(SHOWN, "only this once", "approved")]
+
+
+@pytest.mark.parametrize("changes", [{"target_id": HIDDEN}, {"target_type": "TRACE"}])
+def test_the_approval_of_another_target_starts_neither(changes: dict[str, str]) -> None:
+    confirm, request = waiting(SHOWN)
+    reviewer().approve(request.id, changes=changes)
+    read = read_confirm(confirm.confirm_id)
+    assert (read.status, read.decisions[0].status) == ("rejected", "rejected")
+    seen: list[Any] = []
+    with pytest.raises(errors.AlteredRequestError, match="was submitted; not run"):
+        start(read, seen.append)
+    assert seen == []
+    assert read_confirm(confirm.confirm_id).status == "rejected"
+
+
+@pytest.mark.parametrize("fields", [{"target_id": SHOWN}, {"target_type": "trace"}])
+def test_a_request_that_shows_another_target_than_its_run_names_is_of_neither(
+    memory: MemoryStore, fields: dict[str, str]
+) -> None:
+    confirm, request = waiting(HIDDEN)
+    request = shown_as(memory, request, **fields)
+    reviewer().approve(request.id)
+    read = read_confirm(request.id)
+    assert (read.target_type, read.target_id in {SHOWN, HIDDEN}) == ("other", False)
+    seen: list[Any] = []
+    for one in (read, confirm):
+        with pytest.raises((ConfirmRefusedError, ConfirmNotFoundError)):
+            start(one, seen.append)
+    assert seen == []
+
+
+def test_a_plan_that_waits_in_the_run_of_another_target_starts_nothing(memory: MemoryStore) -> None:
+    _, _, request = submitted()
+    run_id = f"extension:{HIDDEN}"
+    theirs = fingerprint(run_id, request.call.digest, request.place)
+    memory.requests[request.id] = replace(request, run_id=run_id, fingerprint=theirs)
+    reviewer().approve(request.id)
+    assert read_confirm(request.id).target_type == "other"
+    with pytest.raises(ConfirmRefusedError, match="a program's own"):
+        start(read_confirm(request.id), print)
+
+
+def test_a_call_that_cannot_be_read_is_of_no_target(memory: MemoryStore) -> None:
+    _, request = waiting(HIDDEN)
+    call = replace(request.call, form='{"target_type":{"$enum":["no:Such","X"]}}', masked=None)
+    assert facts_of(replace(request, subject=call)) is None

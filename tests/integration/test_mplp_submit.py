@@ -24,6 +24,7 @@ from sayso.mplp import (
     submit_plan_for_approval,
     verb,
 )
+from sayso.mplp.document import time_text
 from sayso.mplp.ids import id_of
 from tests.conftest import Clock
 from tests.integration.submitting import plan_of_three, submitted
@@ -92,6 +93,8 @@ def test_a_confirm_that_is_brought_along_keeps_its_id_and_its_fields() -> None:
     before = brought.export()
     confirm = submit_plan_for_approval(plan, "agent", confirm=brought)
     assert confirm is brought
+    (request,) = sayso.Review().list().requests
+    before["requested_at"] = time_text(request.created_at)  # what it says itself, nobody here can know
     assert {name: confirm.export()[name] for name in before} == before
     assert document_of(sayso.Review().store, brought.confirm_id) == confirm.export()
 
@@ -101,6 +104,8 @@ def test_what_a_document_says_was_decided_is_not_brought_along() -> None:
     decision = Decision(status="approved", decided_by_role="cfo", reason="mine")
     forged = Confirm(target_type="plan", target_id=plan.plan_id, requested_by_role="agent", decisions=[decision])
     assert submit_plan_for_approval(plan, "agent", confirm=forged).decisions == []
+    (request,) = sayso.Review().list().requests
+    assert set((request.context or {})["confirm"]) == {"meta"}
     done = Confirm(target_type="plan", target_id=plan.plan_id, requested_by_role="agent", status="approved")
     with pytest.raises(ConfirmRefusedError, match="approved by its own account, which counts for nothing"):
         submit_plan_for_approval(plan_of_three(), "agent", confirm=done)

@@ -108,7 +108,7 @@ def test_a_channel_that_fails_is_told_by_the_command_and_by_doctor_and_the_gate_
     request = ask_refund()
     done = sayso("notify", "--once", **SECRET)
     assert (done.code, done.out) == (1, "ops: 0 sent, 1 failed\n")
-    found = sayso("doctor", "--json")
+    found = sayso("doctor", "--json", **SECRET)
     assert found.code == 1
     (wrong,) = found.data["wrong"]
     assert wrong["name"] == "channel ops"
@@ -146,7 +146,49 @@ def test_doctor_is_content_with_a_channel_that_works() -> None:
     ask_refund("A-4722")
     sayso("notify", "--once")
     done = sayso("doctor")
-    assert (done.code, "TerminalOutlet, last sent" in done.out) == (0, True)
+    assert (done.code, "terminal, last sent" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize("has_store", [True, False], ids=["store", "no store yet"])
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ('type = "pigeon"', "pigeon", "type is one of apprise, slack, terminal, webhook, not 'pigeon'"),
+        ("", "None", "type is one of apprise, slack, terminal, webhook, not None"),
+        ('type = "slack"', "slack", "bot_token_env is missing"),
+        (
+            'type = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"',
+            "webhook",
+            "names the environment variable 'UNSET', which is not set",
+        ),
+        ('type = "webhook"\nurl = "http://a.example/"\nsecret_env = "OPS_SECRET"', "webhook", "https://"),
+    ],
+)
+def test_doctor_finds_a_channel_that_can_never_send(
+    monkeypatch: pytest.MonkeyPatch, has_store: bool, text: str, kind: str, words: str
+) -> None:
+    settings(f"[channels.ops]\n{text}\n")
+    if has_store:
+        ask_refund()
+    else:
+        monkeypatch.delenv("SAYSO_STORE")
+    done = sayso("doctor", "--json", **SECRET)
+    (wrong,) = done.data["wrong"]
+    assert (done.code, wrong["name"]) == (1, "channel ops")
+    assert words in wrong["problem"]
+    assert wrong["problem"].endswith("; no message leaves by it")
+    assert done.data["found"]["channel ops"] == f"{kind}, configured, and nobody has delivered to it yet"
+    assert SECRET["OPS_SECRET"] not in done.out
+
+
+def test_doctor_finds_that_a_channel_which_worked_lost_its_secret() -> None:
+    settings(NOBODY)
+    sayso("notify", "--once", **SECRET)
+    assert sayso("doctor", **SECRET).code == 0
+    done = sayso("doctor")
+    assert done.code == 1
+    assert "webhook, nothing sent yet" in done.out
+    assert "'OPS_SECRET', which is not set" in done.out
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,20 @@ def test_an_escalation_is_announced_once_and_names_whom(desk: Desk) -> None:
     assert desk.chat.events == ["asked", "escalated"]
 
 
+def test_whom_an_escalation_names_has_little_room_in_a_title(desk: Desk) -> None:
+    roles = {"a. All clear: nothing is to be done. " * 50, *(f"z{number}" for number in range(20))}
+    desk.ask(quorum=Quorum(1, {"finance"}), escalation=Escalation(timedelta(hours=1), roles))
+    desk.run()
+    desk.clock.tick("1h")
+    desk.store.sweep()
+    desk.run()
+    title = desk.chat.said[-1].title
+    assert desk.chat.events[-1] == "escalated"
+    assert len(title) < 250
+    assert title.startswith("escalated to the role 'a. All clear")
+    assert title.endswith("or the role z1 or 18 more: tests (program) wants to run pay")
+
+
 def test_the_options_of_a_gate_escalate_its_requests(desk: Desk) -> None:
     @sayso.gate(
         wait="raise", store=desk.store, roles={"finance"}, escalate_after="2h",

@@ -27,7 +27,7 @@ from tests.integration.acting import program
 from tests.person import Person
 
 SECONDS = 30
-MENU = "d detach\n> "
+MENU = "d detach   (then enter)\n> "
 PAY = """
 import asyncio, signal, sayso, sys
 
@@ -331,6 +331,6 @@ def test_a_request_of_a_living_program_is_not_marked() -> None:
 def test_next_says_so_as_well() -> None:
     left_behind()
     with Person("-m", "sayso", "next", env={**os.environ}, cwd=Path.cwd()) as person:
-        assert "program gone: it ended" in person.sees("q quit\n> ")
+        assert "program gone: it ended" in person.sees("q quit   (then enter)\n> ")
         person.types("q")
         person.ends()

@@ -6,6 +6,7 @@ The invariant: what anybody but the proxy writes into a header signs nobody in.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import Any
 
 import httpx2
@@ -180,3 +181,20 @@ def test_over_the_wire_the_header_counts_from_the_proxys_address_only(file_store
                 httpx2.get(url, headers=headers).status_code for headers in (sent, [*sent, ("x-user", "ada")], sent[:1])
             ]
     assert statuses == {"127.0.0.0/8": [200, 401, 401], "10.0.0.0/8": [401, 401, 401]}
+
+
+def test_a_person_without_cookies_ends_nobody_elses_session(app: Starlette) -> None:
+    ada = at(app, "10.0.0.5", x_forwarded_user="ada")
+    ada.get("/")
+    (kept,) = app.state.settings.sessions._open.values()
+    for _ in range(25):
+        assert at(app, "10.0.0.5", x_forwarded_user="mallory").get("/settings").status_code == 200
+    sessions = app.state.settings.sessions
+    people = Counter(one.reviewer.subject for one in sessions._open.values())
+    assert people == {"ada": 1, "mallory": 20}
+    assert sessions.is_open(kept)
+
+
+def test_a_header_that_may_name_two_signs_nobody_in(app: Starlette) -> None:
+    assert WAYS.who(asked("10.0.0.5", ("x-forwarded-user", "ada, mallory"))) is None
+    assert at(app, "10.0.0.5", x_forwarded_user="ada, mallory").get("/").status_code == 401

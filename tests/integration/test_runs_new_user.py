@@ -255,3 +255,10 @@ def test_words_in_place_of_a_list_are_told_how_a_list_is_written() -> None:
     assert done.code == 1
     assert """a list is written as JSON, '["a", "b"]'""" in done.err
     assert sayso("answer", questions(paused)[0], '["a", "c"]').code == 0
+
+
+def test_a_fault_in_a_script_says_nothing_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_STORE", "nonsense://x")
+    with pytest.raises(ConfigError) as caught:
+        Tool(make)(a=1).run()
+    assert caught.value.__context__ is None

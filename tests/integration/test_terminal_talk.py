@@ -18,7 +18,7 @@ from sayso.reviews import Review
 from sayso.stores.base import Store
 from tests.person import Person
 
-MENU = "d detach\n> "
+MENU = "d detach   (then enter)\n> "
 PROGRAM = """
 import sayso, sys
 from typing import Annotated
@@ -103,8 +103,9 @@ def test_edit_asks_for_each_argument_and_shows_the_changes_before_it_approves() 
 
 def test_an_edit_that_is_not_confirmed_or_does_not_fit_decides_nothing() -> None:
     with program() as person:
+        dropped = False
         for amount, after in (("80", "[y/N] "), ("900", "less than or equal to 500")):
-            person.sees(MENU)
+            dropped = "the changes were dropped, nothing was decided" in person.sees(MENU)
             person.types("e")
             for prompt, typed in (("order_id [", ""), ("amount [", amount)):
                 person.sees(prompt)
@@ -116,6 +117,7 @@ def test_an_edit_that_is_not_confirmed_or_does_not_fit_decides_nothing() -> None
             person.sees(after)
             assert the_request().state is State.PENDING
             person.types("")
+        assert dropped
         person.sees("reason [")
         person.types("")
         person.sees("api_key [")
@@ -310,7 +312,7 @@ def test_a_long_value_has_to_be_seen_whole_before_it_can_be_approved() -> None:
         person.types("v")
         first = person.sees("q stops -- ")
         person.types("e")
-        rest = person.sees("\n  a approve   e edit   r reject   f feedback   d detach\n> ")
+        rest = person.sees("\n  a approve   e edit   r reject   f feedback   d detach   (then enter)\n> ")
         assert "MARKER" in "".join(line.strip().lstrip("|: ") for line in (first + rest).splitlines())
         person.types("a")
         assert person.ends()[0] == 0
@@ -348,7 +350,7 @@ def test_hidden_characters_of_the_program_are_not_raw_on_the_screen() -> None:
 )
 def test_a_question_takes_the_answer_itself(options: str, typed: str, answer: str) -> None:
     with at_terminal(f'import sayso\nprint(repr(sayso.ask("Which?", {options})))') as person:
-        person.sees("d detach\n> ")
+        person.sees("d detach   (then enter)\n> ")
         person.types(typed)
         assert person.ends() == (0, f"{answer}\n")
 
@@ -372,9 +374,9 @@ def test_a_wrong_answer_is_explained_and_it_asks_again() -> None:
 )
 def test_an_empty_line_is_no_answer_and_it_says_what_is_wanted(options: str, wanted: str) -> None:
     with at_terminal(f'import sayso\nprint(repr(sayso.ask("Which?", {options})))') as person:
-        person.sees("d detach\n> ")
+        person.sees("d detach   (then enter)\n> ")
         person.types("")
-        assert wanted in person.sees("d detach\n> ")
+        assert wanted in person.sees("d detach   (then enter)\n> ")
         assert the_request().state is State.PENDING
         person.types("d")
         person.ends()
@@ -441,7 +443,7 @@ def test_next_decides_one_after_another() -> None:
         encoding="utf-8",
     )
     subprocess.run([sys.executable, "asking.py"], check=True)
-    menu = "s skip   q quit\n> "
+    menu = "s skip   q quit   (then enter)\n> "
     with Person("-m", "sayso", "next", "--as", "bob", env={**os.environ}, cwd=Path.cwd()) as person:
         assert "order_id  'A-0'" in person.sees(menu)
         person.types("a")

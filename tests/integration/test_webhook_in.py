@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import standardwebhooks
 from starlette.applications import Starlette
+from starlette.requests import Request as Http
 from starlette.testclient import TestClient
 
 import sayso
@@ -18,6 +20,7 @@ from sayso import errors
 from sayso.channels.webhook_key import ID, SIGNATURE, TIMESTAMP, WebhookKeys
 from sayso.inbox import create_app
 from sayso.inbox.hook import Hooks
+from sayso.inbox.hook import receive as receive_hook
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
@@ -411,3 +414,37 @@ def test_the_clock_of_the_store_counts_and_not_the_one_of_the_message(
     clock.tick(seconds=60)
     answer = client.post("/hooks/decisions", content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (409, "request_expired")
+
+
+def _of_a_connection(app: Starlette, messages: list[dict[str, Any]]) -> list[Any]:
+    """Return what is answered to a body that comes in these messages, and then not at all."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return messages.pop(0) if messages else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "app": app, "method": "POST", "path": "/hooks/decisions", "headers": [], "query_string": b"",
+    }  # fmt: skip
+
+    async def served() -> None:
+        answer = await receive_hook(Http(scope, receive))
+        await answer(scope, receive, send)
+
+    asyncio.run(served())
+    return sent
+
+
+def test_who_goes_away_in_the_middle_is_no_failure(app: Starlette, caplog: pytest.LogCaptureFixture) -> None:
+    begun = {"type": "http.request", "body": b"{", "more_body": True}
+    _of_a_connection(app, [begun, {"type": "http.disconnect"}])
+    assert caplog.records == []
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sayso.inbox.hook._PATIENCE", 0.01)
+    sent = _of_a_connection(app, [{"type": "http.request", "body": b"{", "more_body": True}])
+    assert (sent[0]["status"], json.loads(sent[1]["body"])["code"]) == (408, "body_too_slow")

@@ -66,8 +66,8 @@ def test_a_message_is_json_that_another_library_verifies(ops: WebhookOutlet, hoo
     assert told["data"] == {
         "id": "rq_1", "kind": "call", "tool": "shop:refund", "run_id": "order-1", "risk": "high", "state": "pending",
         "fingerprint": "f" * 64, "title": "a program wants to run refund", "line": "refund, for order-1",
-        "link": "https://approvals.example.com/r/rq_1", "asked_at": "2026-01-01T12:00:00+00:00",
-        "expires_at": "2026-01-02T12:00:00+00:00",
+        "link": "https://approvals.example.com/r/rq_1", "asked_at": "2026-01-01T12:00:00Z",
+        "expires_at": "2026-01-02T12:00:00Z",
     }  # fmt: skip
 
 

@@ -55,6 +55,7 @@ _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_
 _SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _OUTBOX = "integration/test_outbox.py::"
+_STARTS = "integration/test_http_starts.py::"
 _LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
 _METRICS = "integration/test_metrics.py::"
 _PEERS, _FACE = "integration/test_weaknesses_of_peers.py::", "integration/test_confirmation_face.py::"
@@ -942,7 +943,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call that stopped itself has no more tries", "model/lifecycle.py",
-        "before = None if execution.attempt == 1 else _evolve(execution, attempt=execution.attempt - 1)", "before = None",
+        "ended = _evolve(execution, attempt=execution.attempt - 1,", "ended = _evolve(execution, attempt=0,",
         _CONTRACT + "TestMemory::test_a_call_that_stopped_to_ask_has_no_more_tries_than_before",
     ),
     Mutant(
@@ -1767,8 +1768,54 @@ MUTANTS = [
         _ATTACKS + "test_of_every_one_leaf_mutation_nothing_is_asked_that_lies",
     ),
     Mutant(
-        "a form has one reading", "inbox/api/sound.py", "if dump(tree) != said.form:", "if False:",
-        _ATTACKS + "test_a_form_that_two_readers_would_read_differently_is_refused",
+        "a form has one reading", "inbox/api/bound.py", "if written != form:", "if False:",
+        _ATTACKS + "test_a_tagged_value_that_no_gate_writes_is_refused",
+    ),
+    Mutant(
+        "a name of a model stands for one value", "model/canonical/rebuild.py",
+        "if len(set[str]().union(*parts)) < sum(map(len, parts)):", "if False:",
+        _ATTACKS + "test_a_model_whose_name_stands_for_two_values_is_refused",
+    ),
+    Mutant(
+        "a model with one name for two values is drawn as neither", "model/canonical/tree.py",
+        "return named if is_whole else None", "return named",
+        _CANONICAL + "test_a_model_with_one_name_for_two_values_has_no_parts_to_draw",
+    ),
+    Mutant(
+        "a model with one name for two values is displayed as neither", "model/canonical/display.py",
+        "if fields_of({tag: payload}) is not None:", "if True:",
+        _CANONICAL + "test_a_model_with_one_name_for_two_values_has_no_parts_to_draw",
+    ),
+    Mutant(
+        "what runs with a default is shown", "inbox/api/bound.py",
+        'if named.keys() != {field["name"] for field in told["fields"]}:', "if False:",
+        _ATTACKS + "test_arguments_that_are_not_all_the_functions_are_refused",
+    ),
+    Mutant(
+        "a text is no truth value on a server", "inbox/api/bound.py", "if other is not None:", "if False:",
+        _ATTACKS + "test_a_text_in_the_place_of_a_number_or_of_true_is_refused",
+    ),
+    Mutant(
+        "no large text holds up the lists of a server", "inbox/api/bound.py",
+        'if len(text.encode(errors="replace")) > LARGEST:', "if False:",
+        _ATTACKS + "test_a_call_that_would_hold_up_every_list_is_refused",
+    ),
+    Mutant(
+        "no call of many values holds up the lists of a server", "inbox/api/bound.py", "if left < 0:", "if False:",
+        _ATTACKS + "test_a_call_that_would_hold_up_every_list_is_refused",
+    ),
+    Mutant(
+        "a program that masks all is told", "model/show/card.py", "found = [*_hidden(request), *(", "found = [*(",
+        _ATTACKS + "test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer",
+    ),
+    Mutant(
+        "a redactor that failed shows nothing to approve", "inbox/api/sound.py",
+        "if shown == dict(FAILED):", "if False:",
+        _ATTACKS + "test_a_view_in_which_a_redactor_failed_is_refused",
+    ),
+    Mutant(
+        "warnings come to an end", "model/show/call.py", "if len(found) == _MOST:", "if False:",
+        _SHOW + "test_a_tree_full_of_traps_is_not_looked_at_to_its_end",
     ),
     Mutant(
         "a shape is the one of its digest", "inbox/api/sound.py",
@@ -1807,7 +1854,7 @@ MUTANTS = [
     ),
     Mutant(
         "a foreign run is not asked in", "inbox/api/own.py",
-        "if self._owner(run_id) not in {None, self.me}:", "if False:",
+        "self.must_be_mine(run_id)  # another may have been faster", "pass",
         _ATTACKS + "test_of_every_foreign_run_and_request_none_is_met",
     ),
     Mutant(
@@ -2077,7 +2124,7 @@ MUTANTS = [
     ),
     Mutant(
         "a plain no is a rejection", "mplp/view.py",
-        "return request.state is State.ANSWERED and request.answer is False", "return False",
+        "        return request.answer is False\n", "        return False\n",
         _MPLP_VIEWS + "test_a_question_is_a_confirm_and_a_plain_no_is_a_rejection",
     ),
     Mutant(
@@ -2112,7 +2159,7 @@ MUTANTS = [
     ),
     Mutant(
         "a decision is not brought along", "mplp/flow.py",
-        "\"requested_at\", \"reason\", \"trace\"})", "\"requested_at\", \"reason\", \"trace\", \"decisions\"})",
+        "if name in BROUGHT}", "}",
         _MPLP_SUBMIT + "test_what_a_document_says_was_decided_is_not_brought_along",
     ),
     Mutant(
@@ -2159,6 +2206,66 @@ MUTANTS = [
         "what a program asked for is not started from outside", "mplp/flow.py",
         "    if facts_of(request) is None:\n        raise", "    if False:\n        raise",
         _MPLP_START + "test_a_programs_own_request_is_not_started_from_here",
+    ),
+    Mutant(
+        "a target is started as it was shown", "mplp/flow.py",
+        "        if not is_about(arguments, confirm.target_type, confirm.target_id):\n", "        if False:\n",
+        _MPLP_START + "test_the_approval_of_another_target_starts_neither",
+    ),
+    Mutant(
+        "a target's reason is the approved one", "mplp/flow.py",
+        "confirm.model_copy(update={\"reason\": arguments.get(\"reason\")})", "confirm",
+        _MPLP_START + "test_a_target_is_started_with_the_reason_that_was_approved",
+    ),
+    Mutant(
+        "the approval of another target is none", "mplp/view.py",
+        "return facts is not None and not is_about(told_of(edited), facts.target_type, facts.target_id)", "return False",
+        _MPLP_START + "test_the_approval_of_another_target_starts_neither",
+    ),
+    Mutant(
+        "a Confirm is about what people are shown", "mplp/view.py",
+        "request.purged_at is not None or is_about(told_of(request.call), target_type, target_id)", "True",
+        _MPLP_START + "test_a_request_that_shows_another_target_than_its_run_names_is_of_neither",
+    ),
+    Mutant(
+        "a plan is no other target", "mplp/view.py",
+        "return target_type == TargetType.PLAN\n", "return True\n",
+        _MPLP_START + "test_a_plan_that_waits_in_the_run_of_another_target_starts_nothing",
+    ),
+    Mutant(
+        "a decision is about the round that was read", "mplp/flow.py",
+        "    if asked != request.id:", "    if False:",
+        _MPLP_DECIDE + "test_a_confirm_of_an_earlier_round_decides_nothing",
+    ),
+    Mutant(
+        "a decision is about the plan that was read", "mplp/flow.py",
+        "asked, seen = confirm.home.seen or (request.id, current)", "asked, seen = request.id, current",
+        _MPLP_DECIDE + "test_a_confirm_that_was_read_before_an_edit_decides_nothing",
+    ),
+    Mutant(
+        "the role that asked does not approve", "mplp/flow.py",
+        "return around if own in around else (*around, own)", "return around",
+        _MPLP_DECIDE + "test_the_role_that_asked_does_not_approve",
+    ),
+    Mutant(
+        "a program forges no decision in a Confirm", "mplp/view.py",
+        "for name, value in facts.confirm.items() if name in BROUGHT}", "for name, value in facts.confirm.items()}",
+        _MPLP_VIEWS + "test_what_a_program_says_was_decided_is_in_no_confirm",
+    ),
+    Mutant(
+        "words of a token are nobody else's", "model/show/card.py",
+        "if request.requester.issuer == TOKENS else (\"prompt\",)", "if False else (\"prompt\",)",
+        "integration/test_inbox_pages.py::test_all_words_of_a_program_with_a_token_stand_apart",
+    ),
+    Mutant(
+        "a title has little room for names", "channels/message.py",
+        "token(role, _ROOM)}\" for role in sorted(escalation", "escape(role)}\" for role in sorted(escalation",
+        "integration/test_outbox.py::test_whom_an_escalation_names_has_little_room_in_a_title",
+    ),
+    Mutant(
+        "a target that is named by hand is read with care", "mplp/call.py",
+        "with suppress(ArgumentError):", "with suppress(KeyError):",
+        _MPLP_START + "test_a_call_that_cannot_be_read_is_of_no_target",
     ),
     Mutant(
         "what is exported conforms", "mplp/document.py",
@@ -2602,8 +2709,8 @@ MUTANTS = [
         _SERVED + "test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name",
     ),
     Mutant(
-        "a foreign run answers as one that is not there", "inbox/api/problem.py",
-        "if kind.status == 404:", "if False:",
+        "a foreign run answers as one that is not there", "inbox/api/ask.py",
+        "own.must_be_mine(said.run_id)", "own.must_be_free(said.run_id)",
         _ATTACKS + "test_the_whole_answer_about_a_foreign_run_is_that_about_none",
     ),
     Mutant(
@@ -2620,5 +2727,81 @@ MUTANTS = [
         "doctor tries to make each configured channel", "cli/doctor.py",
         "        outlet.make(name, table)\n", "        pass\n",
         "integration/test_notify.py::test_doctor_finds_a_channel_that_can_never_send",
+    ),
+    Mutant(
+        "the inbox marks what nobody comes back for", "inbox/draw.py",
+        "program_gone=review.program_is_gone(request)", "program_gone=False",
+        _BEHIND + "test_program_that_is_gone_is_marked_in_the_browser",
+    ),
+    Mutant(
+        "the API tells what nobody comes back for", "inbox/api/wire.py",
+        "program_gone=review.program_is_gone(request)", "program_gone=False",
+        _BEHIND + "test_program_that_is_gone_is_marked_in_json",
+    ),
+    Mutant(
+        "a declined edit says that nothing was decided", "waiting/talk.py",
+        'self._screen.say("  the changes were dropped, nothing was decided")', "pass",
+        "integration/test_terminal_talk.py::test_an_edit_that_is_not_confirmed_or_does_not_fit_decides_nothing",
+    ),
+    Mutant(
+        "a call that stopped to ask waits for an answer", "inbox/api/ask.py",
+        "    stop.must_be_answered(own, request)\n", "",
+        _STARTS + "test_a_start_that_stopped_to_ask_is_given_back_once_for_each_answer",
+    ),
+    Mutant(
+        "the program answers nothing for itself", "inbox/api/stop.py", "decision.by != own.me", "True",
+        _STARTS + "test_what_the_program_takes_back_is_no_answer",
+    ),
+    Mutant(
+        "an answer pays for one start", "inbox/api/stop.py", "and decision.at >= since", "",
+        _STARTS + "test_an_answer_from_before_a_start_pays_for_no_other",
+    ),
+    Mutant(
+        "an idempotent call has its share of starts", "inbox/api/ask.py",
+        "    stop.must_have_starts(request)\n", "",
+        _STARTS + "test_an_idempotent_call_has_its_share_of_starts",
+    ),
+    Mutant(
+        "a server retries a call a few times at most", "inbox/api/ask.py",
+        "if request.retries > stop.MOST_RETRIES:", "if False:",
+        _STARTS + "test_more_retries_than_a_server_gives_are_refused",
+    ),
+    Mutant(
+        "a hook has no name of the program's choice", "inbox/api/ask.py",
+        "happened=said.happened, comment=None", "happened=said.happened, comment=said.hook",
+        _STARTS + "test_what_a_program_calls_its_hook_is_not_recorded",
+    ),
+    Mutant(
+        "a run is claimed before it is asked in", "inbox/api/ask.py",
+        "own.claim(request.run_id)", "own.must_be_free(request.run_id)",
+        _STARTS + "test_of_two_programs_that_begin_a_run_at_once_one_is_refused",
+    ),
+    Mutant(
+        "a program reads its own rows of a run", "inbox/api/ask.py",
+        "found += filter(own.may_read, rows)", "found += rows",
+        _STARTS + "test_rows_of_another_programs_request_are_not_read_with_ones_own_run",
+    ),
+    Mutant(
+        "many runs of others hide nobody's", "inbox/api/kept.py",
+        "        if len(runs) < most:\n            return", "        return",
+        _STARTS + "test_runs_that_can_go_on_are_found_behind_many_of_others",
+    ),
+    Mutant(
+        "a person's sessions make room for each other", "inbox/session.py",
+        "((mine, _MOST_OF_ONE), (list", "((list",
+        "integration/test_proxy_sign_in.py::test_a_person_without_cookies_ends_nobody_elses_session",
+    ),
+    Mutant(
+        "a proxy's header names one person", "inbox/proxy.py", 'if "," in names[0]:', "if False:",
+        "integration/test_proxy_sign_in.py::test_a_header_that_may_name_two_signs_nobody_in",
+    ),
+    Mutant(
+        "a review token is one of those who may review", "inbox/api/principal.py",
+        'token.kind == "review" and not settings', "False and not settings",
+        "integration/test_api_tokens.py::test_a_review_token_reviews_as_whom_the_settings_let_in",
+    ),
+    Mutant(
+        "programs are told apart by their names", "inbox/token.py", 'if kind == "ask" and issuer != LOCAL:', "if False:",
+        "integration/test_cli_token.py::test_what_cannot_be_done_makes_no_token",
     ),
 ]  # fmt: skip

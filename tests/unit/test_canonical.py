@@ -45,6 +45,8 @@ from sayso.model.canonical import (
     text_of,
 )
 from sayso.model.canonical import form as written
+from sayso.model.canonical.tags import MASK
+from sayso.model.canonical.tree import fields_of, with_fields
 from tests.unit import canonical_values
 from tests.unit.canonical_values import (
     CLASSES,
@@ -919,3 +921,19 @@ class Mode(Enum):
 
 def test_a_class_as_the_value_of_a_member_is_no_matter() -> None:
     assert encode({"mode": Mode.FAST}).text == f'{{"mode":{{"$enum":["{__name__}:Mode","FAST"]}}}}'
+
+
+@pytest.mark.parametrize("part", ["extra", "private"])
+def test_a_model_with_one_name_for_two_values_has_no_parts_to_draw(part: str) -> None:
+    tree: Any = {"$model": ["m:Step", {"text": "EVIL"}, {part: {"text": "fine"}}]}
+    assert fields_of(tree) is None
+    assert display(tree) == {"$model": ["m:Step", {"text": "EVIL"}, {part: {"text": "fine"}}]}
+
+
+def test_extra_fields_whose_name_looks_like_a_tag_are_fields() -> None:
+    tree: Any = {"$model": ["m:Step", {"text": "a"}, {"extra": {"$dict": {"text": "b"}}}]}
+    assert fields_of(tree) == {"text": "a", "$dict": {"text": "b"}}
+    assert with_fields(tree, {"text": "c", "$dict": MASK}) == {
+        "$model": ["m:Step", {"text": "c"}, {"extra": {"$dict": MASK}}]
+    }
+    assert fields_of({"$dataclass": ["m:Step", {"text": "a"}, {"extra": {"b": 1}}]}) is None

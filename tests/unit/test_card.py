@@ -23,6 +23,7 @@ from sayso.model.shape import Shape
 from sayso.model.shape.hint import choices_of, kinds_of
 from sayso.model.show import card, label
 from sayso.model.show.standing import changed, decided, stands
+from sayso.testing import sample_call
 from tests.conftest import Clock
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -304,3 +305,15 @@ def test_choices_are_those_of_the_type() -> None:
     assert choices_of(Shape.of_type(Literal["berlin", "lyon"])) == ["berlin", "lyon"]
     assert choices_of(Shape.of_type(int)) == []
     assert len(choices_of(Shape.of_type(Colour))) == 2
+
+
+def test_how_often_one_approval_may_start_the_call_is_shown_where_it_is_not_once() -> None:
+    drawn = {
+        name: "\n".join(card.ask_rows(request, request.created_at, width=100))
+        for name, request in {
+            "once": sample_call(), "retries": sample_call(retries=2), "idempotent": sample_call(idempotent=True),
+        }.items()
+    }  # fmt: skip
+    assert "may start" not in drawn["once"]
+    assert "may start      up to 3 times, again after each failure" in drawn["retries"]
+    assert "may start      again whenever it failed" in drawn["idempotent"]

@@ -13,6 +13,7 @@ from datetime import datetime
 from sayso import clock
 from sayso.channels.notice import Event, Notice
 from sayso.model.call import Call
+from sayso.model.escalation import Escalation
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM
 from sayso.model.show.escape import escape
@@ -22,6 +23,7 @@ from sayso.model.show.label import name_of, time_left, token
 __all__ = ["notice_of", "outcome_of", "test_notice"]
 
 _ROOM = 60
+_NAMED = 3
 _ENDS = {
     State.APPROVED: "not run yet", State.RUNNING: "running", State.DONE: "executed", State.FAILED: "failed",
     State.UNKNOWN: "started, outcome unknown", State.EXPIRED: "not run in time",
@@ -102,8 +104,18 @@ def _title(request: Request, event: Event, outcome: str | None) -> str:
         return f"{token(subject.name, _ROOM) if is_call else f'a question of {who}'}: {outcome}"
     what = f"{who} wants to run {token(subject.name, _ROOM)}" if is_call else f"{who} asks a question"
     if event == "escalated":
-        return f"escalated to {escape(str(request.escalation))}: {what}"
+        return f"escalated to {_those_of(request.escalation)}: {what}"
     return f"still waiting: {what}" if event == "reminder" else what
+
+
+def _those_of(escalation: Escalation | None) -> str:
+    """Return whom an escalation names, each in its own room, and how many more there are."""
+    if escalation is None:
+        return "more people"
+    roles = [f"the role {token(role, _ROOM)}" for role in sorted(escalation.roles)]
+    named = [*roles, *(name_of(person, _ROOM) for person in escalation.people)]
+    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
+    return " or ".join([*named[:_NAMED], *more])
 
 
 def _line(request: Request, title: str, now: datetime) -> str:

@@ -79,15 +79,15 @@ def document(notice: Notice) -> dict[str, Any]:
     data: dict[str, Any] = {
         "id": notice.request_id, "kind": notice.kind, "tool": notice.tool, "run_id": notice.run_id,
         "risk": notice.risk, "state": notice.state, "fingerprint": notice.fingerprint, "title": notice.title,
-        "line": notice.line, "link": notice.link, "asked_at": notice.asked_at.isoformat(),
-        "expires_at": notice.expires_at.isoformat(),
+        "line": notice.line, "link": notice.link, "asked_at": clock.written(notice.asked_at),
+        "expires_at": clock.written(notice.expires_at),
     }  # fmt: skip
     if notice.outcome is not None:
         data["outcome"] = notice.outcome
     if notice.arguments is not None:
         data["arguments"] = notice.arguments
     kind = _TYPES.get(notice.event) or _ENDED.get(notice.state, "request.decided")
-    return {"type": kind, "timestamp": clock.now().isoformat(), "data": data}
+    return {"type": kind, "timestamp": clock.written(clock.now()), "data": data}
 
 
 def make(name: str, settings: Mapping[str, Any]) -> WebhookOutlet:

@@ -100,7 +100,7 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
     yield _Finding(
         "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments stand readable in the file"
     )
-    known: list[ChannelHealth] = []
+    known: list[ChannelHealth] | None = None
     try:
         store = desk.store
         yield _Finding("store", store.url)
@@ -115,6 +115,7 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
     except NoStoreYetError as fault:
         # Before the first program asks, the usual place is empty; a place that was named is not.
         yield _Finding("store", str(fault), None if desk.address is None else "name another one with --store")
+        known = []
     except SaysoError as fault:
         yield _Finding("opening", "failed", str(fault))
     yield from _channels(known)
@@ -164,20 +165,20 @@ def _content(store: Store) -> Iterator[_Finding]:
     )  # fmt: skip
 
 
-def _channels(known: list[ChannelHealth]) -> Iterator[_Finding]:
-    """Look at the channels that the store knows, and try to make those of the settings file."""
+def _channels(known: list[ChannelHealth] | None) -> Iterator[_Finding]:
+    """Look at the channels that the store knows, None where it does not open, and make those of the settings file."""
     try:
         tables = config.channel_tables()
     except SaysoError as fault:
         yield _Finding("channels", "cannot be read", str(fault))
         tables = {}
-    for channel in known:
+    for channel in known or ():
         table = tables.get(channel.name)
         wrong = None if table is None else _unmakable(channel.name, table)
         yield _Finding(f"channel {channel.name}", _how_it_is(channel, table), wrong or channel.problem)
-    for name in sorted(tables.keys() - {channel.name for channel in known}):
-        stands = f"{tables[name].get('type')}, configured, and nobody has delivered to it yet"
-        yield _Finding(f"channel {name}", stands, _unmakable(name, tables[name]))
+    stands = "configured" if known is None else "configured, and nobody has delivered to it yet"
+    for name in sorted(tables.keys() - {channel.name for channel in known or ()}):
+        yield _Finding(f"channel {name}", f"{tables[name].get('type')}, {stands}", _unmakable(name, tables[name]))
 
 
 def _unmakable(name: str, table: Mapping[str, Any]) -> str | None:

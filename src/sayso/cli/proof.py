@@ -15,7 +15,7 @@ from sayso.audit.checkpoint import CHAIN, Checkpoint, History, checkpoint, histo
 from sayso.cli.desk import Desk
 from sayso.cli.evidence import counted, signed, signer, trusted, written_to
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.clock import instant
+from sayso.clock import instant, written
 from sayso.model.show.escape import escape
 from sayso.model.show.label import token
 

@@ -42,7 +42,9 @@ def show(desk: Desk, request_id: str, full: bool, as_json: bool) -> int:
     timeline = list(audit.entries(desk.store, run_id=request.run_id, request_id=request.id))
     is_left = desk.look.program_is_gone(request)
     if as_json:
-        document(request_document(request, program_gone=is_left) | {"journal": [entry_document(entry) for entry in timeline]})
+        document(
+            request_document(request, program_gone=is_left) | {"journal": [entry_document(entry) for entry in timeline]}
+        )
         return 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     out(*_head(request, width, full=full, is_left=is_left))

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock, errors
-from sayso.inbox.draw import Row, row_of
+from sayso.inbox.draw import Row, row_of, rows_of
 from sayso.inbox.page import render
 from sayso.inbox.visit import Visit
 from sayso.model.request import Request, State
@@ -46,7 +46,7 @@ def confirm(visit: Visit) -> Response:
     """List each call in full, with one button for all; nothing is decided."""
     verb = _verb(visit.asked("verb"))
     ids = _ids(visit.http.query_params.getlist("id"))
-    items = [_item(verb, visit.review.get(one)) for one in ids]
+    items = [_item(visit, verb, visit.review.get(one)) for one in ids]
     chosen = sum(item.why_not is None for item in items)
     return render(visit, "bulk.html", verb=verb, items=items, chosen=chosen)
 
@@ -76,14 +76,15 @@ def _decided(visit: Visit, verb: str, chosen: Sequence[tuple[str, str]]) -> Iter
             yield request_id, True, f"{card.headline(after)}: {row_of(after, clock.now()).stands}"
 
 
-def _item(verb: str, request: Request) -> _Item:
+def _item(visit: Visit, verb: str, request: Request) -> _Item:
     why_not = None
     if request.state is not State.PENDING:
         why_not = "it does not wait any more"
     elif verb == "approve" and request.kind == "question":
         why_not = "it is a question, and takes an answer of its own"
     now = clock.now()
-    return _Item(row_of(request, now), "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
+    (row,) = rows_of(visit.review, [request], now)
+    return _Item(row, "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
 
 
 def _verb(said: str) -> str:

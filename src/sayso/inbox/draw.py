@@ -15,6 +15,7 @@ from sayso.model.show import card
 from sayso.model.show.escape import escape
 from sayso.model.show.label import is_random, name_of, short, time_left, token
 from sayso.model.show.standing import said_by, stands
+from sayso.reviews import Review
 
 __all__ = ["Row", "facts", "row_of", "rows_of"]
 
@@ -35,6 +36,7 @@ class Row(NamedTuple):
         is_call: Whether it can be approved.
         fingerprint: Of what is shown.
         warns: Whether something about it may deceive the eye.
+        program_gone: Whether nobody comes back for the decision.
     """
 
     id: str
@@ -53,10 +55,11 @@ class Row(NamedTuple):
     is_call: bool
     fingerprint: str
     warns: bool
+    program_gone: bool
 
 
-def row_of(request: Request, now: datetime) -> Row:
-    """Return a request as a row of a list."""
+def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Row:
+    """Return a request as a row of a list; whether its program is gone, the caller looks up where that is shown."""
     is_pending = request.state is State.PENDING
     return Row(
         id=request.id,
@@ -75,12 +78,13 @@ def row_of(request: Request, now: datetime) -> Row:
         is_call=request.kind == "call",
         fingerprint=request.current_fingerprint,
         warns=bool(card.cautions(request)),
+        program_gone=program_gone,
     )
 
 
-def rows_of(requests: list[Request], now: datetime) -> list[Row]:
+def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:
     """Return requests as rows."""
-    return [row_of(request, now) for request in requests]
+    return [row_of(request, now, program_gone=review.program_is_gone(request)) for request in requests]
 
 
 def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
@@ -93,6 +97,9 @@ def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
     if needs.count > 1 or needs.roles:
         found.append(("needs", "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"))
         found += [("with the role", token(role)) for role in sorted(needs.roles)]
+    may_start = card.starts(request)
+    if may_start is not None:
+        found.append(("may start", may_start))
     if request.state is State.PENDING:
         found += [("approved by", said_by(vote, now)) for vote in request.votes]
     if request.claimed_by is not None and request.claimed_at is not None:

@@ -8,6 +8,7 @@ before its signature fits to the last bit, and an approval names the fingerprint
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import threading
@@ -18,6 +19,7 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Http
 from starlette.responses import Response
 
@@ -40,6 +42,7 @@ _SEEN = "seen"
 # Longer than a message can be signed for, by clocks that are ten minutes apart.
 _KEPT = 2 * WINDOW + timedelta(minutes=10)
 _MOST_FORGOTTEN = 20
+_PATIENCE = 10.0  # seconds for a body
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,14 @@ async def receive(http: Http) -> Response:
     try:
         given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
         headers = {name: said[0] for name, said in given.items() if len(said) == 1}
-        status, content = await run_in_threadpool(hooks.answer, headers, await read_bytes(http))
+        async with asyncio.timeout(_PATIENCE):  # who sends it is not known yet, and must not stay for long
+            body = await read_bytes(http)
+        status, content = await run_in_threadpool(hooks.answer, headers, body)
+    except ClientDisconnect:
+        return Response(status_code=400)  # nobody is there to read it
+    except TimeoutError:
+        fault = Problem("body_too_slow", f"the body did not come in {_PATIENCE:.0f} s; nothing was decided")
+        return problem.response(fault)
     except Problem as fault:
         return problem.response(fault)
     except errors.SaysoError as fault:

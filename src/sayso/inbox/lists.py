@@ -17,7 +17,7 @@ __all__ = ["history", "inbox"]
 def inbox(visit: Visit) -> Response:
     """Show what waits for a person, oldest first; then what else is open."""
     listing, now = listing_of(visit, OPEN), clock.now()
-    rows = rows_of(listing.requests, now)
+    rows = rows_of(visit.review, listing.requests, now)
     return render(
         visit, "inbox.html", rows=rows, listing=listing, next_page=_next_page(visit, listing, ""),
         offered=listing.offered(), verbs=VERBS,
@@ -29,7 +29,7 @@ def history(visit: Visit) -> Response:
     """Show what was decided, newest first."""
     listing = listing_of(visit, DECIDED, newest=True)
     return render(
-        visit, "history.html", rows=rows_of(listing.requests, clock.now()), listing=listing,
+        visit, "history.html", rows=rows_of(visit.review, listing.requests, clock.now()), listing=listing,
         next_page=_next_page(visit, listing, "history"), offered=listing.offered(), verbs=VERBS,
         exports=[(kind, visit.path(f"history.{kind}", **listing.asked)) for kind in ("csv", "jsonl")],
     )  # fmt: skip

@@ -69,6 +69,8 @@ class Proxy:
         roles = http.headers.getlist(self.roles_header) if self.roles_header else []
         if len(names) > 1 or len(roles) > 1:  # the proxy has let through what its client wrote
             return _refused("it has a header of the person or of the roles twice")
+        if "," in names[0]:  # as some proxies join what their client wrote to what they set
+            return _refused("the header of the person has a comma, and may name two")
         try:
             listed = [word.strip() for text in roles for word in _plain(text).split(",") if word.strip()]
             return Reviewer(_plain(names[0]), roles=listed, issuer=PROXY)

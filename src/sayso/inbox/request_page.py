@@ -19,6 +19,7 @@ from sayso.inbox.page import render
 from sayso.inbox.visit import Visit, see_other
 from sayso.model.edit import shape_of
 from sayso.model.request import Request, State
+from sayso.model.reviewer import TOKENS
 from sayso.model.show import Change, card
 from sayso.model.show.escape import escape
 from sayso.model.show.journal import event_row
@@ -75,7 +76,8 @@ def request_page(visit: Visit, request: Request, *, status: int = 200, sent: Sen
     ]
     return render(
         visit, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
-        subject=_subject(request), cautions=card.cautions(request), words=_words(request), widgets=widgets,
+        subject=_subject(request), cautions=card.cautions(request), words=_words(request),
+        unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=[escape(problem) for problem in rest], sent=given, timeline=timeline,
         left=LEFT if visit.review.program_is_gone(request) else None, moves=_moves(visit, request),
         stream=None if request.is_final else visit.path("events", shown=_mark(request), rows=request.id),

@@ -93,7 +93,7 @@ def run(visit: Visit) -> Response:
         visit, "run.html", run_id=run_id, shown=token(run_id, 200),
         line=None if loaded is None else _line(loaded.record, now),
         steps=[step for step in steps if step.is_human or not only_human], only_human=only_human,
-        rows=rows_of(list(requests.requests), now), journal=journal,
+        rows=rows_of(visit.review, list(requests.requests), now), journal=journal,
         is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
         unknown=any(request.state is State.UNKNOWN for request in requests.requests),
     )  # fmt: skip

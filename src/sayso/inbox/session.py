@@ -19,7 +19,8 @@ from sayso.model.reviewer import Reviewer
 __all__ = ["ABSOLUTE", "IDLE", "Session", "Sessions"]
 
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
-_MOST = 1_000
+_MOST = 10_000
+_MOST_OF_ONE = 20
 
 
 @dataclass
@@ -66,10 +67,21 @@ class Sessions:
         session = Session(new_token() + new_token(), reviewer, new_token() + new_token(), now, now + self._lasts)
         with self._lock:
             self._open = {key: one for key, one in self._open.items() if not one.is_over(now)}
-            if len(self._open) >= _MOST:  # the one that nobody used for longest makes room
-                del self._open[min(self._open, key=lambda key: self._open[key].used)]
+            self._make_room(reviewer)
             self._open[session.id] = session
         return session
+
+    def _make_room(self, reviewer: Reviewer) -> None:
+        """End the session that was not used for longest, of a person who has many, or else of all where there are many.
+
+        A browser that keeps no cookie begins one with each page: it must end nobody's sessions but its own person's.
+        """
+        who = reviewer.identity
+        mine = [one for one in self._open.values() if one.reviewer.identity == who]
+        for many, most in ((mine, _MOST_OF_ONE), (list(self._open.values()), _MOST)):
+            if len(many) >= most:
+                self._open.pop(min(many, key=lambda one: one.used).id)
+                return
 
     def find(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie, if it has not ended, and count this as a use of it."""

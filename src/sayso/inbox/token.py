@@ -90,8 +90,10 @@ class Tokens:
             lasts: How long.
 
         Raises:
-            ValueError: The name, a role or the issuer cannot be one.
+            ValueError: The name, a role or the issuer cannot be one, or a program's name has an issuer.
         """
+        if kind == "ask" and issuer != LOCAL:  # or two programs of one name would be one, as each asks as `token:NAME`
+            raise ValueError("a token of the kind 'ask' takes no issuer: programs are told apart by their names alone")
         person, now, secret = Reviewer(name, roles=roles, issuer=issuer), clock.now(), new_token() + new_token()
         token = Token(
             new_token()[:_ID], kind, person.identity, frozenset(person.roles), now, now + lasts, digest=_digest(secret)

@@ -347,8 +347,9 @@ def start(request: Request, *, worker: str, token: str, now: datetime) -> Transi
     if (request.state is not State.APPROVED and not again) or is_spent:
         raise _not_startable(request, now)
     attempt = 1 if before is None else before.attempt + 1
-    execution = Execution(token=token, worker=worker, attempt=attempt, started_at=now)
+    execution = Execution(token, worker, attempt, now, stopped=0 if before is None else before.stopped)
     detail = {"attempt": attempt, "worker": worker, "fingerprint": request.current_fingerprint}
+    detail |= {"start": execution.starts} if execution.stopped else {}
     new = _evolve(request, state=State.RUNNING, execution=execution)
     return Transition(new, "started", request.requester, "program", detail)
 
@@ -377,10 +378,9 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
             f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded",
         )
     detail: dict[str, Any] = {"attempt": execution.attempt}
-    if outcome.state == "suspended":
-        # This start counts for nothing; those before it stay spent.
-        before = None if execution.attempt == 1 else _evolve(execution, attempt=execution.attempt - 1)
-        new = _evolve(request, state=State.APPROVED, execution=before)
+    if outcome.state == "suspended":  # this start is no attempt any more; those before it stay spent
+        ended = _evolve(execution, attempt=execution.attempt - 1, stopped=execution.stopped + 1, finished_at=now)
+        new, detail["start"] = _evolve(request, state=State.APPROVED, execution=ended), execution.starts
         return Transition(new, "suspended", request.requester, "program", detail)
     ended = _evolve(execution, finished_at=now, result=outcome.result, error=outcome.error)
     state, holds = State(outcome.state), outcome.state == "unknown"

@@ -24,7 +24,7 @@ from sayso.model.scrub import scrub
 from sayso.model.secret_name import DEFAULT_KEYS, ends_of, is_marked, is_named_by, words_of
 from sayso.model.url_password import conceal, passwords_in
 
-__all__ = ["DEFAULT_KEYS", "FAILED", "MASK", "Redaction", "agrees", "marks", "scrub", "shown_by"]
+__all__ = ["DEFAULT_KEYS", "FAILED", "MASK", "Redaction", "agrees", "marks", "masked_besides", "scrub", "shown_by"]
 
 FAILED: Final = MappingProxyType({"<redacted>": "the redactor failed"})
 """What is shown where a redactor failed."""
@@ -153,6 +153,15 @@ def agrees(shown: Json, real: Json) -> bool:
     if isinstance(shown, str) and isinstance(real, str) and shown == conceal(real):
         return True
     return shown == MASK or (type(shown) is type(real) and shown == real)
+
+
+def masked_besides(shown: Json, usual: Json) -> int:
+    """Return how many values are masked in `shown` and not in `usual`, another masked form of the same tree."""
+    if isinstance(shown, dict) and isinstance(usual, dict):
+        return sum(masked_besides(value, usual.get(name)) for name, value in shown.items())
+    if isinstance(shown, list) and isinstance(usual, list):
+        return sum(map(masked_besides, shown, usual))
+    return int(shown == MASK != usual)
 
 
 def marks(key: str, name: str) -> bool:

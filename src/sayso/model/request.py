@@ -49,12 +49,13 @@ class Execution:
     Attributes:
         token: Fencing token; only its holder can say how the call ended.
         worker: Which process started it (see `sayso.stores.worker`).
-        attempt: 1 for the first start of this approval.
+        attempt: 1 for the first start of this approval; a start that stopped to ask is not counted.
         started_at: When the start was recorded, before the call ran.
         finished_at: When the outcome was recorded.
         result: Canonical form of what the call returned, where it has one and is small.
         error: The error's type and message, secrets masked.
         resolved_by: Who said how it ended, where the program could not.
+        stopped: How many starts of this approval stopped to ask a person something else.
     """
 
     token: str = field(repr=False)
@@ -65,6 +66,12 @@ class Execution:
     result: str | None = field(default=None, repr=False)
     error: str | None = None
     resolved_by: Identity | None = None
+    stopped: int = 0
+
+    @property
+    def starts(self) -> int:
+        """How many starts of this approval there were, those that stopped to ask included."""
+        return self.attempt + self.stopped
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-__all__ = ["LOCAL", "PROGRAM", "Identity", "Reviewer"]
+__all__ = ["LOCAL", "PROGRAM", "TOKENS", "Identity", "Reviewer"]
 
 LOCAL = "local"
 PROGRAM = "program"
+TOKENS = "token"
 
 
 @lru_cache(maxsize=1024)

@@ -1,9 +1,9 @@
 """The calls that wait where a target waits for approval: what a reviewer is shown, and what a start runs.
 
 A plan waits as `carry_out_plan(title, objective, steps)`, so that people read the plan itself and may edit it like any
-other arguments; all other targets wait as `use_target(target_type, target_id, reason)`. Ids are not among what can be
-edited: they stand in the run's name and in the request's context. Invariant: what runs is what `doing` was told, with
-the target as it was approved.
+other arguments; all other targets wait as `use_target(target_type, target_id, reason)`. Which target it is stands in
+the run's name; what the call says of it is read by `told_of`, and counts where both agree. Invariant: what runs is what
+`doing` was told, with the target as it was approved.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from sayso.errors import ArgumentError
 from sayso.gates import Gate
 from sayso.model import canonical
 from sayso.model.call import Call
@@ -34,6 +35,7 @@ __all__ = [
     "edited_plan",
     "gate_for",
     "is_ours",
+    "told_of",
     "use_target",
 ]
 
@@ -130,6 +132,13 @@ def arguments_of(target: Plan | Confirm) -> dict[str, Any]:
         steps = [PlanStep(**dict(step)) for step in target.steps]
         return {"title": target.title, "objective": target.objective, "steps": steps}
     return {"target_type": target.target_type, "target_id": target.target_id, "reason": target.reason}
+
+
+def told_of(call: Call) -> dict[str, Any]:
+    """Return what a call of `use_target` says of its target; nothing where it cannot be read."""
+    with suppress(ArgumentError):  # a program may have written it by hand
+        return canonical.decode(call.form, {canonical.class_name(TargetType): TargetType})
+    return {}
 
 
 def edited_plan(plan: Plan, call: Call) -> Plan:

@@ -47,16 +47,18 @@ class Home:
     Attributes:
         store: The store, or its address, whose requests it is a view of; None for one that was only written down.
         plan: The plan that was submitted with it in this program, whose status follows.
+        seen: Which request it was read from, and that one's fingerprint then; None for one that was only written down.
     """
 
     store: Any = field(default=None, compare=False)
     plan: Plan | None = field(default=None, compare=False)
+    seen: tuple[str, str] | None = field(default=None, compare=False)
 
     def __deepcopy__(self, memo: object) -> Home:
         return self  # a store is not copied with what was read from it
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Home, (getattr(self.store, "url", self.store),)
+        return Home, (getattr(self.store, "url", self.store), None, self.seen)
 
 
 class Confirm(Document):
@@ -107,7 +109,8 @@ class Confirm(Document):
         """
         from sayso.mplp.view import confirm_of
 
-        return confirm_of((request, *rounds))
+        asked = (request, *rounds)
+        return confirm_of(asked).at_home(None, seen=asked[-1])
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
@@ -115,9 +118,9 @@ class Confirm(Document):
         for name, key in (("decisions", "decision_id"), ("events", "event_id")):
             yield from _twice(document.get(name) or (), name, key)
 
-    def at_home(self, store: Any, plan: Plan | None = None) -> Self:
-        """Note where it came from, and return it."""
-        self._home = Home(store, plan if plan is not None else self._home.plan)
+    def at_home(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
+        """Note where it came from, and as what it was read there; return it."""
+        self._home = Home(store, plan if plan is not None else self._home.plan, (seen.id, seen.current_fingerprint))
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:

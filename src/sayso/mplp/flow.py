@@ -13,13 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from sayso import config
+from sayso import config, errors
 from sayso.drive import Effects, Verb
 from sayso.gates import Gate, Needs, Place, check, execute, requester
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.mplp import subscriber, trace
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, arguments_of, doing, gate_for
 from sayso.mplp.confirm import Confirm, Decision
@@ -30,7 +30,7 @@ from sayso.mplp.part import Event, StageEvent
 from sayso.mplp.plan import Plan
 from sayso.mplp.round import create_confirm, decide, must_be_about, must_be_open, must_take, stage_of, to_submit
 from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
-from sayso.mplp.view import confirm_id_of, confirm_of, decisions_of, facts_of, run_of
+from sayso.mplp.view import BROUGHT, confirm_id_of, confirm_of, decisions_of, facts_of, is_about, run_of
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.waiting import scope
@@ -38,8 +38,6 @@ from sayso.waiting import scope
 __all__ = ["Asked", "deciding", "processing", "reading", "refreshing", "starting", "submitting"]
 
 _AGAIN = frozenset({ConfirmStatus.PENDING, ConfirmStatus.REJECTED})
-# What was decided elsewhere is not brought along: nobody here can know that it was.
-_BROUGHT = frozenset({"meta", "governance", "requested_at", "reason", "trace"})
 _IN_USE = frozenset({State.APPROVED, State.RUNNING, State.UNKNOWN})
 
 
@@ -87,8 +85,7 @@ def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
     if known is not None and known.last.state is State.PENDING:
         _must_be_same(gate, target, known.last)
     context = _context(target, asked, confirm_id, number) | ({} if parent is None else {"traceparent": parent})
-    acts_for = scope.current().place.acts_for
-    place = Place((run_id,), {}, acts_for, at=f"{confirm_id}/{number}", context=context)
+    place = Place((run_id,), {}, _acts_for(asked.role), at=f"{confirm_id}/{number}", context=context)
     answer = yield from check(gate, store, arguments_of(target), place)
     if answer.request is None:
         raise RuntimeError("a check that names no request")  # the gate holds every call
@@ -96,6 +93,16 @@ def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
     group: Group = yield Verb(store.blocks, group_of, store, answer.request.id)
     yield from _told(store, group)
     return _at_home(store, group, asked.confirm or group.confirm, target if isinstance(target, Plan) else None)
+
+
+def _acts_for(role: str) -> tuple[Identity, ...]:
+    """Return who may not decide what this role asks for: whoever goes by its name, and whom the program acts for."""
+    around = scope.current().place.acts_for
+    try:
+        own = Identity(PROGRAM, " ".join(role.split()))
+    except ValueError:  # no reviewer can have such a name either
+        return around
+    return around if own in around else (*around, own)
 
 
 def _next_round(known: Group | None, confirm: Confirm | None, target_id: str) -> tuple[str, int]:
@@ -118,7 +125,7 @@ def _context(target: Plan | Confirm, asked: Asked, confirm_id: str, number: int)
     # The id and the number stand in the request's place as well, where they count; here people read them.
     context: dict[str, Any] = {"confirm_id": confirm_id, "requested_by_role": asked.role, "round": number}
     if asked.confirm is not None and number == 1:
-        context["confirm"] = {name: value for name, value in asked.confirm.export().items() if name in _BROUGHT}
+        context["confirm"] = {name: value for name, value in asked.confirm.export().items() if name in BROUGHT}
     if isinstance(target, Plan):
         seen = {"plan_id", "title", "objective", "status", "steps"}
         context["plan"] = {name: value for name, value in target.export().items() if name not in seen}
@@ -170,7 +177,7 @@ def processing(
     must_be_about(confirm, view.target_type, view.target_id)
     must_take(view, decision)
     review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
-    request: Request = yield Verb(where.blocks, partial(_say, review, group.last, decision))
+    request: Request = yield Verb(where.blocks, partial(_say, review, group.last, decision, _seen(confirm, group.last)))
     # The record knows a person and an instant; the protocol's own words for them stand in the Confirm's journal.
     own = decisions_of(request)[-1].decision_id
     detail = {"confirm_id": view.confirm_id, "of": own, "decision_id": decision.decision_id}
@@ -203,8 +210,16 @@ def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -
         raise ConfirmRefusedError(confirm.confirm_id, f"who decides? {error}") from error
 
 
-def _say(review: Review, request: Request, decision: Decision) -> Request:
-    seen = request.current_fingerprint
+def _seen(confirm: Confirm, request: Request) -> str:
+    """Return the fingerprint that a decision is about: of what the Confirm was read from, where it was read."""
+    current = request.current_fingerprint
+    asked, seen = confirm.home.seen or (request.id, current)
+    if asked != request.id:  # another round, which nobody has looked at by this Confirm
+        raise errors.StaleViewError(request.id, seen=seen, current=current)
+    return seen
+
+
+def _say(review: Review, request: Request, decision: Decision, seen: str) -> Request:
     match decision.status:
         case DecisionStatus.APPROVED:
             return review.approve(request.id, comment=decision.reason, seen=seen)
@@ -242,7 +257,7 @@ def _at_home(store: Store, group: Group, confirm: Confirm, plan: Plan | None) ->
         confirm.governance = governance  # a lock that was set here stays
     if plan is not None and group.last.purged_at is None:
         plan.take(group.plan)
-    return confirm.at_home(store, plan)
+    return confirm.at_home(store, plan, seen=group.last)
 
 
 def _told(store: Store, group: Group) -> Effects[None]:
@@ -312,8 +327,12 @@ def _group_to_start(store: Store, target: Plan | Confirm) -> Effects[Group]:
 
 def _deed(do: Callable[[Any], Any], group: Group, arguments: dict[str, Any]) -> Any:
     """Call `do` with what was approved: what the started call runs with, and what cannot be edited."""
-    if group.confirm.target_type is not TargetType.PLAN:
-        return do(group.confirm)
+    confirm = group.confirm
+    if confirm.target_type is not TargetType.PLAN:
+        if not is_about(arguments, confirm.target_type, confirm.target_id):
+            told = f"what was approved is not {confirm.target_type} {confirm.target_id}, which was submitted"
+            raise errors.AlteredRequestError(group.last.id, told)
+        return do(confirm.model_copy(update={"reason": arguments.get("reason")}))
     plan = group.plan.model_copy(update={**arguments, "status": PlanStatus.IN_PROGRESS})
     plan.export()
     return do(plan)

@@ -169,7 +169,10 @@ def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]
     """Yield what stands in the journal of a Confirm: the event, and its detail."""
     after: tuple[str, int] | None = None
     while True:
-        page = store.journal(run_id=chain_of(confirm_id), after=after, limit=_PAGE)
+        try:
+            page = store.journal(run_id=chain_of(confirm_id), after=after, limit=_PAGE)
+        except errors.RunNotFoundError:  # a server tells a program nothing of a run that it has not begun
+            return
         for entry in page:
             detail: Any = _read(entry.detail)
             if isinstance(detail, dict):

@@ -114,7 +114,7 @@ def add_decision(
     Raises:
         ConfirmLockedError: It is locked.
         ConfirmRefusedError: It is decided already, or a rejection has no reason.
-        DecisionRefusedError: The store refuses it.
+        DecisionRefusedError: The store refuses it, e.g. because it changed since the Confirm was read.
     """
     decision = Decision(status=DecisionStatus(status), decided_by_role=decided_by_role, reason=reason)
     drive(flow.deciding(confirm, decision))
@@ -134,7 +134,8 @@ def process_decision(
     Raises:
         ConfirmLockedError: It is locked.
         ConfirmRefusedError: It is decided already, a rejection has no reason, or the decision's id is known.
-        DecisionRefusedError: The store refuses it, e.g. because the role is not one of those asked for.
+        StaleViewError: It was edited, or asked in another round, since the Confirm was read.
+        DecisionRefusedError: The store refuses it, e.g. because the role asked for it, or is none of those asked for.
     """
     drive(flow.processing(confirm, decision, by, store))
 
@@ -196,11 +197,13 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
 
     Args:
         target: The plan, or the Confirm.
-        do: Gets the plan as it was approved, with what reviewers changed; of other targets, the Confirm.
+        do: Gets the plan as it was approved, with what reviewers changed; of other targets, the Confirm with the reason
+            that was approved.
         store: Where it was approved, instead of the configured store.
 
     Raises:
-        StartRefusedError: It is not approved (any more), or was started before; `do` was not called.
+        StartRefusedError: It is not approved (any more), was started before, or another target was approved in its
+            place; `do` was not called.
         ConfirmNotFoundError: It was never submitted.
         TypeError: `do` is async; `sayso.mplp.aio.start` awaits it.
     """

@@ -18,7 +18,7 @@ from sayso.model.call import Call
 from sayso.model.decision import Decision as Said
 from sayso.model.request import Request, State
 from sayso.model.show.escape import storable
-from sayso.mplp.call import PLAN_TOOL, edited_plan, is_ours
+from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, told_of
 from sayso.mplp.confirm import Confirm, Decision
 from sayso.mplp.fault import ConfirmRefusedError
 from sayso.mplp.ids import id_of, is_id, shaped
@@ -27,10 +27,24 @@ from sayso.mplp.plan import Plan
 from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
 from sayso.mplp.trace import trace_of
 
-__all__ = ["Facts", "Names", "confirm_id_of", "confirm_of", "decisions_of", "facts_of", "plan_of", "run_of"]
+__all__ = [
+    "BROUGHT",
+    "Facts",
+    "Names",
+    "confirm_id_of",
+    "confirm_of",
+    "decisions_of",
+    "facts_of",
+    "is_about",
+    "plan_of",
+    "run_of",
+]
 
 Names = Mapping[str, tuple[str, str]]
 """Ids and roles that decisions were given, by the ids that follow from their requests."""
+
+BROUGHT = frozenset({"meta", "governance", "reason", "trace"})
+"""What a Confirm brings along. Not what was decided elsewhere, nor when: nobody here can know that it was."""
 
 _RANDOM = re.compile(r"(?:rq|run)_([0-9a-f]{32})")
 _RUNS = frozenset({"agent", "workflow"})
@@ -94,13 +108,15 @@ def facts_of(request: Request) -> Facts | None:
     """Return what a request says of its Confirm; None where it is no round of one.
 
     Which Confirm and target it is about stands in its place and its run, which its fingerprint covers; all else is gone
-    when the request was purged.
+    when the request was purged. A call that shows people another target than its run names is no round of either.
     """
     if not isinstance(request.subject, Call) or not is_ours(request.subject):
         return None
     confirm_id, _, number = request.place.partition("/")
     target_type, _, target_id = request.run_id.partition(":")
     if not (is_id(confirm_id) and number.isdecimal() and target_type in set(TargetType)):
+        return None
+    if not _shows(request, target_type, target_id):
         return None
     told = request.context or {}
     role, parent = told.get("requested_by_role"), told.get("traceparent")
@@ -113,6 +129,18 @@ def facts_of(request: Request) -> Facts | None:
         _fields(told.get("plan")),
         parent if isinstance(parent, str) else None,
     )
+
+
+def is_about(said: Mapping[str, Any], target_type: str, target_id: str) -> bool:
+    """Say whether what a call of `use_target` says of its target is this one."""
+    return said.get("target_type") == target_type and said.get("target_id") == target_id
+
+
+def _shows(request: Request, target_type: str, target_id: str) -> bool:
+    """Say whether a request shows people the target that its run names."""
+    if request.call.tool == PLAN_TOOL:
+        return target_type == TargetType.PLAN
+    return request.purged_at is not None or is_about(told_of(request.call), target_type, target_id)
 
 
 def _fields(told: Any) -> dict[str, Any]:
@@ -197,8 +225,14 @@ def _run_out(request: Request) -> Decision:
 
 
 def _is_no(request: Request) -> bool:
-    """Say whether a question was answered with `False`."""
-    return request.state is State.ANSWERED and request.answer is False
+    """Say whether what reads as a yes is a no: the answer `False`, or the approval of another target than was asked."""
+    if request.state is State.ANSWERED:
+        return request.answer is False
+    edited = request.edited
+    if edited is None or edited.tool != TARGET_TOOL or _STATUS[request.state] is not ConfirmStatus.APPROVED:
+        return False
+    facts = facts_of(request) if request.purged_at is None else None
+    return facts is not None and not is_about(told_of(edited), facts.target_type, facts.target_id)
 
 
 def _status(request: Request) -> ConfirmStatus:
@@ -227,15 +261,17 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
 
 def _submitted(request: Request, facts: Facts) -> Confirm:
     """Return the Confirm that was submitted, without what was decided here."""
-    reason = facts.confirm.get("reason") or request.prompt or f"Requesting approval for {facts.target_type}"
+    brought = {name: value for name, value in facts.confirm.items() if name in BROUGHT}
+    told = (_reason(request), brought.get("reason"), request.prompt)
+    reason = next((one for one in told if isinstance(one, str) and one), f"Requesting approval for {facts.target_type}")
     fields: dict[str, Any] = {
         "meta": Meta(created_at=request.created_at),
-        "requested_at": request.created_at,
         "trace": trace_of(facts.traceparent),
-        **facts.confirm,
+        **brought,
         "reason": storable(reason),
     }
     names = {
+        "requested_at": request.created_at,
         "confirm_id": facts.confirm_id,
         "target_type": facts.target_type,
         "target_id": facts.target_id,
@@ -244,7 +280,12 @@ def _submitted(request: Request, facts: Facts) -> Confirm:
     try:
         return Confirm.model_validate({**fields, **names})
     except ValidationError:  # somebody wrote into the store by hand; what counts is what was decided
-        return Confirm.model_validate({"reason": storable(reason), "requested_at": request.created_at, **names})
+        return Confirm.model_validate({"reason": storable(reason), **names})
+
+
+def _reason(request: Request) -> Any:
+    """Return the reason that people are shown in the call itself; None where it has none."""
+    return told_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
 
 
 def _described(request: Request) -> Confirm:

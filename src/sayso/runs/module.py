@@ -20,6 +20,7 @@ from sayso.drive import offload
 from sayso.runs.events import DeltaEvent
 from sayso.runs.prediction import Prediction
 from sayso.runs.response import Response, respond, saved_of
+from sayso.runs.run import in_loop
 from sayso.waiting import scope
 
 __all__ = ["Module", "tell"]
@@ -140,12 +141,10 @@ class Module:
             raise NotImplementedError(f"{type(self).__name__} has neither {' nor '.join(names)}{more}")
 
     def _sync(self, name: str, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(begin())
-        whose = f"{type(self).__name__}.{name}"
-        raise RuntimeError(f"{whose} is async inside, and an event loop is running here: use `await …a{name}(...)`")
+        if in_loop():
+            whose = f"{type(self).__name__}.{name}"
+            raise RuntimeError(f"{whose} is async inside, and an event loop is running here: use `await …a{name}(...)`")
+        return asyncio.run(begin())
 
 
 def _overrides(module: Module, *names: str) -> bool:

@@ -18,11 +18,20 @@ if TYPE_CHECKING:
     from sayso.runs.journal import Journal
     from sayso.runs.runnable import Runnable
 
-__all__ = ["Run", "handed_back"]
+__all__ = ["Run", "handed_back", "in_loop"]
 
 
 _TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
 _streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
+
+
+def in_loop() -> bool:
+    """Say whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def handed_back(run_id: str) -> None:
@@ -112,11 +121,9 @@ class Run:
         Raises:
             RuntimeError: There is a running event loop in this thread; await `collect()` there.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._go())
-        raise RuntimeError("run() is for scripts; inside an event loop use `await ….collect()`")
+        if in_loop():
+            raise RuntimeError("run() is for scripts; inside an event loop use `await ….collect()`")
+        return asyncio.run(self._go())
 
     async def _go(self) -> OutputEvent:
         from sayso.runs.leg import take

@@ -23,10 +23,11 @@ from sayso.model.run import Saved
 from sayso.model.show.escape import storable
 from sayso.stores import worker
 from sayso.stores.base import Anchor, Filter, Page, Store, Transaction, Unwatch
+from sayso.stores.http_fault import beginning
 from sayso.stores.http_line import Line, LostError
 from sayso.stores.http_runs import HttpRuns
 from sayso.stores.http_watch import Listener
-from sayso.stores.http_wire import asked_wire, entry_of, mark_of, request_from, saved_wire
+from sayso.stores.http_wire import asked_wire, entry_of, mark_of, readable, request_from, saved_wire
 from sayso.stores.select import read_cursor
 from sayso.stores.slip import SlipRow
 from sayso.stores.watch import Bell
@@ -77,7 +78,8 @@ class HttpStore(HttpRuns, Store):
 
     def open(self, request: Request, saved: Saved | None = None) -> Request:
         body = {"request": asked_wire(request), "saved": saved_wire(saved)}
-        return self._read(self._line.post("/requests", body, request.run_id, patience=self._soon))
+        with beginning(request.run_id):
+            return self._read(self._line.post("/requests", body, request.run_id, patience=self._soon))
 
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         request = self._done(request_id, "settle", {"gone": gone}, self._late)
@@ -87,7 +89,9 @@ class HttpStore(HttpRuns, Store):
         return request
 
     def sweep(self) -> int:
-        changed: int = self._line.post("/sweep", {}, patience=self._soon)["changed"]
+        found = self._line.post("/sweep", {}, patience=self._soon)
+        with readable():
+            changed = int(found["changed"])
         for request in self._every(Filter(states=frozenset({State.RUNNING}))):
             changed += self.settle(request.id).state is not State.RUNNING
         return changed
@@ -129,7 +133,9 @@ class HttpStore(HttpRuns, Store):
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         words = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
-        self._line.post("/notes", {"run_id": run_id, "event": event, "detail": words}, run_id, patience=self._soon)
+        body = {"run_id": run_id, "event": event, "detail": words}
+        with beginning(run_id):
+            self._line.post("/notes", body, run_id, patience=self._soon)
 
     # -- what programs read ------------------------------------------------------------------------------------
 
@@ -137,17 +143,22 @@ class HttpStore(HttpRuns, Store):
         return self._read(self._line.get(f"/requests/{quote(request_id, safe='')}", request_id, patience=self._late))
 
     def find(self, fingerprint: str) -> Request | None:
-        found = self._line.get("/find", patience=self._soon, fingerprint=fingerprint)["request"]
-        return None if found is None else self._read(found)
+        found = self._line.get("/find", patience=self._soon, fingerprint=fingerprint)
+        with readable():
+            wire = found["request"]
+        return None if wire is None else self._read(wire)
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
-        return self._line.get("/match", patience=self._soon, prefix=prefix, limit=limit)["ids"]
+        found = self._line.get("/match", patience=self._soon, prefix=prefix, limit=limit)
+        with readable():
+            return [*map(str, found["ids"])]
 
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
         read_cursor(cursor)  # raises here what a store raises
         body = {"wanted": _filter(wanted), "cursor": cursor, "limit": limit, "newest": newest}
         found = self._line.post("/list", body, patience=self._soon)
-        return Page(tuple(map(self._read, found["requests"])), found["cursor"])
+        with readable():
+            return Page(tuple(map(self._read, found["requests"])), found["cursor"])
 
     def count(self, wanted: Filter) -> int:
         return sum(1 for _ in self._every(wanted))
@@ -161,7 +172,9 @@ class HttpStore(HttpRuns, Store):
         run, seq = after or (None, None)
         about = request_id or run_id or ""
         asked = {"run_id": run_id, "request_id": request_id, "after_run": run, "after_seq": seq, "limit": limit}
-        return [*map(entry_of, self._line.get("/journal", about, patience=self._soon, **asked)["entries"])]
+        found = self._line.get("/journal", about, patience=self._soon, **asked)
+        with readable():
+            return [*map(entry_of, found["entries"])]
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         raise _on_the_server("whether its journal is whole is looked into there, with `sayso log --verify`")

@@ -6,15 +6,16 @@ facts along. The invariant: whatever it answers, what is raised is a `SaysoError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
 from sayso import errors
 
-__all__ = ["fault_of"]
+__all__ = ["beginning", "fault_of"]
 
-_NOT_LET_IN = (401, 403)
+_NOT_KNOWN, _NOT_LET_IN = 401, 403
 _INSTANTS = ("at", "expired_at")
 _OF_DOCUMENT = ("type", "title", "status", "detail", "code")
 
@@ -40,11 +41,35 @@ def fault_of(status: int, problem: Any, about: str) -> errors.SaysoError:
             kind = _kind(code)
     if kind is not None:
         return _rebuilt(kind, detail, said)
-    if status in _NOT_LET_IN:
+    if status == _NOT_KNOWN:
+        return errors.StoreForbiddenError(
+            "the server does not know SAYSO_TOKEN: revoked, ended or mistyped; nothing runs, make another one with"
+            " `sayso token new` on the server"
+        )
+    if status == _NOT_LET_IN:
         return errors.StoreForbiddenError(f"the sayso server does not let this token do that: {detail}")
     if status >= 500:
         return errors.StoreUnavailableError(f"the sayso server failed ({detail}); nothing runs that it did not allow")
-    return errors.StoreError(f"the sayso server did not take what was sent ({code or status}: {detail})")
+    if not code:
+        return errors.StoreError(f"this address does not answer as a sayso server ({detail}); look at SAYSO_STORE")
+    return errors.StoreError(f"the sayso server did not take what was sent ({code}: {detail})")
+
+
+@contextmanager
+def beginning(run_id: str) -> Generator[None]:
+    """Say inside the block, where a run may be begun, that its name is another's instead of that it is not there.
+
+    The server answers the same for both; a name that nobody has used is never refused to who begins a run.
+    """
+    try:
+        yield
+    except errors.RunNotFoundError as refusal:
+        said = (
+            f"the run name {run_id!r} cannot be used with this token, and nothing was asked; choose another name (a run"
+            " belongs to the program that began it)"
+        )
+        refusal.args = (said,)
+        raise
 
 
 def _kind(code: str) -> type[errors.SaysoError] | None:

@@ -163,8 +163,8 @@ class Line:
             content = json.loads(text) if text else None
         except ValueError:
             content = None  # a proxy's page, which `fault_of` names by its status
-        if response.status < 300 and content is None and response.status != 204:
-            raise HTTPException("what answers there is no sayso server")
+        if response.status < 300 and not isinstance(content, dict):
+            raise HTTPException("this address does not answer as a sayso server")
         return _Answer(response.status, _seconds(response.getheader("retry-after")), content)
 
     def _taken(self) -> HTTPConnection | None:

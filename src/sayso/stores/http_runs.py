@@ -12,8 +12,9 @@ from typing import Any
 from sayso import errors
 from sayso.model.run import RunRecord, RunState, Saved
 from sayso.stores import lease
+from sayso.stores.http_fault import beginning
 from sayso.stores.http_line import Line
-from sayso.stores.http_wire import kept_of, run_from, saved_wire
+from sayso.stores.http_wire import kept_of, readable, run_from, saved_wire
 from sayso.stores.run_verbs import Kept, RunFilter, RunVerbs
 from sayso.stores.select import read_cursor
 
@@ -36,17 +37,20 @@ class HttpRuns(RunVerbs):
         read_cursor(cursor)  # raises here what a store raises
         asked: dict[str, Any] = {"state": sorted(wanted.states), "name": wanted.name, "cursor": cursor, "limit": limit}
         found = self._line.get("/runs", patience=self._soon, **asked)
-        return [*map(run_from, found["runs"])], found["cursor"]
+        with readable():
+            return [*map(run_from, found["runs"])], found["cursor"]
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
         found = self._line.post("/runs/ready", {"names": sorted(names), "limit": limit}, patience=self._soon)
-        ready = {run.id: run for run in map(run_from, found["runs"])}
+        with readable():
+            ready = {run.id: run for run in map(run_from, found["runs"])}
         for name in names:
             ready |= {run.id: run for run in self._running(name) if lease.is_free(run.holder)}
         return sorted(ready, key=lambda run_id: ready[run_id].updated_at)[:limit]
 
     def save_run(self, saved: Saved) -> None:
-        self._line.post("/runs/save", {"saved": saved_wire(saved)}, saved.run.id, patience=self._late)
+        with beginning(saved.run.id):
+            self._line.post("/runs/save", {"saved": saved_wire(saved)}, saved.run.id, patience=self._late)
 
     def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> Kept:
         body = {"run_id": run_id, "holder": holder, "gone": gone}

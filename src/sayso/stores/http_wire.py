@@ -9,7 +9,8 @@ is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -24,8 +25,8 @@ from sayso.stores.run_verbs import Kept
 from sayso.stores.seal import Seal
 
 __all__ = [
-    "asked_wire", "entry_of", "kept_of", "kept_wire", "mark_of", "request_from", "request_wire", "run_from",
-    "saved_of", "saved_wire",
+    "asked_wire", "entry_of", "kept_of", "kept_wire", "mark_of", "readable", "request_from", "request_wire",
+    "run_from", "saved_of", "saved_wire",
 ]  # fmt: skip
 
 _OPEN = Seal()
@@ -53,10 +54,8 @@ def request_wire(request: Request) -> dict[str, Any]:
 
 def request_from(wire: Mapping[str, Any]) -> Request:
     """Return the request that `request_wire` wrote; raises `StoreCorruptError` where it did not."""
-    try:
+    with readable():
         row, shape = Row(**wire["row"]), str(wire["shape"])
-    except (KeyError, TypeError) as error:
-        raise _unreadable(error) from error
     return request_of(row, _OPEN, lambda _: shape)
 
 
@@ -82,29 +81,33 @@ def kept_wire(kept: Kept) -> dict[str, Any]:
 
 def kept_of(wire: Mapping[str, Any]) -> Kept:
     """Return what `kept_wire` wrote; raises `StoreCorruptError` where it did not."""
-    try:
+    with readable():
         return Kept(run_of(wire["run"]), tuple(Step(*step) for step in wire["steps"]))
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise _unreadable(error) from error
 
 
 def run_from(wire: Mapping[str, Any]) -> RunRecord:
     """Return a run without its steps; raises `StoreCorruptError` where it is none."""
-    try:
+    with readable():
         return run_of(wire)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise _unreadable(error) from error
 
 
 def entry_of(wire: Any) -> Entry:
     """Return a row of the journal; raises `StoreCorruptError` where it is none."""
-    try:
+    with readable():
         return Entry(*wire)
-    except TypeError as error:
+
+
+@contextmanager
+def readable() -> Generator[None]:
+    """Read a server's answer inside the block; raises `StoreCorruptError` where it is not as a server answers."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise _unreadable(error) from error
 
 
 def _unreadable(error: Exception) -> errors.StoreCorruptError:
     return errors.StoreCorruptError(
-        f"the server's answer cannot be read ({type(error).__name__}); it may be of another version than this program"
+        f"this address does not answer as a sayso server ({type(error).__name__} in reading its answer); nothing runs"
+        " by it: look at SAYSO_STORE, and whether both sides are of the same version"
     )

@@ -118,5 +118,5 @@ def _execution(execution: Execution) -> str:
     return dumps((
         execution.token, execution.worker, execution.attempt, microseconds(execution.started_at),
         None if ended is None else microseconds(ended), execution.result, execution.error,
-        None if by is None else (by.issuer, by.subject),
+        None if by is None else (by.issuer, by.subject), *([execution.stopped] if execution.stopped else ()),
     ))  # fmt: skip

@@ -181,10 +181,10 @@ def _decision(packed: list[Any]) -> Decision:
 
 
 def _execution(packed: list[Any]) -> Execution:
-    token, worker, attempt, started, finished, result, error, resolved = packed
+    token, worker, attempt, started, finished, result, error, resolved, *stopped = packed
     return Execution(
         token, worker, attempt, instant(started), None if finished is None else instant(finished), result, error,
-        None if resolved is None else Identity(*resolved),
+        None if resolved is None else Identity(*resolved), *stopped,
     )  # fmt: skip
 
 

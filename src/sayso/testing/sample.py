@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from sayso import clock
 from sayso.model import canonical
@@ -22,15 +23,23 @@ __all__ = ["sample_call", "sample_edit", "sample_question"]
 
 _TOOL = "payments:pay"
 _DAY = timedelta(hours=24)
+_KINDS: dict[str, type] = {"amount": int, "to": str, "password": str}
 
 
-def _pay(amount: int, to: str = "alice", password: str = "") -> str:
-    """Stand for the gated function of `sample_call`."""
-    return f"paid {amount} to {to} ({len(password)})"
+def _taking(arguments: Mapping[str, Any]) -> Callable[..., object]:
+    """Return a function of exactly these arguments, as every gate binds all that its function takes."""
+
+    def pay() -> None: ...
+
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    kinds = {name: _KINDS.get(name, Any) for name in arguments}
+    pay.__annotations__ = {n: kind if type(arguments[n]) is kind else Any for n, kind in kinds.items()}
+    cast("Any", pay).__signature__ = inspect.Signature([inspect.Parameter(name, either) for name in arguments])
+    return pay
 
 
-def _call(arguments: Mapping[str, Any]) -> Call:
-    shape, form = Shape.of(_pay), canonical.encode(arguments)
+def _call(arguments: Mapping[str, Any], shape: Shape) -> Call:
+    form = canonical.encode(arguments)
     tree = canonical.load(form.text)
     masked = Redaction().mask(tree)
     digest = call_digest(_TOOL, shape.digest, form.digest_input)
@@ -46,13 +55,15 @@ def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None =
         arguments: By name; `{"amount": 10, "to": "alice"}` when not given.
         fields: Any other field of `Request`, in place of the sample's.
     """
-    call = _call({"amount": 10, "to": "alice"} if arguments is None else arguments)
+    given = {"amount": 10, "to": "alice"} if arguments is None else arguments
+    call = _call(given, Shape.of(_taking(given)))
     return _request("call", run_id or new_run_id(), call, fields)
 
 
 def sample_edit(request: Request, **changes: Any) -> Call:
     """Return the call of a `sample_call` as a reviewer changed it."""
-    return _call({**canonical.decode(request.effective.form, {}), **changes})
+    before = request.effective
+    return _call({**canonical.decode(before.form, {}), **changes}, Shape.from_text(before.shape))
 
 
 def sample_question(run_id: str | None = None, text: str = "Which account?", **fields: Any) -> Request:

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from sayso import clock, errors
-from sayso.inbox.api import kept
+from sayso.inbox.api import kept, stop
 from sayso.inbox.api.once import HEADERS, Once
 from sayso.inbox.api.operation import Answer, Asked, Operation
 from sayso.inbox.api.own import Own
@@ -46,6 +46,7 @@ from sayso.inbox.api.row_wire import (
 from sayso.inbox.api.sound import sound
 from sayso.inbox.api.wait import Changes, until_changed
 from sayso.model import canonical
+from sayso.model.entry import Entry
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
@@ -91,7 +92,9 @@ def ask(asked: Asked) -> Answer:
     if before is not None:
         return Answer(_row(before))
     request = sound(said.request, me=own.me, owner=own.owner, now=clock.now())
-    own.must_be_free(request.run_id)
+    if request.retries > stop.MOST_RETRIES:
+        raise errors.AskRefusedError(f"a call is retried {stop.MOST_RETRIES} times at most here; give the gate less")
+    own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
     saved = None if said.saved is None else said.saved.read(own, request.run_id)
     with _room(request.run_id):  # so that of many who ask at once no more find room than there is
         known = own.store.find(request.fingerprint)
@@ -162,7 +165,10 @@ def settle(asked: Asked) -> Row:
 def start(asked: Asked) -> Row:
     """Start."""
     own, said = Own(asked), asked.said(Start)
-    return _row(own.store.start(own.request(asked.path("request_id")).id, said.token, by=said.worker))
+    request = own.request(asked.path("request_id"))
+    stop.must_be_answered(own, request)
+    stop.must_have_starts(request)
+    return _row(own.store.start(request.id, said.token, by=said.worker))
 
 
 def finish(asked: Asked) -> Row:
@@ -194,8 +200,9 @@ def verify(asked: Asked) -> Row:
     """Say whether it happened."""
     own, said = Own(asked), asked.said(Verify)
     request = own.request(asked.path("request_id"))
+    # Recorded as the program's word: what it calls its hook says nothing that could be known here.
     resolve = partial(own.store.resolve, request.id, own.me, roles=None, channel="verify")
-    return _row(resolve(happened=said.happened, comment=said.hook))
+    return _row(resolve(happened=said.happened, comment=None))
 
 
 # -- many ------------------------------------------------------------------------------------------------------
@@ -237,7 +244,7 @@ def sweep(asked: Asked) -> Swept:
 def note(asked: Asked) -> Nothing:
     """Note it."""
     own, said = Own(asked), asked.said(Note)
-    own.must_be_free(said.run_id)
+    own.claim(said.run_id)
     own.store.note(said.run_id, said.event, own.me, dict[str, Any](said.detail))
     return Nothing()
 
@@ -248,12 +255,17 @@ def own_journal(asked: Asked) -> Entries:
     if said.request_id is not None:
         own.request(said.request_id)
     elif said.run_id is not None:
-        own.must_be_free(said.run_id)
+        own.must_be_mine(said.run_id)
     else:
         raise Problem("invalid_input", "say run_id or request_id; nothing was done")
     after = None if said.after_run is None else (said.after_run, said.after_seq)
-    rows = own.store.journal(run_id=said.run_id, request_id=said.request_id, after=after, limit=said.limit)
-    return Entries(entries=[list(row) for row in rows])
+    found: list[Entry] = []
+    while True:  # until there is something that the program may read: an empty page is taken for the end
+        rows = own.store.journal(run_id=said.run_id, request_id=said.request_id, after=after, limit=said.limit)
+        found += filter(own.may_read, rows)
+        if found or len(rows) < said.limit:
+            return Entries(entries=[list(row) for row in found])
+        after = rows[-1].run_id, rows[-1].seq
 
 
 async def changes(asked: Asked) -> Changed:

@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import islice
 
 from sayso import errors
-from sayso.clock import instant
+from sayso.clock import instant, written
 from sayso.model.entry import Entry
 from sayso.model.ids import new_token
 from sayso.model.request import LIVE, Request, State
@@ -58,7 +58,7 @@ class Happening:
         entry = self.entry
         said = {
             "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.state),
-            "by": entry.by, "channel": entry.channel, "at": instant(entry.at).isoformat(),
+            "by": entry.by, "channel": entry.channel, "at": written(instant(entry.at)),
         }  # fmt: skip
         return json.dumps(said)
 

@@ -6,6 +6,8 @@ that another began, and is told of it what it is told of one that is not there.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -44,6 +46,8 @@ __all__ = [
 
 _KINDS = ("ask",)
 _LOOKED_AT = 1_000
+_READY = (1_000, 10_000, 100_000)  # of all programs' runs, looked through one after the other
+_PATIENCE = 2.0  # seconds
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 Holder = Annotated[str | None, Field(max_length=600)]
@@ -200,7 +204,7 @@ def ready(asked: Asked) -> KeptRuns:
     """Return those that can go on."""
     own, said = Own(asked), asked.said(Ready)
     found: list[RunRecord] = []
-    for run_id in own.store.ready_runs(said.names, _LOOKED_AT):
+    for run_id in _ready(own, said.names):
         try:
             found.append(own.run(run_id).run)
         except errors.RunNotFoundError:
@@ -208,6 +212,22 @@ def ready(asked: Asked) -> KeptRuns:
         if len(found) == said.limit:
             break
     return KeptRuns(runs=[*map(run_values, found)])
+
+
+def _ready(own: Own, names: Sequence[str]) -> Iterator[str]:
+    """Yield runs that can go on, also those behind any number of other programs', as far as time allows."""
+    ends, seen = time.monotonic() + _PATIENCE, set[str]()
+    for most in _READY:
+        runs = own.store.ready_runs(names, most)
+        for run_id in runs:
+            if run_id in seen:
+                continue
+            seen.add(run_id)
+            yield run_id
+            if time.monotonic() > ends:
+                return
+        if len(runs) < most:
+            return
 
 
 _BUSY = ("run_not_found", "run_busy", "request_not_found")

@@ -105,7 +105,7 @@ def _list(asked: Asked) -> wire.Requests:
         )  # fmt: skip
     except ValueError as error:
         raise _unfit(error) from None
-    return wire.Requests(requests=list(map(wire.Request.of, page.requests)), cursor=page.cursor)
+    return wire.Requests(requests=[wire.Request.of(one, asked.review) for one in page.requests], cursor=page.cursor)
 
 
 def _claimer(asked: Asked, query: RequestsQuery) -> Reviewer | None:
@@ -131,14 +131,14 @@ def etag(request: Request, content: wire.Request) -> str:
     return f'"{request.current_fingerprint}.{request.state}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"'
 
 
-def shown(request: Request) -> Answer:
+def shown(asked: Asked, request: Request) -> Answer:
     """Return the answer that tells a request, with its tag."""
-    content = wire.Request.of(request)
+    content = wire.Request.of(request, asked.review)
     return Answer(content, headers={"etag": etag(request, content), "cache-control": "no-cache"})
 
 
 def _get(asked: Asked) -> Answer:
-    answer = shown(request_at(asked))
+    answer = shown(asked, request_at(asked))
     known = [tag.strip().removeprefix("W/") for tag in asked.http.headers.get("if-none-match", "").split(",")]
     if answer.headers["etag"] in known:
         return Answer(None, 304, answer.headers)

@@ -11,6 +11,7 @@ import re
 
 from sayso import errors
 from sayso.inbox.api.operation import Asked
+from sayso.model.entry import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Saved
@@ -39,6 +40,7 @@ class Own:
         self.store: Store = asked.settings.store
         self.me = asked.principal.requester
         self.owner = asked.principal.reviewer.identity
+        self._readable: dict[str, bool] = {}
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -92,6 +94,17 @@ class Own:
     def is_my_run(self, run_id: str) -> bool:
         """Say whether the program began a run."""
         return self._owner(run_id) == self.me
+
+    def may_read(self, entry: Entry) -> bool:
+        """Say whether a row of the journal is about a request of the program's, or is its own or the server's note."""
+        if not entry.request_id:
+            return entry.by == self.me.qualified or not entry.by.startswith(f"{self.me.issuer}:")
+        if entry.request_id not in self._readable:
+            try:
+                self._readable[entry.request_id] = self.is_mine(self.store.get(entry.request_id))
+            except errors.RequestNotFoundError:
+                self._readable[entry.request_id] = False
+        return self._readable[entry.request_id]
 
     def claim(self, run_id: str) -> None:
         """Write down that a run is the program's, where nobody began it; raises as `must_be_free` does."""

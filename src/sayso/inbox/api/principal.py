@@ -16,13 +16,12 @@ from sayso.inbox.api.problem import Problem
 from sayso.inbox.session import Session
 from sayso.inbox.token import Token, TokenKind, Tokens
 from sayso.inbox.visit import Settings, is_ours
-from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.reviewer import TOKENS, Identity, Reviewer
 
 __all__ = ["LOOKING", "Principal", "is_still_good", "principal_of"]
 
 LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
 _STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor at its end; nothing was done"
-_TOKENS = "token"
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,15 @@ class Principal:
     @property
     def requester(self) -> Identity:
         """Who asks for calls through this token; on behalf of `reviewer.identity`, who may then not decide them."""
-        return Identity(_TOKENS, self.reviewer.subject)
+        return Identity(TOKENS, self.reviewer.subject)
 
 
 def principal_of(http: Http) -> Principal:
     """Return who asks; reads the store.
 
     Raises:
-        Problem: Nobody that is known, or a session's change that did not come from a page of ours.
+        Problem: Nobody that is known, somebody who may not review here, or a session's change that did not come from
+            a page of ours.
     """
     given = http.headers.getlist("authorization")
     if given:
@@ -101,6 +101,9 @@ def _bearer(http: Http, given: list[str]) -> Principal:
         token = tokens.find(text.strip())
     if token is None:
         raise _stranger()
+    settings: Settings = http.app.state.settings
+    if token.kind == "review" and not settings.sign_in.admits(token.reviewer):
+        raise Problem("not_admitted", "the settings of this server do not let this person review; nothing was done")
     return Principal(token.kind, token.reviewer, token.id, "api")
 
 

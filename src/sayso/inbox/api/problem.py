@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from sayso import errors
+from sayso import clock, errors
 
 __all__ = ["MEDIA_TYPE", "Problem", "ProblemKind", "every", "kind_of", "of_fault", "response"]
 
@@ -45,6 +45,8 @@ _OF_HTTP = {
         ProblemKind("wrong_token_kind", 403, "Tokens of this kind do not do this"),
         ProblemKind("not_found", 404, "There is nothing here"),
         ProblemKind("method_not_allowed", 405, "This cannot be done here"),
+        ProblemKind("not_admitted", 403, "This person may not review here"),
+        ProblemKind("body_too_slow", 408, "The body did not come in time"),
         ProblemKind("body_too_large", 413, "The body is too long"),
         ProblemKind("wrong_content_type", 415, "The body is not JSON by its type"),
         ProblemKind("invalid_input", 422, "The input does not fit"),
@@ -146,7 +148,7 @@ def _is_plain(value: object) -> bool:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.isoformat()
+        return clock.written(value)
     return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 

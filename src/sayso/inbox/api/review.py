@@ -128,7 +128,7 @@ def approve(asked: Asked) -> Answer:
             "seen_required",
             "an approval needs If-Match, or `seen`, with what was looked at; nothing was decided, look first",
         )
-    return shown(asked.review.approve(
+    return shown(asked, asked.review.approve(
         request.id, changes=said.changes, arguments=said.arguments, comment=said.comment, seen=seen
     ))  # fmt: skip
 
@@ -136,34 +136,34 @@ def approve(asked: Asked) -> Answer:
 def reject(asked: Asked) -> Answer:
     """Say no."""
     request, said = request_at(asked), asked.said(Reject)
-    return shown(asked.review.reject(request.id, said.comment, seen=_seen(asked, said.seen)))
+    return shown(asked, asked.review.reject(request.id, said.comment, seen=_seen(asked, said.seen)))
 
 
 def feedback(asked: Asked) -> Answer:
     """Send back."""
     request, said = request_at(asked), asked.said(Feedback)
-    return shown(asked.review.feedback(request.id, said.comment, seen=_seen(asked, said.seen)))
+    return shown(asked, asked.review.feedback(request.id, said.comment, seen=_seen(asked, said.seen)))
 
 
 def answer(asked: Asked) -> Answer:
     """Answer a question."""
     request, said = request_at(asked), asked.said(Reply)
-    return shown(asked.review.answer(request.id, said.value, comment=said.comment))
+    return shown(asked, asked.review.answer(request.id, said.value, comment=said.comment))
 
 
 def cancel(asked: Asked) -> Answer:
     """End the run."""
-    return shown(asked.review.cancel(request_at(asked).id, asked.said(Cancel).comment))
+    return shown(asked, asked.review.cancel(request_at(asked).id, asked.said(Cancel).comment))
 
 
 def claim(asked: Asked) -> Answer:
     """Take on."""
-    return shown(asked.review.claim(request_at(asked).id))
+    return shown(asked, asked.review.claim(request_at(asked).id))
 
 
 def release(asked: Asked) -> Answer:
     """Give back."""
-    return shown(asked.review.release(request_at(asked).id, force=asked.said(Release).force))
+    return shown(asked, asked.review.release(request_at(asked).id, force=asked.said(Release).force))
 
 
 def extend(asked: Asked) -> Answer:
@@ -173,13 +173,13 @@ def extend(asked: Asked) -> Answer:
         span = duration.parse(asked.said(Extend).span)
     except errors.ConfigError as error:
         raise Problem("invalid_input", f"{error}; nothing was changed") from None
-    return shown(asked.review.extend(request.id, span))
+    return shown(asked, asked.review.extend(request.id, span))
 
 
 def resolve(asked: Asked) -> Answer:
     """Say what became of it."""
     request, said = request_at(asked), asked.said(Resolve)
-    return shown(asked.review.resolve(
+    return shown(asked, asked.review.resolve(
         request.id, happened=said.happened, comment=said.comment, force=said.force
     ))  # fmt: skip
 

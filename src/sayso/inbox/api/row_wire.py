@@ -124,7 +124,7 @@ class Verify(Input):
     """Say, for the gate's own `verify=` hook, whether a call had its effect whose outcome is unknown."""
 
     happened: bool
-    hook: Name
+    hook: Name = Field(description="What the program calls it; not recorded, as who says so is the token.")
 
 
 class Note(Input):

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import Field, ValidationError
 
 from sayso import errors
+from sayso.inbox.api.bound import must_be_bound, must_be_small
 from sayso.inbox.api.operation import Input
 from sayso.inbox.form import answer_fields, argument_fields
 from sayso.model import canonical
@@ -95,6 +96,7 @@ def sound(said: AskedRequest, *, me: Identity, owner: Identity, now: datetime) -
     Raises:
         AskRefusedError: It is not what it says, or cannot be shown.
     """
+    must_be_small(form=said.form, asked=said.asked)
     try:
         words = _Words.model_validate(json.loads(said.asked, parse_constant=_no_number))
         request = _request(said, words, me, owner, now)
@@ -132,10 +134,8 @@ def _as_row(said: AskedRequest) -> Row:
 
 def _call(said: AskedRequest, words: _Words) -> Call:
     _must_be_its_name(said.tool, said.name)
-    tree = canonical.load(said.form)
-    if dump(tree) != said.form:
-        _refuse("the arguments are not in their canonical form")
     _must_be_its_shape(said)
+    tree = must_be_bound(said.form, said.shape)
     if call_digest(said.tool, said.shape_digest, canonical.digest_input(said.form)) != said.digest:
         _refuse("the digest is not that of this tool, shape and arguments")
     return Call(said.tool, said.name, said.form, _masked(said, words, tree), said.digest, said.shape, said.shape_digest)
@@ -145,7 +145,7 @@ def _masked(said: AskedRequest, words: _Words, tree: dict[str, Any]) -> str | No
     """Return what people are shown: what the program says, if it is the call but for masks, with ours put on too."""
     shown = tree if said.masked is None else canonical.load(said.masked)
     if shown == dict(FAILED):
-        return dump(shown)
+        _refuse("the gate's own redactor failed, and people would be shown nothing of what would run")
     if not agrees(shown, tree):
         _refuse(
             "what people would be shown is not what would run but for masked values (a gate's own redactor can do no"

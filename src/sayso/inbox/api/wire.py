@@ -20,6 +20,7 @@ from sayso.model.entry import Entry as Row
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.model.show.document import entry_document, request_document
+from sayso.reviews import Review
 
 __all__ = [
     "Change", "Decision", "Entry", "Escalation", "Execution", "Journal", "Me", "Quorum", "Request",
@@ -67,6 +68,7 @@ class Execution(Output):
     """The start of an approved call, and how it ended."""
 
     attempt: int
+    starts: int = Field(description="How many starts there were; more than `attempt` where some stopped to ask.")
     started_at: datetime
     finished_at: datetime | None
     result: Any
@@ -81,6 +83,7 @@ class Request(Output):
     kind: Literal["call", "question"]
     state: State
     run: str
+    program_gone: bool = Field(description="Whether nobody comes back for the decision: the program has surely ended.")
     fingerprint: str = Field(description="Of what a decision would be about now; an approval says that it saw this.")
     question: str | None = None
     answer: Any = None
@@ -94,10 +97,13 @@ class Request(Output):
     risk: str | None
     rule: str | None
     context: dict[str, Any] | None
+    unverified: list[str] = Field(description="Which of these words only the asker vouches for, a token's all.")
     warnings: list[str] = Field(description="What about it may deceive the eye.")
     requester: str
     on_behalf_of: str | None
     quorum: Quorum
+    retries: int = Field(description="How many further starts one approval gives the call when it fails.")
+    idempotent: bool = Field(description="Whether it may start again also when its outcome is unknown.")
     escalation: Escalation | None
     created_at: datetime
     expires_at: datetime
@@ -109,9 +115,9 @@ class Request(Output):
     execution: Execution | None
 
     @classmethod
-    def of(cls, request: model.Request) -> Request:
-        """Return a request as it is told."""
-        return cls.model_validate(request_document(request))
+    def of(cls, request: model.Request, review: Review) -> Request:
+        """Return a request as it is told, with what the reviews of its store know of its program."""
+        return cls.model_validate(request_document(request, program_gone=review.program_is_gone(request)))
 
 
 class Requests(Output):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sayso.model.canonical.tags import TAGS, Json
+from sayso.model.canonical.tree import fields_of
 
 __all__ = ["display"]
 
@@ -39,7 +40,7 @@ def _display_tagged(tag: str, payload: Json) -> Json:
             return {key: display(item) for key, item in payload.items()}
         case "$enum", [_, str(member)]:
             return member
-        case (("$dataclass" | "$model"), [_, dict(fields), *rest]):
+        case (("$dataclass" | "$model"), [_, dict(fields), *rest]) if fields_of({tag: payload}) is not None:
             return _display_fields(fields, rest)
         case _ if tag in TAGS:
             return TAGS[tag].shown(payload)

@@ -61,6 +61,10 @@ def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
         raise Unfit(f"is a {cls.__name__} without a value in its field {error.name!r}") from error
 
 
+def _are_names_in(tree: dict[str, Json], names: list[Json]) -> bool:
+    return all(isinstance(name, str) and name in tree for name in names)
+
+
 class ModelParts(NamedTuple):
     """What a model instance holds: declared fields, extra ones, private attributes, and which fields were not set."""
 
@@ -181,10 +185,11 @@ class Reader:
         if not is_model(cls) or not set(tree) <= set(cast("dict[str, object]", cls.model_fields)):
             self.refuse(f"does not have the fields of {cls.__name__} as it is now")
         match rest.get("extra"), rest.get("private"), rest.get("unset", []):
-            case None | dict() as extra, None | dict() as private, list(unset) if all(name in tree for name in unset):
+            case None | dict() as extra, None | dict() as private, list(unset) if _are_names_in(tree, unset):
                 pass
             case _:
                 self.refuse("has a malformed $model")
+        self._must_be_told_apart(tree, extra or {}, private or {})
         extras = None if extra is None else self.fields(extra)
         fields = self.fields(tree)
         value: object = object.__new__(cls)
@@ -199,3 +204,10 @@ class Reader:
         for name, part in parts:
             object.__setattr__(value, name, part)
         return value
+
+    def _must_be_told_apart(self, *parts: dict[str, Json]) -> None:
+        # `encode` writes no such model: people would be shown one of the two values, and the other would run.
+        if any(not name.startswith("_") for name in parts[-1]):
+            self.refuse("has a private attribute that is none")
+        if len(set[str]().union(*parts)) < sum(map(len, parts)):
+            self.refuse("has one name for two values")

@@ -32,7 +32,10 @@ def class_in(tree: Json) -> str | None:
 
 
 def fields_of(tree: Json) -> dict[str, Json] | None:
-    """Return the named parts of a dict, dataclass or model (its extra and private ones too); None for all else."""
+    """Return the named parts of a dict, dataclass or model (its extra and private ones too); None for all else.
+
+    None, too, where one name stands for two parts: whoever looked would see one of them, and the other could run.
+    """
     if not isinstance(tree, dict):
         return None
     match tag_in(tree):
@@ -42,13 +45,7 @@ def fields_of(tree: Json) -> dict[str, Json] | None:
             body = tree["$dict"]
             return body if isinstance(body, dict) else None
         case "$dataclass" | "$model" as tag:
-            match tree[tag]:
-                case [str(), dict(fields)]:
-                    return fields
-                case [str(), dict(fields), dict(rest)]:
-                    return {name: value for part in (fields, *_more(rest).values()) for name, value in part.items()}
-                case _:
-                    return None
+            return _members(tag, tree[tag])
         case _:
             return None
 
@@ -79,14 +76,26 @@ def with_items(tree: Json, items: list[Json]) -> Json:
     return {"$tuple": items} if isinstance(tree, dict) else items
 
 
+def _members(tag: str, payload: Json) -> dict[str, Json] | None:
+    match payload:
+        case [str(), dict(fields)]:
+            return fields
+        case [str(), dict(fields), dict(rest)] if tag == "$model" and rest.keys() <= {*_MORE, "unset"}:
+            parts = [fields, *_more(rest).values()]
+            named = {name: value for part in parts for name, value in part.items()}
+            is_whole = len(parts) == 1 + len(rest.keys() & _MORE) and len(named) == sum(map(len, parts))
+            return named if is_whole else None
+        case _:
+            return None
+
+
 def _more(rest: dict[str, Json]) -> dict[str, dict[str, Json]]:
-    parts = {part: fields_of(rest.get(part)) for part in _MORE}
-    return {part: named for part, named in parts.items() if named is not None}
+    # These are never wrapped: a name in them that looks like a tag is a name.
+    parts = {part: rest.get(part) for part in _MORE}
+    return {part: named for part, named in parts.items() if isinstance(named, dict)}
 
 
 def _rest(rest: Json, fields: dict[str, Json]) -> Json:
     if not isinstance(rest, dict):
         return rest
-    more = _more(rest)
-    new = {part: with_fields(rest[part], {name: fields[name] for name in named}) for part, named in more.items()}
-    return {**rest, **new}
+    return {**rest, **{part: {name: fields[name] for name in named} for part, named in _more(rest).items()}}

@@ -20,6 +20,7 @@ from sayso.model.show.literal import fill, is_light, quoted, value, word
 __all__ = ["Change", "changes", "escape", "has_hidden", "line", "lines", "mixed_script", "value", "warnings"]
 
 _LISTED = 6
+_MOST = 20
 
 
 def has_hidden(text: str) -> bool:
@@ -31,9 +32,14 @@ def warnings(tree: Json) -> list[str]:
     """Return what may deceive in a text, or in the names and texts of a tree, one sentence each.
 
     Of a text `contains hidden characters (U+202E, U+200B)`; of a tree with the place in front, `note: contains …`.
+    After twenty it stops, and says so: nobody reads more, and a tree full of them would stall every list it is in.
     """
-    found = [(steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)]
-    return list(dict.fromkeys(f"{escape(place(steps))}: {what}" if steps else what for steps, what in found))
+    found: dict[str, None] = {}
+    for steps, what in ((steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)):
+        if len(found) == _MOST:
+            return [*found, "and there may be more like these; the rest was not looked at"]
+        found[f"{escape(place(steps))}: {what}" if steps else what] = None
+    return list(found)
 
 
 def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from sayso.model import canonical
 from sayso.model.call import Question
 from sayso.model.canonical.tags import Json
 from sayso.model.canonical.tree import fields_of
 from sayso.model.duration import ago
+from sayso.model.redaction import Redaction, masked_besides
 from sayso.model.request import Request, State
+from sayso.model.reviewer import TOKENS
 from sayso.model.show import line, lines, warnings
 from sayso.model.show.escape import escape
 from sayso.model.show.label import columns, name_of, padded, time_left, token
@@ -23,7 +26,7 @@ from sayso.model.show.layout import Layout, wrapped
 from sayso.model.show.literal import brief
 from sayso.model.show.standing import said_by
 
-__all__ = ["NARROW", "ask_rows", "cautions", "headline", "is_whole", "subject_rows"]
+__all__ = ["NARROW", "ask_rows", "cautions", "headline", "is_whole", "starts", "subject_rows", "unverified"]
 
 NARROW = 60
 """The narrowest view that a command draws; a call that is whole there is whole everywhere."""
@@ -80,6 +83,15 @@ def _columned(tree: dict[str, Json], indent: int, width: int, *, full: bool) -> 
     return rows
 
 
+def unverified(request: Request) -> list[str]:
+    """Return which of its words only the asker vouches for: the prompt, and all of them where a token asked.
+
+    Who holds a token writes whatever it likes for the gate's rule, description and facts; nobody here has them in code.
+    """
+    names = ("prompt", "description", "rule", "context") if request.requester.issuer == TOKENS else ("prompt",)
+    return [name for name in names if getattr(request, name) is not None]
+
+
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
     said: dict[str, Any] = {
         "prompt": request.prompt,
@@ -106,15 +118,33 @@ def cautions(request: Request) -> list[str]:
     if isinstance(subject, Question):
         found = [f"the question {said}" for said in warnings(subject.text)]
     else:
-        found = [f"argument {said}" for said in warnings(request.effective.shown)]
+        found = [*_hidden(request), *(f"argument {said}" for said in warnings(request.effective.shown))]
         named |= {"function": subject.tool}
     return found + [f"the {name} {said}" for name, text in named.items() if text for said in warnings(text)]
+
+
+def _hidden(request: Request) -> Iterator[str]:
+    """Say how much a program on another machine masks of its own accord: it could mask all that there is to judge."""
+    call = request.effective
+    if request.requester.issuer != TOKENS or call.masked is None:
+        return
+    count = masked_besides(call.shown, Redaction().mask(canonical.load(call.form)))
+    if count:
+        values = "1 value" if count == 1 else f"{count:,} values"
+        yield f"the program hides {values} that sayso would not mask by itself"
 
 
 def _caution_rows(said: str, width: int) -> list[str]:
     # Where a warning goes on it carries a mark, as it may quote what would look like a row of its own.
     first, *rest = wrapped(said, width - _CAUTION_INDENT)
     return [f"  warning: {first[2:]}", *(f"{'':{_CAUTION_INDENT}}{row}" for row in rest)]
+
+
+def starts(request: Request) -> str | None:
+    """Return how often one approval may start the call, where that is not just once."""
+    if request.idempotent:
+        return "again whenever it failed or its end is unknown: the program calls it idempotent"
+    return f"up to {request.retries + 1} times, again after each failure" if request.retries else None
 
 
 def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
@@ -128,6 +158,9 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     if needs.count > 1 or needs.roles:
         facts.append(("needs", "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"))
         facts += [("with the role", token(role, room)) for role in sorted(needs.roles)]
+    may_start = starts(request)
+    if may_start is not None:
+        facts.append(("may start", may_start))
     facts += _escalation(request, now, room)
     votes = request.votes if request.state is State.PENDING else ()
     facts += [("approved by", said_by(vote, now)) for vote in votes]

@@ -1,7 +1,7 @@
 """Requests and rows of the journal as JSON values: for `--json`, the HTTP API, and whoever else reads by program.
 
 The keys are stable: none is renamed or taken away without a deprecation, new ones may come. Instants are ISO 8601 in
-UTC, people `issuer:subject`, what there is not is null. The invariant: arguments and answers are masked.
+UTC with a Z, people `issuer:subject`, what there is not is null. The invariant: arguments and answers are masked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from sayso.clock import instant
+from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.call import Call
 from sayso.model.decision import Decision
@@ -25,20 +25,26 @@ __all__ = ["entry_document", "request_document"]
 
 
 def _at(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+    return None if moment is None else written(moment)
 
 
 def _who(identity: Identity | None) -> str | None:
     return None if identity is None else identity.qualified
 
 
-def request_document(request: Request) -> dict[str, Any]:
-    """Return a request as JSON values."""
+def request_document(request: Request, *, program_gone: bool | None = None) -> dict[str, Any]:
+    """Return a request as JSON values.
+
+    Args:
+        request: The request.
+        program_gone: Whether nobody comes back for the decision (`Review.program_is_gone`); None is not told.
+    """
     return {
         "id": request.id,
         "kind": request.kind,
         "state": str(request.state),
         "run": request.run_id,
+        **({} if program_gone is None else {"program_gone": program_gone}),
         "fingerprint": request.current_fingerprint,
         **_subject(request),
         "prompt": request.prompt,
@@ -46,12 +52,15 @@ def request_document(request: Request) -> dict[str, Any]:
         "risk": request.risk,
         "rule": request.rule,
         "context": request.context,
+        "unverified": card.unverified(request),
         "warnings": card.cautions(request),
         "requester": _who(request.requester),
         "on_behalf_of": _who(request.on_behalf_of),
         "quorum": {
             "count": request.quorum.count, "roles": sorted(request.quorum.roles), "missing": request.missing_votes,
         },
+        "retries": request.retries,
+        "idempotent": request.idempotent,
         "escalation": None if request.escalation is None else _escalation(request, request.escalation),
         "created_at": _at(request.created_at),
         "expires_at": _at(request.expires_at),
@@ -103,6 +112,7 @@ def _execution(execution: Execution) -> dict[str, Any]:
     result = execution.result
     return {
         "attempt": execution.attempt,
+        "starts": execution.starts,
         "started_at": _at(execution.started_at),
         "finished_at": _at(execution.finished_at),
         "result": None if result is None else canonical.display(canonical.load(result)["result"]),

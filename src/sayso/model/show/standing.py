@@ -15,7 +15,7 @@ from sayso.model.canonical.tags import MASK
 from sayso.model.decision import Decision
 from sayso.model.duration import ago
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request, State
+from sayso.model.request import Execution, Request, State
 from sayso.model.show import Change, changes, escape
 from sayso.model.show.label import name_of, time_left, token
 from sayso.model.show.literal import brief
@@ -79,17 +79,32 @@ def _progress(request: Request, now: datetime) -> str:
     end = request.approval_expires_at
     match request.state:
         case State.APPROVED:
-            what = (
-                "not started yet" if execution is None else f"attempt {execution.attempt} failed, it may be tried again"
-            )
+            what = "not started yet" if execution is None else _started_before(execution)
             return what if end is None else f"{what}, the approval ends {time_left(end, now)}"
         case State.RUNNING if execution is not None:
-            return f"running, started {ago(execution.started_at, now)} (attempt {execution.attempt})"
+            return (
+                f"running, started {ago(execution.started_at, now)} (attempt {execution.attempt}{_starts(execution)})"
+            )
         case State.UNKNOWN if execution is not None:
             return f"started {ago(execution.started_at, now)}, OUTCOME UNKNOWN"
         case _:
             when = "" if execution is None or execution.finished_at is None else f" {ago(execution.finished_at, now)}"
             return f"{request.state}{when}"
+
+
+def _started_before(execution: Execution) -> str:
+    if execution.attempt == 0:
+        return f"started {_times(execution.stopped)}, and stopped to ask something else"
+    return f"attempt {execution.attempt} failed{_starts(execution)}, it may be tried again"
+
+
+def _starts(execution: Execution) -> str:
+    """Return how many starts there were, where attempts alone do not say it."""
+    return f", started {_times(execution.starts)}" if execution.stopped else ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def outcome_rows(request: Request) -> Iterator[str]:
