@@ -27,7 +27,11 @@ from sayso.model.show.label import name_of, token
 if TYPE_CHECKING:
     from sayso.learning import Candidate, Report
 
-__all__ = ["learn"]
+__all__ = [
+    "export",
+    "learn",
+    "report",
+]
 
 _DAYS = 90
 _ROOM = 100

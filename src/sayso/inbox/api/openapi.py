@@ -155,7 +155,7 @@ def _answers(operation: Operation, schemas: dict[type[BaseModel], dict[str, Any]
 
 def codes_of(operation: Operation) -> list[str]:
     """Return the codes of all problems that an operation may answer."""
-    found = [*_ALWAYS, "wrong_token_kind", "invalid_input", *operation.problems]
+    found = [*_ALWAYS, "wrong_token_kind", "not_admitted", "invalid_input", *operation.problems]
     if operation.method != "GET":
         found += ["not_from_here"]
     if operation.body is not None:
