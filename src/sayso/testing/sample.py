@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from keyword import iskeyword
 from typing import Any, cast
 
 from sayso import clock
@@ -27,14 +28,15 @@ _KINDS: dict[str, type] = {"amount": int, "to": str, "password": str}
 
 
 def _taking(arguments: Mapping[str, Any]) -> Callable[..., object]:
-    """Return a function of exactly these arguments, as every gate binds all that its function takes."""
+    """Return a function of these arguments, as a gate binds all that its function takes; what is no name is left out."""
 
     def pay() -> None: ...
 
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    kinds = {name: _KINDS.get(name, Any) for name in arguments}
+    names = [name for name in arguments if name.isidentifier() and not iskeyword(name)]
+    kinds = {name: _KINDS.get(name, Any) for name in names}
     pay.__annotations__ = {n: kind if type(arguments[n]) is kind else Any for n, kind in kinds.items()}
-    cast("Any", pay).__signature__ = inspect.Signature([inspect.Parameter(name, either) for name in arguments])
+    cast("Any", pay).__signature__ = inspect.Signature([inspect.Parameter(name, either) for name in names])
     return pay
 
 
