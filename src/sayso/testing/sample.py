@@ -28,7 +28,7 @@ _KINDS: dict[str, type] = {"amount": int, "to": str, "password": str}
 
 
 def _taking(arguments: Mapping[str, Any]) -> Callable[..., object]:
-    """Return a function of these arguments, as a gate binds all that its function takes; what is no name is left out."""
+    """Return a function of these arguments, as a gate binds all that its function takes, but for what is no name."""
 
     def pay() -> None: ...
 
