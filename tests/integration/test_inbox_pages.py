@@ -366,7 +366,9 @@ def test_every_field_has_a_label_and_every_page_its_landmarks(ada: Browser, pay:
             assert 'type="hidden"' in field or is_labelled or within, (page, field)
 
 
-def test_the_first_page_does_not_grow_with_what_was_decided(ada: Browser, store: Store, pay: Pay) -> None:
+def test_the_first_page_does_not_grow_with_what_was_decided(
+    ada: Browser, clock: Clock, store: Store, pay: Pay
+) -> None:  # fmt: skip
     held(pay, 5)
     before = len(ada.get("/").text)
     for number in range(30):
