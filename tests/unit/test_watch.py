@@ -19,8 +19,17 @@ from sayso.testing import sample_call
 SOON = 10.0  # seconds; far more than any wait here takes
 
 
+_others: set[threading.Thread] = set()  # of stores that tests before these left open
+
+
+@pytest.fixture(autouse=True)
+def alone() -> None:
+    _others.clear()
+    _others.update(threading.enumerate())
+
+
 def watchers() -> int:
-    return sum(thread.name == "sayso-watcher" for thread in threading.enumerate())
+    return sum(thread.name == "sayso-watcher" for thread in set(threading.enumerate()) - _others)
 
 
 def until(look: Callable[[], bool]) -> None:
