@@ -9,21 +9,25 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sayso
 from sayso import config, errors
 from sayso.cli.listen import listening, place_of
+from sayso.model.entry import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.model.run import RunState
+from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.reviews import Review
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
+from sayso.stores.lease import Lease
 from sayso.stores.memory import MemoryStore
 from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
@@ -423,6 +427,25 @@ def test_another_servers_answer_is_a_fault_of_the_store_in_every_verb(
             verb()
         assert "this address does not answer as a sayso server" in str(fault.value), name
     here.close()
+
+
+def test_a_run_that_another_thread_of_the_program_begins_meanwhile_is_the_programs(
+    here: HttpStore, there: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, now = Lease(), datetime.now(UTC)
+    run = RunRecord("run_1", "agent", "agent", RunState.RUNNING, lease.holder, now, now)
+    meanwhile = [Saved(run, [Step("/b", "{}")])]
+    journal = there.journal
+
+    def read(**wanted: Any) -> Sequence[Entry]:
+        found = journal(**wanted)
+        if meanwhile:  # the slip was looked for, and the run was not
+            here.save_run(meanwhile.pop())
+        return found
+
+    monkeypatch.setattr(there, "journal", read)
+    here.save_run(Saved(run, [Step("/a", "{}")]))
+    assert [step.place for step in there.get_run("run_1").steps] == ["/b", "/a"]
 
 
 def test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name(here: HttpStore, there: Store) -> None:

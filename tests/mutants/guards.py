@@ -1858,6 +1858,11 @@ MUTANTS = [
         _ATTACKS + "test_of_every_foreign_run_and_request_none_is_met",
     ),
     Mutant(
+        "a run that was claimed meanwhile is nobody else's", "inbox/api/own.py",
+        "return self._claimed_by(run_id) or _SOMEBODY", "return _SOMEBODY",
+        "integration/test_http_store.py::test_a_run_that_another_thread_of_the_program_begins_meanwhile_is_the_programs",
+    ),
+    Mutant(
         "a foreign run is not read", "inbox/api/own.py", "if not self.is_my_run(run_id):", "if False:",
         _ATTACKS + "test_a_run_that_another_began_is_neither_read_nor_written",
     ),

@@ -125,9 +125,9 @@ class Own:
                 raise errors.RequestNotFoundError(request_id)
 
     def _owner(self, run_id: str) -> Identity | None:
-        slip = self.store.slip(_SLIP, run_id)
-        if slip is not None:
-            return Identity(slip.body["issuer"], slip.body["subject"])
+        claimed = self._claimed_by(run_id)
+        if claimed is not None:
+            return claimed
         for first in self.store.journal(run_id=run_id, limit=1):
             issuer, _, subject = first.by.partition(":")
             return Identity(issuer, subject)
@@ -135,4 +135,9 @@ class Own:
             self.store.get_run(run_id)
         except errors.RunNotFoundError:
             return None
-        return _SOMEBODY  # a program on the server's own machine keeps it
+        # Another thread of a program may have claimed and kept it since; if not, one on the server's machine keeps it.
+        return self._claimed_by(run_id) or _SOMEBODY
+
+    def _claimed_by(self, run_id: str) -> Identity | None:
+        slip = self.store.slip(_SLIP, run_id)
+        return None if slip is None else Identity(slip.body["issuer"], slip.body["subject"])
