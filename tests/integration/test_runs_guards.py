@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Tool, confirm_first, errors
+from sayso import Tool, Workflow, confirm_first, errors
+from sayso.model.request import Request
+from sayso.model.reviewer import Identity
+from sayso.model.run import RunState, Saved
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.integration.running import ids, reason, started, yes
@@ -71,10 +74,65 @@ def test_a_run_that_could_not_be_handed_back_is_in_nobodys_hand(
         raise errors.StoreUnavailableError("the disk is gone")
 
     pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
+    flow = Workflow(name="flow").step(pay)
     with monkeypatch.context() as patch:
         patch.setattr(each_store, "leave_run", fails)
-        paused = started(pay)
+        paused = started(flow)
     # What is logged holds the traceback, and by that the run's lease.
     assert any(record.exc_info for record in caplog.records)
-    assert reason(pay(resume=yes(paused)).run()) == ("success", None)
+    assert reason(flow(resume=yes(paused)).run()) == ("success", None)
     assert ran == ["paid"]
+
+
+def test_an_outermost_call_is_handed_back_with_its_request_and_with_its_end(
+    each_store: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
+    monkeypatch.setattr(each_store, "leave_run", lambda *_: pytest.fail("a transaction of its own"))
+    paused = started(pay)
+    assert each_store.get_run(paused.run_id).run.state is RunState.PAUSED
+    assert reason(pay(resume=yes(paused)).run()) == ("success", None)
+    assert (each_store.get_run(paused.run_id).run.state, ran) == (RunState.ENDED, ["paid"])
+
+
+def test_an_outermost_question_is_handed_back_with_its_request(
+    each_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Tool(lambda: sayso.suspend({"question": "Which one?"}), name="ask")
+    monkeypatch.setattr(each_store, "leave_run", lambda *_: pytest.fail("a transaction of its own"))
+    assert each_store.get_run(started(ask).run_id).run.state is RunState.PAUSED
+
+
+def test_a_call_that_is_approved_before_its_asking_returns_is_left_to_who_takes_the_run(
+    each_store: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = each_store.open
+
+    def open_and_lose(request: Request, saved: Saved | None = None) -> Request:
+        sayso.Review(each_store).approve(opened(request, saved).id)
+        return opened(request, saved)  # sent again, as over a line that broke
+
+    pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(each_store, "open", open_and_lose)
+        paused = pay(run_id="order-1").run()
+    assert (reason(paused), ran) == (("cancelled", "approval_required"), [])
+    assert reason(pay(run_id="order-1").run()) == ("success", None)
+    assert ran == ["paid"]
+
+
+def test_an_end_that_was_refused_is_not_taken_for_saved(each_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = each_store.finish
+
+    def resolved_before(request_id: str, *args: Any) -> Request:
+        each_store.resolve(
+            request_id, Identity("local", "ada"), roles=(), happened=True, comment=None, channel="cli", force=True
+        )
+        return finish(request_id, *args)
+
+    pay = Tool(lambda: "paid", name="pay", requires_approval=True)
+    paused = started(pay)
+    monkeypatch.setattr(each_store, "finish", resolved_before)
+    assert reason(pay(resume=yes(paused)).run()) == ("success", None)
+    kept = each_store.get_run(paused.run_id)
+    assert (kept.run.state, "paid" in kept.steps[-1].body) == (RunState.ENDED, True)

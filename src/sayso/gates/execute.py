@@ -33,7 +33,7 @@ _NO_SECRET_INSIDE = {str, int, float, bool}
 
 def execute(
     gate: Gate, store: Store, request: Request, needs: Needs | None = None,
-    saves: Callable[[Attempt], Saved | None] | None = None,
+    saves: Callable[[Attempt], Saved | None] | None = None, kept: Callable[[], None] | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
     """Start an approved call, run it from its stored form, and record how it ended.
 
@@ -46,6 +46,7 @@ def execute(
         request: The request that is to be started.
         needs: What its approval must have had (`Check.needs`); without, what its record says.
         saves: What is to be saved of the run together with the outcome.
+        kept: Called when both are in the store.
 
     Raises:
         StartRefusedError: Somebody else has the start, the approval ended, or the record was altered; nothing ran.
@@ -70,7 +71,9 @@ def execute(
         with suppress(ValueError):  # a coroutine may be closed from a context that never had it
             current.reset(before)
     attempt = _begun(gate, attempt)
-    yield from _record(gate, store, started, token, attempt, None if saves is None else saves(attempt))
+    is_kept = yield from _record(gate, store, started, token, attempt, None if saves is None else saves(attempt))
+    if is_kept and kept is not None:
+        kept()
     if not gate.retries and not gate.idempotent:
         forget(request.id)
     return attempt
@@ -113,20 +116,25 @@ def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, A
     return arguments
 
 
-def _finish(store: Store, request: Request, token: str, outcome: Outcome, saved: Saved | None = None) -> Effects[None]:
-    with suppress(errors.StartRefusedError):  # the start was not recorded, or somebody has resolved it by now
+def _finish(store: Store, request: Request, token: str, outcome: Outcome, saved: Saved | None = None) -> Effects[bool]:
+    try:
         yield Verb(store.blocks, store.finish, request.id, token, outcome, saved)
+    except errors.StartRefusedError:
+        return False  # the start was not recorded, or somebody has resolved it by now
+    return True
 
 
 def _record(
     gate: Gate, store: Store, request: Request, token: str, attempt: Attempt, saved: Saved | None
-) -> Effects[None]:
+) -> Effects[bool]:
+    """Record how a call ended; say whether that, and what was to be saved with it, is in the store."""
     try:
-        yield from _finish(store, request, token, _outcome(gate, request, attempt), saved)
+        return (yield from _finish(store, request, token, _outcome(gate, request, attempt), saved))
     except errors.StoreError as error:
         if attempt.raised is None:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
         attempt.raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
+        return False
 
 
 def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:

@@ -71,7 +71,14 @@ class RunRecord:
 
 
 class Saved(NamedTuple):
-    """What is to be saved of a run together with something else: the run, as its holder sees it, and new steps."""
+    """What is to be saved of a run together with something else.
+
+    Attributes:
+        run: As its holder sees it.
+        steps: New ones.
+        left: How the run is handed back with it; None: it stays in its holder's hand.
+    """
 
     run: RunRecord
     steps: Sequence[Step]
+    left: RunState | None = None

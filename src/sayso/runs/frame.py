@@ -123,6 +123,11 @@ class Frame:
         """The run's journal."""
         return self.leg.journal
 
+    @property
+    def is_outermost(self) -> bool:
+        """Whether it is the run's own: where it stops or ends, nothing else of the run is under way."""
+        return self.parent is None
+
     def begin(self, arguments: dict[str, Any], shown: dict[str, Any]) -> None:
         """Note with what the handler begins, and how people may see that."""
         self.arguments, self.input, self.is_running = arguments, shown, True

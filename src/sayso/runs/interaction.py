@@ -21,6 +21,7 @@ from sayso.model.call import Question
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.request import Request, State
+from sayso.model.run import RunState
 from sayso.model.shape import Shape
 from sayso.model.show.escape import storable
 from sayso.runs.decide import cancelled
@@ -212,14 +213,15 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     store, journal = frame.journal.store, frame.journal
     yield journal.alone(frame)
     try:
-        saved, numbers = journal.offer((place, body))
-        request = telemetry.asked((yield Verb(store.blocks, store.open, request, saved)))
-        journal.confirm(numbers, (place, {**body, "waits": request.id}))
+        saved, numbers = journal.offer((place, body), left=RunState.PAUSED if frame.is_outermost else None)
+        held = telemetry.asked((yield Verb(store.blocks, store.open, request, saved)))
+        is_back = frame.is_outermost and held.id == request.id
+        journal.confirm(numbers, (place, {**body, "waits": held.id}), is_back=is_back)
     finally:
         journal.saved_by(frame)
     if asks.number == frame.late:
-        frame.leg.notes[request.id] = {"expired": True}
-    return _waits(frame, request)
+        frame.leg.notes[held.id] = {"expired": True}
+    return _waits(frame, held)
 
 
 def hold_for(frame: Frame, holds: Holds) -> Effects[Halt]:

@@ -43,6 +43,7 @@ class Journal:
         was: How it stood before it was taken in hand here; a run whose holder died counts as broken.
         is_stopping: Whoever listened has gone: nothing new is begun.
         is_left: It was handed back: a handler's thread that nobody could stop begins nothing more, either.
+        is_back: The store was told so.
         proof: What the requests say, where steps come from the store.
     """
 
@@ -50,7 +51,7 @@ class Journal:
         self.store = store
         self.is_kept = steps is not None
         self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
-        self.is_stopping = self.is_left = False
+        self.is_stopping = self.is_left = self.is_back = False
         self.proof = Proof(store, record)
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the run is in hand as long as this object is
@@ -135,22 +136,28 @@ class Journal:
             self._saver = None
             saver.done.set_result(None)
 
-    def offer(self, waits: tuple[str, Body] | None = None, only: int | None = None) -> tuple[Saved, list[int]]:
+    def offer(
+        self, waits: tuple[str, Body] | None = None, only: int | None = None, left: RunState | None = None
+    ) -> tuple[Saved, list[int]]:
         """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`.
 
         Args:
             waits: The step that says what waits where. It goes with its request or not at all: nobody else saves it,
                 and it is not known before `confirm`.
             only: The number of the one step that is meant; all by default.
+            left: How the run is handed back with it, where nothing else of it is under way.
         """
         # In one piece: a handler's thread may put something meanwhile.
         unsaved = list(self._unsaved.items()) if only is None else [(only, self._unsaved[only])]
         last = [] if waits is None else [waits]
         steps = [Step(place, _written(body), body.get("waits")) for place, body in [*(s for _, s in unsaved), *last]]
-        return Saved(self._record, steps), [number for number, _ in unsaved]
+        return Saved(self._record, steps, left), [number for number, _ in unsaved]
 
-    def confirm(self, numbers: Iterable[int], waits: tuple[str, Body] | None = None) -> None:
-        """Note that these steps are in the store."""
+    def confirm(
+        self, numbers: Iterable[int], waits: tuple[str, Body] | None = None, *, is_back: bool = False
+    ) -> None:  # fmt: skip
+        """Note that these steps are in the store, and whether the run was handed back with them."""
+        self.is_back = is_back
         if waits is not None:
             self._known[waits[0]] = waits[1]
             self._told.discard(waits[0])
@@ -173,7 +180,7 @@ class Journal:
         """Save what is left and hand the run back. A run that never waited and ended leaves nothing."""
         self.is_left = True
         try:
-            if self.is_kept or (state is not RunState.ENDED and self._unsaved):
+            if not self.is_back and (self.is_kept or (state is not RunState.ENDED and self._unsaved)):
                 saved, numbers = self.offer()
                 await self._verb(lambda: self.store.leave_run(saved, state))
                 self.confirm(numbers)

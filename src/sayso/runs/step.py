@@ -17,7 +17,7 @@ from sayso.gates import Check, Needs, again, check, execute, requester
 from sayso.gates.words import secrets_among
 from sayso.model import canonical, told
 from sayso.model.request import Request, State
-from sayso.model.run import Saved
+from sayso.model.run import RunState, Saved
 from sayso.runs.decide import cancelled, extras_place
 from sayso.runs.events import RunStatus
 from sayso.runs.frame import Frame, frame_now, now_ms
@@ -204,24 +204,28 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
                 arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
-    asked: list[list[int]] = []
+    asked: list[tuple[str, list[int]]] = []
     body = {"path": frame.path, "name": frame.runnable.name, "note": {"expired": True} if expired else {}}
 
     def saves(request: Request) -> Effects[Saved]:
         yield frame.journal.alone(frame)
-        saved, numbers = frame.journal.offer((frame.place, {"waits": request.id, **body}))
-        asked.append(numbers)
+        left = RunState.PAUSED if frame.is_outermost else None
+        saved, numbers = frame.journal.offer((frame.place, {"waits": request.id, **body}), left=left)
+        asked.append((request.id, numbers))
         return saved
 
     try:
         answer = yield from check(gate, store, arguments, frame.gate_place._replace(saves=saves))
-        for numbers in asked:
-            frame.journal.confirm(numbers, (frame.place, {"waits": _sure(answer).id, **body}))
+        for request_id, numbers in asked:
+            met = _sure(answer).id
+            is_back = frame.is_outermost and met == request_id  # the store keeps it in hand with any other
+            frame.journal.confirm(numbers, (frame.place, {"waits": met, **body}), is_back=is_back)
     finally:
         frame.journal.saved_by(frame)
     if expired and answer.request is not None:
         frame.leg.notes[answer.request.id] = {"expired": True}
-    return answer
+    # Decided before our own asking had come back, the run is in hand no more: whoever takes it goes on with it.
+    return answer._replace(kind="held") if frame.journal.is_back else answer
 
 
 def _sure(answer: Check) -> Request:
@@ -273,7 +277,7 @@ def _refused(frame: Frame, request: Request) -> Halt | Denied:
 
 
 def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[Any]:
-    offered: list[int] = []
+    offered: list[tuple[list[int], bool]] = []
 
     def saves(attempt: Attempt) -> Saved | None:
         try:
@@ -285,12 +289,17 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
         live = None if value is None and status is not _SUCCESS else Live(value, frame.runnable.function, frame.path)
         number = frame.journal.put(frame.place, frame.told(status, value=live, error=error))
         # What was before it was saved when the call was asked; of many that end at once each brings its own.
-        saved, numbers = frame.journal.offer(only=number if frame.journal.is_crowded else None)
-        offered.extend(numbers)
+        only = number if frame.journal.is_crowded else None
+        left = RunState.ENDED if frame.is_outermost and only is None else None
+        saved, numbers = frame.journal.offer(only=only, left=left)
+        offered.append((numbers, left is not None))
         return saved
 
-    attempt = yield from execute(frame.runnable.gate, frame.journal.store, request, needs, saves)
-    frame.journal.confirm(offered)
+    def kept() -> None:
+        for numbers, is_back in offered:
+            frame.journal.confirm(numbers, is_back=is_back)
+
+    attempt = yield from execute(frame.runnable.gate, frame.journal.store, request, needs, saves, kept)
     if request.idempotent and isinstance(attempt.raised, Exception):
         # Its end stands in the journal, and nothing starts it again: its approval is not left open.
         store = frame.journal.store

@@ -117,10 +117,6 @@ class Transaction(RunTransaction, SlipTransaction, Protocol):
         """Write a changed request and its row in the journal."""
         ...
 
-    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        """Write a row of the journal that is about no request."""
-        ...
-
 
 Work = Callable[[Transaction], "T | errors.SaysoError"]
 
@@ -218,23 +214,26 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     def open(self, request: Request, saved: Saved | None = None) -> Request:
         """In one transaction, find the request that holds this fingerprint, or record this one, and save a run.
 
-        Returns the request that holds it now: an equal id says that it was recorded by this call.
+        Returns the request that holds it now: an equal id says that it was recorded by this call. Only with that one
+        is a run handed back (`Saved.left`); where another holds, the run has to look at it, and stays in hand.
 
         Raises:
             RunBusyError: Somebody else has the run in hand; nothing was recorded.
         """
 
         def work(tx: Transaction) -> Request:
-            if saved is not None:
-                save(tx, saved)
             held = tx.holder(request.fingerprint)
-            if held is not None:
-                expired = lifecycle.expire(held, tx.now())
-                if expired is None:
-                    return held
+            if held is not None and held.id == request.id:
+                return held  # sent again, because the answer was lost: all of it was done the first time
+            expired = None if held is None else lifecycle.expire(held, tx.now())
+            met = held if expired is None else None
+            if expired is not None:
                 outbox.update(tx, expired)
-            outbox.insert(tx, lifecycle.asked(request))
-            return request
+            if met is None:
+                outbox.insert(tx, lifecycle.asked(request))
+            if saved is not None:
+                save(tx, saved if met is None else saved._replace(left=None))
+            return met or request
 
         return self._transact(work)
 

@@ -18,7 +18,7 @@ from sayso import errors
 from sayso.model.canonical.compact import dumps
 from sayso.model.entry import Entry
 from sayso.model.request import Request
-from sayso.model.run import RunRecord, Saved, Step
+from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores.memory_runs import run_of, run_values
 from sayso.stores.row import ASKED_COLUMNS, Row, asked_values, progress_values, request_of
 from sayso.stores.run_verbs import Kept
@@ -66,12 +66,15 @@ def mark_of(request: Request) -> str:
 
 def saved_wire(saved: Saved | None) -> dict[str, Any] | None:
     """Return what is to be saved of a run."""
-    return None if saved is None else {"run": run_values(saved.run), "steps": [list(step) for step in saved.steps]}
+    if saved is None:
+        return None
+    return {"run": run_values(saved.run), "steps": [list(step) for step in saved.steps], "left": saved.left}
 
 
 def saved_of(wire: Mapping[str, Any]) -> Saved:
     """Return what `saved_wire` wrote; raises `LookupError`, `TypeError` or `ValueError` where it did not."""
-    return Saved(run_of(wire["run"]), [Step(*step) for step in wire["steps"]])
+    left = wire["left"]
+    return Saved(run_of(wire["run"]), [Step(*step) for step in wire["steps"]], None if left is None else RunState(left))
 
 
 def kept_wire(kept: Kept) -> dict[str, Any]:

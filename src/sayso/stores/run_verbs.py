@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -75,8 +76,9 @@ def save(tx: RunTransaction, saved: Saved) -> None:
     known = tx.run(saved.run.id)
     if known is not None and known.holder != saved.run.holder:
         raise errors.RunBusyError(known.id)
-    if known != saved.run:
-        tx.put_run(saved.run)
+    run = saved.run if saved.left is None else saved.run.left(saved.left, tx.now())
+    if known != run:
+        tx.put_run(run)
     if saved.steps:
         tx.add_steps(saved.run.id, saved.steps)
 
@@ -153,11 +155,7 @@ class RunVerbs(ABC):
         """In one transaction, write what is left to save, and hand the run back; does nothing to one held elsewhere."""
 
         def work(tx: RunTransaction) -> None:
-            known = tx.run(saved.run.id)
-            if known is not None and known.holder != saved.run.holder:
-                return
-            if saved.steps:
-                tx.add_steps(saved.run.id, saved.steps)
-            tx.put_run(saved.run.left(state, tx.now()))
+            with suppress(errors.RunBusyError):
+                save(tx, saved._replace(left=state))
 
         self._transact_run(work)

@@ -155,6 +155,27 @@ class RunContract(Scene):
         assert self.store.open(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)])) == first
         assert len(self.steps(run)) == 1
 
+    def test_a_run_is_handed_back_with_the_request_for_which_it_waits(self) -> None:
+        run, request = self.run(), sample_call()
+        saved = Saved(run, [Step("/", "{}", request.id)], RunState.PAUSED)
+        self.store.open(request, saved)
+        kept = self.store.get_run(run.id)
+        assert (kept.run.state, kept.run.holder, kept.steps) == (RunState.PAUSED, None, tuple(saved.steps))
+        refusal(errors.RunBusyError, lambda: self.store.save_run(Saved(run, [])))
+        assert self.store.open(request, saved) == self.recorded(request)  # sent again, when the answer was lost
+        assert self.store.get_run(run.id) == kept
+
+    def test_a_run_stays_in_hand_where_another_request_holds_its_call(self) -> None:
+        first, run = self.store.open(sample_call("run_same")), self.run()
+        found = self.store.open(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)], RunState.PAUSED))
+        assert (found, self.store.get_run(run.id).run) == (first, run)
+
+    def test_a_run_is_handed_back_with_the_end_of_its_call(self) -> None:
+        run, request = self.run(), self.started("mine")
+        self.store.finish(request.id, "mine", Outcome("done"), Saved(run, [Step("/", "{}")], RunState.ENDED))
+        kept = self.store.get_run(run.id)
+        assert (kept.run.state, kept.run.holder, len(kept.steps)) == (RunState.ENDED, None, 1)
+
     def test_the_end_of_a_call_and_its_run_are_recorded_together(self) -> None:
         run, request = self.run(), self.started("mine")
         saved = Saved(run, [Step("/", '{"value":1}')])

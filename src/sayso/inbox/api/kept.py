@@ -71,6 +71,7 @@ class SavedRun(Input):
 
     run: RunInHand
     steps: list[Annotated[list[str | None], Field(min_length=3, max_length=3)]] = Field(max_length=10_000)
+    left: Literal["paused", "broken", "ended"] | None = Field(None, description="How the run is handed back with it.")
 
     def read(self, own: Own, among: str = "") -> Saved:
         """Return what is to be saved, in a run that is the program's from now on.
