@@ -53,11 +53,14 @@ _REACT, _STATES = "integration/test_react.py::", "integration/test_react_states.
 _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attacks.py::"
 _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
 _SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
+_ALTERED = "unit/test_altered.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _OUTBOX = "integration/test_outbox.py::"
 _STARTS = "integration/test_http_starts.py::"
 _LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
 _METRICS = "integration/test_metrics.py::"
+_LIMITS, _TOKENS = "integration/test_hook_limits.py::", "integration/test_token_journal.py::"
+_NO_MORE = "integration/test_watched_no_more.py::"
 _PEERS, _FACE = "integration/test_weaknesses_of_peers.py::", "integration/test_confirmation_face.py::"
 
 _LINKS, _PROXY = "integration/test_login_links.py::", "integration/test_proxy_sign_in.py::"
@@ -957,6 +960,81 @@ MUTANTS = [
         "unit/test_compat.py::TestClaim::test_what_is_not_approved_in_this_run_is_not_claimed",
     ),
     # -- what happened in a run, and what is decided in it -----------------------------------------------------------
+    Mutant(
+        "a start looks at the journal", "stores/base.py", "if must_stand and not tx.stands(request):", "if False:",
+        _ALTERED + "test_a_spent_approval_is_not_made_new_by_hand",
+    ),
+    Mutant(
+        "no verb changes a row that was altered", "stores/sqlite_transaction.py",
+        "if not self.stands(was):", "if False:",
+        _ALTERED + "test_a_row_that_was_rewritten_is_not_decided_and_shows",
+    ),
+    Mutant(
+        "no verb changes a line that was altered", "stores/jsonl_transaction.py",
+        "if not self.stands(before):", "if False:",
+        _ALTERED + "test_a_line_that_changes_a_request_without_a_row_is_not_run",
+    ),
+    Mutant(
+        "a row is as its newest row left it", "stores/row.py",
+        "return said is None or said == _tied(stands_digest, row, seal)", "return True",
+        _ALTERED + "test_a_row_that_was_rewritten_is_not_decided_and_shows",
+    ),
+    Mutant(
+        "a row of before is not the newest", "stores/row.py",
+        "if newest is None or newest[0] != row.link:", "if newest is None:",
+        _ALTERED + "test_a_row_of_before_that_is_put_back_is_not_run",
+    ),
+    Mutant(
+        "what another process wrote is read anew", "stores/sqlite_transaction.py",
+        "        if self._is_fresh:\n            return False\n        raise Stale\n\n    def _the_loaded",
+        "        return False\n\n    def _the_loaded",
+        _ALTERED + "test_what_another_process_wrote_is_not_taken_for_altered",
+    ),
+    Mutant(
+        "what became of a request is compared", "audit/walk.py",
+        "if None not in {anchor.stands, trail.said.stands} and anchor.stands != trail.said.stands:", "if False:",
+        _ALTERED + "test_an_answer_that_was_turned_around_shows",
+    ),
+    Mutant(
+        "a step comes from where it may", "model/trail.py",
+        "if before is not None and not before & self.states:", "if False:",
+        _ALTERED + "test_a_step_that_cannot_follow_shows",
+    ),
+    Mutant(
+        "what started is what was approved", "model/trail.py",
+        'if event == "started" and _text(read, "fingerprint") != self.approved:', "if False:",
+        _ALTERED + "test_a_start_of_another_call_than_the_approved_one_shows",
+    ),
+    Mutant(
+        "a receipt is made of what agrees with its rows", "audit/receipt.py",
+        "    must_agree(store, request)\n", "",
+        _ALTERED + "test_a_receipt_is_not_made_of_what_the_rows_do_not_say",
+    ),
+    Mutant(
+        "an outermost call is handed back with its request", "runs/step.py",
+        "is_back = frame.is_outermost and met == request_id", "is_back = False",
+        _ALONE + "test_an_outermost_call_is_handed_back_with_its_request_and_with_its_end",
+    ),
+    Mutant(
+        "who is not in hand any more starts nothing", "runs/step.py",
+        'return answer._replace(kind="held") if frame.journal.is_back else answer', "return answer",
+        _ALONE + "test_a_call_that_is_approved_before_its_asking_returns_is_left_to_who_takes_the_run",
+    ),
+    Mutant(
+        "an end that was refused is not saved", "gates/execute.py",
+        "if is_kept and kept is not None:", "if kept is not None:",
+        _ALONE + "test_an_end_that_was_refused_is_not_taken_for_saved",
+    ),
+    Mutant(
+        "a run stays in hand where another request holds", "stores/base.py",
+        "save(tx, saved if met is None else saved._replace(left=None))", "save(tx, saved)",
+        "contract/test_stores.py::TestSqlite::test_a_run_stays_in_hand_where_another_request_holds_its_call",
+    ),
+    Mutant(
+        "what is sent again is not done again", "stores/base.py",
+        "if held is not None and held.id == request.id:", "if False:",
+        "contract/test_stores.py::TestMemory::test_a_run_is_handed_back_with_the_request_for_which_it_waits",
+    ),
     Mutant(
         "a step that ended is not done again", "runs/step.py",
         "            return _once_more(frame, known)", "            pass",
@@ -1877,7 +1955,7 @@ MUTANTS = [
         _ATTACKS + "test_one_run_has_no_more_than_its_share_open_and_hinders_no_other",
     ),
     Mutant(
-        "the share is counted by one at a time", "inbox/api/ask.py", "with _room(request.run_id):",
+        "the share is counted by one at a time", "inbox/api/ask.py", "with _room(own):",
         "with threading.Lock():",
         _ATTACKS + "test_of_many_who_ask_at_once_no_more_find_room_than_there_is",
     ),
@@ -2032,7 +2110,7 @@ MUTANTS = [
     ),
     Mutant(
         "nobody asks too often", "inbox/api/rate.py",
-        "if self._limit is None or self._windows.hit(self._limit, who):", "if True:",
+        "if self._limit is not None and not self._windows.hit(self._limit, who):", "if False:",
         _API_INPUT + "test_one_who_asks_too_often_waits_and_slows_nobody_else_down",
     ),
     Mutant(
@@ -2698,6 +2776,21 @@ MUTANTS = [
         _METRICS + "test_what_people_decide_is_counted_from_the_first_look_on",
     ),
     Mutant(
+        "a server that ends watches no store for its scrapers", "inbox/metrics.py",
+        ".add_done_callback(self._rest)", "",
+        _NO_MORE + "test_a_server_that_ends_leaves_nothing_watched",
+    ),
+    Mutant(
+        "a server that ends watches no store for programs that may come back", "inbox/api/wait.py",
+        ".add_done_callback(rest)", "",
+        _NO_MORE + "test_a_server_that_ends_leaves_nothing_watched",
+    ),
+    Mutant(
+        "who leaves before it is asked for is not asked for", "stores/http_watch.py",
+        "self._news.is_set() or self._bell.is_idle:", "self._news.is_set():",
+        _NO_MORE + "test_a_program_that_leaves_while_it_is_about_to_ask_asks_no_more",
+    ),
+    Mutant(
         "an answer that is not a sayso server's is a fault of the store", "stores/http_wire.py",
         "except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:",
         "except ZeroDivisionError as error:",
@@ -2729,7 +2822,7 @@ MUTANTS = [
         _SERVED + "test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do",
     ),
     Mutant(
-        "doctor tries to make each configured channel", "cli/doctor.py",
+        "doctor tries to make each configured channel", "channels/checkup.py",
         "        outlet.make(name, table)\n", "        pass\n",
         "integration/test_notify.py::test_doctor_finds_a_channel_that_can_never_send",
     ),
@@ -2808,5 +2901,100 @@ MUTANTS = [
     Mutant(
         "programs are told apart by their names", "inbox/token.py", 'if kind == "ask" and issuer != LOCAL:', "if False:",
         "integration/test_cli_token.py::test_what_cannot_be_done_makes_no_token",
+    ),
+    Mutant(
+        "a token that is made stands in the journal", "inbox/token.py",
+        ', note=_note("token_made", token, by, channel))', ")",
+        _TOKENS + "test_a_token_that_is_made_stands_in_the_journal",
+    ),
+    Mutant(
+        "a token that is revoked stands in the journal", "inbox/token.py",
+        "note=noted(token)", "note=None",
+        _TOKENS + "test_a_token_that_is_revoked_stands_in_the_journal_once",
+    ),
+    Mutant(
+        "a slip and what is noted of it are written together", "stores/slip_verbs.py",
+        "    if note is not None:\n        tx.note(*note)", "    pass",
+        "contract/test_stores.py::TestSqlite::test_what_is_noted_of_a_slip_stands_in_the_journal_where_the_slip_was_written",
+    ),
+    Mutant(
+        "no program stands first in sayso's own chains", "inbox/api/own.py",
+        "if run_id.startswith(_OWN_CHAINS):", "if False:",
+        _TOKENS + "test_no_program_stands_first_in_a_chain_that_sayso_writes",
+    ),
+    Mutant(
+        "a hook does not send too often", "inbox/hook.py",
+        'self._rate.count(f"hook {hook.name}")', "pass",
+        _LIMITS + "test_a_hook_that_sends_too_often_waits_and_no_other_does",
+    ),
+    Mutant(
+        "what nobody has signed is counted", "inbox/hook.py",
+        "if fault.kind.code in _UNSIGNED:", "if False:",
+        _LIMITS + "test_what_nobody_has_signed_is_soon_refused_by_address_alone",
+    ),
+    Mutant(
+        "no signature is computed for who sent too much", "inbox/hook.py",
+        "rate.must_have_room(stranger)", "pass",
+        _LIMITS + "test_no_signature_is_computed_and_no_body_read_for_who_sent_too_much",
+    ),
+    Mutant(
+        "behind a proxy senders are told apart", "inbox/hook.py",
+        "{settings.sender(http)}", "{http.client}",
+        _LIMITS + "test_behind_a_trusted_proxy_the_address_is_the_senders",
+    ),
+    Mutant(
+        "a hook speaks for whom the server lets review", "inbox/hook.py",
+        "if not self._admits(reviewer):", "if False:",
+        _LIMITS + "test_a_hook_speaks_only_for_whom_the_server_lets_review",
+    ),
+    Mutant(
+        "hooks are held to the rules of the server", "inbox/app.py",
+        "admits=sign_in.admits,", "",
+        _LIMITS + "test_a_hook_speaks_only_for_whom_the_server_lets_review",
+    ),
+    Mutant(
+        "a person of a hook is named once", "inbox/hook.py",
+        "if len(people) < len(found):", "if False:",
+        _LIMITS + "test_people_who_cannot_be_used_open_no_hook",
+    ),
+    Mutant(
+        "a person's own roles count in place of the hook's", "channels/setting.py",
+        'one.texts("roles") if "roles" in given else roles', "roles",
+        _LIMITS + "test_each_person_of_a_hook_has_roles_of_their_own",
+    ),
+    Mutant(
+        "Slack decides for whom the server lets review", "channels/slack_desk.py",
+        "person if self._admission.admits(person) else _NOT_ADMITTED", "person",
+        _SLACK + "test_who_may_not_review_on_the_server_decides_nothing_in_slack",
+    ),
+    Mutant(
+        "Slack is held to the rules of the server", "channels/slack.py",
+        "admission=admission.configured(),", "",
+        _SLACK + "test_who_may_not_review_on_the_server_decides_nothing_in_slack",
+    ),
+    Mutant(
+        "the settings page looks at channels as doctor does", "inbox/settings.py",
+        "check(health(store))", "check(())",
+        "integration/test_inbox_settings.py::test_a_channel_that_can_never_send_is_told_as_doctor_tells_it",
+    ),
+    Mutant(
+        "a program has its share of open requests", "inbox/api/ask.py",
+        "    if len(own.store.slips(kind, limit=limit)) >= limit:", "    if False:",
+        _ATTACKS + "test_one_program_has_no_more_than_its_share_open_over_all_runs_and_hinders_no_other",
+    ),
+    Mutant(
+        "what ended by itself leaves its program room", "inbox/api/ask.py",
+        "own.store.settle(slip.key)", "pass",
+        _ATTACKS + "test_what_waits_no_more_leaves_its_program_room",
+    ),
+    Mutant(
+        "what was decided leaves its program room", "stores/outbox.py",
+        "TOKENS and request.state is not State.PENDING:", "TOKENS and False:",
+        _ATTACKS + "test_what_waits_no_more_leaves_its_program_room",
+    ),
+    Mutant(
+        "a vote leaves its program no room", "stores/outbox.py",
+        "TOKENS and request.state is not State.PENDING:", "TOKENS:",
+        _ATTACKS + "test_a_vote_or_a_longer_span_leaves_no_room",
     ),
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from sayso.audit.key import Signer, signed_by
 from sayso.audit.paper import read_bytes, read_paper, written_paper
 from sayso.audit.statement import facts_of, statement_of
 from sayso.audit.tree import climbed, proof_of
-from sayso.audit.walk import rows_of
+from sayso.audit.walk import must_agree, rows_of
 from sayso.model.entry import Entry, Head, chained, first_link
 from sayso.stores.base import Store
 
@@ -52,7 +52,8 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
 
     Raises:
         RequestNotFoundError: There is no such request.
-        EvidenceError: Something can still happen to it, or what was shown was removed; there is nothing to prove.
+        EvidenceError: Something can still happen to it, what was shown was removed, or it does not agree with its rows:
+            there is nothing to prove.
     """
     request = store.settle(request_id)
     if not request.is_final:
@@ -63,11 +64,17 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
         raise errors.EvidenceError(
             f"what was shown of {request_id} was removed on {request.purged_at:%Y-%m-%d}: a receipt is made before that"
         )
+    must_agree(store, request)
     own = list(rows_of(store, run_id=request.run_id, request_id=request_id))
     covered = covering(store, Head(request.run_id, own[-1].seq, own[-1].link))
     last = own[-1].seq if covered is None else covered[2].seq
     rows = _between(store, request.run_id, own[0].seq, last)
-    return {
+    if covered is not None and rows[-1].link != covered[2].link:
+        raise errors.EvidenceError(
+            f"row {last} of run {request.run_id!r} is not the one that {covered[0].witness} knows, or is gone: there is"
+            " nothing to prove; see `sayso log --verify`"
+        )
+    body: dict[str, Any] = {
         "format": "sayso/receipt/1",
         **statement_of(request, own),
         "chain": {
@@ -76,6 +83,8 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
         },
         "checkpoint": None if covered is None else _checkpoint(*covered),
     }
+    _must_be_said(body, own)
+    return body
 
 
 def _between(store: Store, run_id: str, first: int, last: int) -> list[Entry]:

@@ -11,13 +11,13 @@ import json
 from typing import Any, cast
 
 from sayso import errors
-from sayso.clock import instant
+from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.call import Call, Question
 from sayso.model.entry import Entry
 from sayso.model.fingerprint import shown_digest
 from sayso.model.request import Request
-from sayso.model.trail import states_after
+from sayso.model.trail import Trail
 
 __all__ = ["facts_of", "statement_of"]
 
@@ -78,14 +78,21 @@ def facts_of(own: list[Entry], body: dict[str, Any]) -> dict[str, Any]:
     _must_be_shown("shown", body["shown"], digests[0])
     if len(digests) > 1 or body["edited"] is not None:
         _must_be_shown("edited", body["edited"], digests[-1] if len(digests) > 1 else None)
-    states = frozenset[str]()
+    said = Trail()
     for row in own:
-        states = states_after(row.event, row.detail, states)
-    if body["outcome"]["state"] not in states:
+        said, problem = said.after(row.event, row.detail)
+        if problem is not None:
+            raise errors.EvidenceError(f"row {row.seq} in the receipt cannot follow: the request was {problem}")
+    if body["outcome"]["state"] not in said.states:
         raise errors.EvidenceError("the receipt says of outcome.state what its rows do not say")
     facts = _facts(own)
-    comment = _ended(own)[1].get("comment")
-    if isinstance(comment, str) and not comment.startswith("sealed:"):
+    row, detail = _ended(own)
+    comment = detail.get("comment", detail.get("reason"))
+    if (
+        row is not None
+        and row.event != "withdrawn"
+        and not (isinstance(comment, str) and comment.startswith("sealed:"))
+    ):
         facts["decision.comment"] = comment
     return facts
 
@@ -143,4 +150,4 @@ def _detail(row: Entry) -> dict[str, Any]:
 
 
 def _at(row: Entry) -> str:
-    return instant(row.at).isoformat()
+    return written(instant(row.at))

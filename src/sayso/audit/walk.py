@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from sayso import errors
 from sayso.model.entry import Entry, Head, chained, first_link
-from sayso.model.trail import asked_digest_in, states_after
+from sayso.model.request import Request
+from sayso.model.trail import Trail
 from sayso.stores.base import Anchor, Store
 
-__all__ = ["Break", "Entry", "Known", "Verified", "entries", "rows_of", "verify"]
+__all__ = ["Break", "Entry", "Known", "Verified", "entries", "must_agree", "rows_of", "verify"]
 
 _PAGE = 1000
 _KINDS = (str, int, int, str, str, str, str, str, str)
@@ -69,14 +71,13 @@ class Known(NamedTuple):
     witness: str
 
 
-class _Trail(NamedTuple):
-    """What the journal says of a request."""
+class _Rows(NamedTuple):
+    """The rows of a request up to one of them: its place, and what they say."""
 
     run_id: str
     seq: int
     link: str
-    states: frozenset[str]
-    asked: str | None
+    said: Trail
 
 
 class _Walk:
@@ -85,7 +86,7 @@ class _Walk:
     def __init__(self, known: Iterable[Known]) -> None:
         self.rows = self.chains = 0
         self.broken: dict[str, Break] = {}
-        self.trails: dict[str, _Trail] = {}
+        self.trails: dict[str, _Rows] = {}
         self._known: dict[str, dict[int, list[Known]]] = {}
         for one in known:
             self._known.setdefault(one.head.run_id, {}).setdefault(one.head.seq, []).append(one)
@@ -105,10 +106,10 @@ class _Walk:
             wrong = _wrong(entry, last.link, last.seq + 1)
             if wrong is None and self._here:
                 wrong = _unlike(entry, self._here.pop(entry.seq, ()))
+            if wrong is None and entry.request_id:
+                self.trails[entry.request_id], wrong = _after(self.trails.get(entry.request_id), entry)
             if wrong is not None:
                 self.broken[entry.run_id] = wrong
-            elif entry.request_id:
-                self.trails[entry.request_id] = _after(self.trails.get(entry.request_id), entry)
         self._last = entry
 
     def end(self) -> None:
@@ -185,6 +186,14 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[Known] = 
     return Verified(walk.rows, walk.chains, tuple(walk.broken.values()), requests, unopened)
 
 
+def must_agree(store: Store, request: Request) -> None:
+    """Raise `EvidenceError` where a request does not agree with its rows; their chain is not walked."""
+    for anchor in _anchors(store, request.run_id):
+        wrong = _surely(store, anchor) if anchor.request_id == request.id else None
+        if wrong is not None:
+            raise errors.EvidenceError(f"{wrong.reason}; see `sayso log --verify`")
+
+
 def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
     if tuple(map(type, entry)) != _KINDS:  # a database takes bytes for text, and then nothing can be computed
         return Break(str(entry.run_id), seq, f"row {seq} holds a value of a kind that is never written")
@@ -203,13 +212,17 @@ def _unlike(entry: Entry, known: Iterable[Known]) -> Break | None:
     return None
 
 
-def _after(before: _Trail | None, entry: Entry) -> _Trail:
-    known = frozenset[str]() if before is None else before.states
-    asked = asked_digest_in(entry.detail) if before is None or entry.event == "purged" else before.asked
-    return _Trail(entry.run_id, entry.seq, entry.link, states_after(entry.event, entry.detail, known), asked)
+def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
+    """Return what the rows of a request say with the next one, and whether that one cannot follow."""
+    known = before.said if before is not None and before.run_id == entry.run_id else Trail()
+    said, problem = known.after(entry.event, entry.detail)
+    rows = _Rows(entry.run_id, entry.seq, entry.link, said)
+    if problem is None:
+        return rows, None
+    return rows, Break(entry.run_id, entry.seq, f"row {entry.seq} cannot follow: {entry.request_id} was {problem}")
 
 
-def _differs(anchor: Anchor, trail: _Trail | None) -> Break | None:
+def _differs(anchor: Anchor, trail: _Rows | None) -> Break | None:
     """Say how a request does not agree with its rows."""
     if trail is None or trail.run_id != anchor.run_id:
         reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was put in by hand"
@@ -217,12 +230,15 @@ def _differs(anchor: Anchor, trail: _Trail | None) -> Break | None:
     if anchor.link != trail.link:
         reason = f"{anchor.request_id} does not stand as its last row {trail.seq} left it: rows after that were cut off"
         return Break(anchor.run_id, trail.seq, f"{reason}, or its own row was put back or changed")
-    if anchor.state not in trail.states:
-        left = " or ".join(sorted(trail.states))
+    if anchor.state not in trail.said.states:
+        left = " or ".join(sorted(trail.said.states))
         reason = f"{anchor.request_id} says {anchor.state}, and row {trail.seq} left it {left}"
         return Break(anchor.run_id, trail.seq, reason)
-    if anchor.asked is not None and anchor.asked != trail.asked:
+    if anchor.asked is not None and anchor.asked != trail.said.asked:
         reason = f"{anchor.request_id} is not as it was asked: its row was rewritten, or was sealed with another key"
+        return Break(anchor.run_id, trail.seq, reason)
+    if None not in {anchor.stands, trail.said.stands} and anchor.stands != trail.said.stands:
+        reason = f"what became of {anchor.request_id} is not as row {trail.seq} left it: its row was rewritten"
         return Break(anchor.run_id, trail.seq, reason)
     return None
 
@@ -232,7 +248,7 @@ def _surely(store: Store, anchor: Anchor) -> Break | None:
     while True:
         trail = None
         for entry in rows_of(store, run_id=anchor.run_id, request_id=anchor.request_id):
-            trail = _after(trail, entry)
+            trail, _ = _after(trail, entry)
         again = next((a for a in _anchors(store, anchor.run_id) if a.request_id == anchor.request_id), None)
         if again is None or again.link == anchor.link:
             return _differs(anchor, trail)

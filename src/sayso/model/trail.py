@@ -1,17 +1,17 @@
-"""Where each step of the journal leaves its request: the state machine, read backwards from its record.
+"""What the rows of the journal say of one request: the state machine, read backwards from its record.
 
-`sayso.model.lifecycle` makes the steps; this says only what can be known from a step's row. Invariant: a step that
-this version does not know claims nothing.
+`sayso.model.lifecycle` makes the steps; this says only what can be known from their rows, and which step cannot have
+followed from those before it. Invariant: a step that this version does not know claims nothing.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sayso.model.request import State
 
-__all__ = ["asked_digest_in", "states_after"]
+__all__ = ["Trail", "stands_in"]
 
 _LEADS_TO = {
     "asked": State.PENDING,
@@ -36,32 +36,83 @@ _NOT_HAPPENED = frozenset({State.FAILED.value, State.APPROVED.value})
 _ANY = frozenset(state.value for state in State)
 
 
-def states_after(event: str, detail: str, before: frozenset[str]) -> frozenset[str]:
-    """Return the states in which a request can stand after a step, as their words.
+def _states(*states: State) -> frozenset[str]:
+    return frozenset(state.value for state in states)
 
-    Args:
-        event: What happened.
-        detail: The row's detail, a JSON object as text.
-        before: What the step before left possible.
+
+_WAITS = _states(State.PENDING)
+_OPEN = _states(State.PENDING, State.APPROVED)
+_BEGUN = _states(State.RUNNING, State.UNKNOWN)
+_COMES_FROM = {
+    "voted": _WAITS, "claimed": _WAITS, "escalated": _WAITS, "released": _WAITS, "approved": _WAITS,
+    "rejected": _WAITS, "feedback": _WAITS, "answered": _WAITS, "cancelled": _OPEN, "withdrawn": _OPEN,
+    "expired": _OPEN, "extended": _OPEN, "started": _states(State.APPROVED, State.UNKNOWN), "suspended": _BEGUN,
+    "done": _BEGUN, "failed": _BEGUN, "unknown": _BEGUN, "resolved": _BEGUN,
+    "cleared": _states(State.REJECTED, State.FEEDBACK, State.ANSWERED, State.CANCELLED),
+}  # fmt: skip
+
+
+class Trail(NamedTuple):
+    """What the rows of a request say of it, up to one of them.
+
+    Attributes:
+        states: The states in which it can stand, as their words; none before its first row.
+        asked: Digest of what was asked, or of what a purge left of it.
+        stands: Digest of what has become of it since; None where a row carries none.
+        approved: Fingerprint of what was approved last.
     """
-    alone = _ALONE.get(event)
-    if alone is not None:
-        return alone
-    match event:
-        case "failed":
-            return frozenset({State.APPROVED if _read(detail).get("may_try_again") else State.FAILED})
-        case "resolved":
-            return frozenset({State.DONE.value}) if _read(detail).get("happened") else _NOT_HAPPENED
-        case "extended" | "cleared" | "purged":
-            return before
-        case _:
-            return _ANY
+
+    states: frozenset[str] = frozenset()
+    asked: str | None = None
+    stands: str | None = None
+    approved: str | None = None
+
+    def after(self, event: str, detail: str) -> tuple[Trail, str | None]:
+        """Return what its rows say with the next one, and why that one cannot follow; None where it can.
+
+        Args:
+            event: What happened.
+            detail: The row's detail, a JSON object as text.
+        """
+        read = _read(detail)
+        asked = _text(read, "asked") if event == "purged" or not self.states else self.asked
+        approved = _text(read, "fingerprint") if event == "approved" else self.approved
+        new = Trail(self._states_after(event, read), asked, _text(read, "stands"), approved)
+        return new, self._problem(event, read)
+
+    def _states_after(self, event: str, read: dict[str, Any]) -> frozenset[str]:
+        alone = _ALONE.get(event)
+        if alone is not None:
+            return alone
+        match event:
+            case "failed":
+                return _states(State.APPROVED if read.get("may_try_again") else State.FAILED)
+            case "resolved":
+                return _states(State.DONE) if read.get("happened") else _NOT_HAPPENED
+            case "extended" | "cleared" | "purged":
+                return self.states
+            case _:
+                return _ANY
+
+    def _problem(self, event: str, read: dict[str, Any]) -> str | None:
+        if (event == "asked") is bool(self.states):
+            return "asked a second time" if self.states else f"{event} before it was asked"
+        before = _COMES_FROM.get(event)
+        if before is not None and not before & self.states:
+            return f"{event}, and it was {' or '.join(sorted(self.states))}"
+        if event == "started" and _text(read, "fingerprint") != self.approved:
+            return "started with another call than the one that was approved"
+        return None
 
 
-def asked_digest_in(detail: str) -> str | None:
-    """Return the digest of what was asked that an `asked` row carries, or of what was left that a `purged` row does."""
-    digest = _read(detail).get("asked")
-    return digest if isinstance(digest, str) else None
+def stands_in(detail: str) -> str | None:
+    """Return the digest of what has become of its request that a row carries."""
+    return _text(_read(detail), "stands")
+
+
+def _text(read: dict[str, Any], name: str) -> str | None:
+    found = read.get(name)
+    return found if isinstance(found, str) else None
 
 
 def _read(detail: str) -> dict[str, Any]:

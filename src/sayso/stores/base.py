@@ -89,6 +89,8 @@ class Anchor(NamedTuple):
         link: Of the journal's row that made this row what it is.
         asked: Digest of what never changes, computed from the row (see `sayso.stores.row.asked_digest`); the
             journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
+        stands: Digest of what became of it, computed from the row (see `sayso.stores.row.stands_digest`); every row
+            of the journal about it carries the one of then. None as for `asked`, and where nobody could change it.
     """
 
     request_id: str
@@ -96,6 +98,7 @@ class Anchor(NamedTuple):
     state: str
     link: str
     asked: str | None
+    stands: str | None = None
 
 
 class Transaction(RunTransaction, SlipTransaction, Protocol):
@@ -115,6 +118,10 @@ class Transaction(RunTransaction, SlipTransaction, Protocol):
 
     def update(self, transition: Transition) -> None:
         """Write a changed request and its row in the journal."""
+        ...
+
+    def stands(self, request: Request) -> bool:
+        """Say whether a request that was loaded is as the journal's newest row about it left it."""
         ...
 
 
@@ -355,7 +362,11 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
             StartRefusedError: One of its kinds; the call must not run.
         """
         me = worker.current() if by is None else by
-        return self._change(request_id, lambda request, now: lifecycle.start(request, worker=me, token=token, now=now))
+
+        def change(request: Request, now: datetime) -> Transition:
+            return lifecycle.start(request, worker=me, token=token, now=now)
+
+        return self._change(request_id, change, must_stand=True)
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
         """In one transaction, record how the started call ended, and save a run; only the token's holder may.
@@ -371,10 +382,13 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
         self._transact(lambda tx: tx.note(run_id, event, by, "program", detail))
 
     def _change(
-        self, request_id: str, change: Callable[[Request, datetime], Transition], saved: Saved | None = None
-    ) -> Request:
+        self, request_id: str, change: Callable[[Request, datetime], Transition], saved: Saved | None = None, *,
+        must_stand: bool = False,
+    ) -> Request:  # fmt: skip
         def work(tx: Transaction) -> Request | errors.SaysoError:
             request, now = tx.load(request_id), tx.now()
+            if must_stand and not tx.stands(request):
+                return errors.AlteredRequestError(request_id, "it does not stand as the journal left it")
             lapsed = _lapsed(request, now)
             if lapsed is not None:
                 outbox.update(tx, lapsed)

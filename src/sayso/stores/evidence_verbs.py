@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model.entry import Entry, Head
 from sayso.model.purge import purged
 from sayso.model.request import Request
@@ -95,7 +95,7 @@ class EvidenceVerbs(ABC):
             if run.state is not RunState.ENDED or run.updated_at >= before:
                 raise errors.PurgeRefusedError(run_id, f"is {run.state} since {run.updated_at:%Y-%m-%d %H:%M:%S}Z")
             tx.drop_steps(run_id)
-            tx.note(run_id, "purged", by, channel, {"what": "steps", "before": before.isoformat()})
+            tx.note(run_id, "purged", by, channel, {"what": "steps", "before": clock.written(before)})
 
         self._transact(work)
 

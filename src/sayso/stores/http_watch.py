@@ -96,8 +96,8 @@ class Listener:
         parts = [watched[first : first + _MOST] for first in range(0, len(watched), _MOST)] or [[]]
         for part in parts:
             with self._lock:
-                if self._news.is_set():
-                    return  # somebody came since `watched` was read
+                if self._news.is_set() or self._bell.is_idle:
+                    return  # somebody came since `watched` was read, or the last one left with nothing to break off
                 self._seen = {one: self._seen.get(one) for one in watched}
                 seen = {one: self._seen[one] for one in part}
                 self._asking = connection

@@ -125,19 +125,21 @@ class JsonlFile:
         return self._fd is not None and not _is_there(self._fd, self._path, self._offset)
 
     def more(self) -> Iterator[dict[str, Any]]:
-        """Yield what every line says that is whole and was not read yet.
+        """Yield what every line says that is whole and was not read yet; who reads makes no file.
 
         Raises:
             StoreCorruptError: A line is not as it was written.
             StoreVersionError: A newer sayso wrote it.
         """
         try:
-            fd = self._open()
+            fd = self._open(may_make=False)
             size = os.fstat(fd).st_size
             if size > self._offset:
                 yield from self._read(fd, size)
             else:
                 self._remnant = 0
+        except FileNotFoundError:
+            return
         except OSError as error:
             raise self._fault(error) from error
 
@@ -220,9 +222,9 @@ class JsonlFile:
                 os.ftruncate(fd, self._offset)
             raise
 
-    def _open(self) -> int:
+    def _open(self, *, may_make: bool = True) -> int:
         if self._fd is None:
-            self._fd, is_made = _opened(self._path)
+            self._fd, is_made = _opened(self._path, may_make=may_make)
             if is_made:
                 _sync_folder(self._path.parent)
         return self._fd
@@ -236,11 +238,13 @@ class JsonlFile:
         return errors.StoreUnavailableError(f"{self._path} cannot be opened, read or written {why}")
 
 
-def _opened(path: Path) -> tuple[int, bool]:
+def _opened(path: Path, *, may_make: bool = True) -> tuple[int, bool]:
     """Open a file of ours for reading and writing; make it and its folder, for its owner alone, if it is not there."""
     try:
         fd, is_made = os.open(path, os.O_RDWR | os.O_CLOEXEC), False
     except FileNotFoundError:
+        if not may_make:
+            raise
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Not with O_EXCL: of two processes that make it at once both then have it.
         fd, is_made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), True

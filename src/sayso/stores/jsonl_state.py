@@ -20,7 +20,7 @@ from sayso.model.run import Step
 from sayso.stores.base import Anchor, Filter, Page
 from sayso.stores.memory_runs import RunShelf, run_of, run_values
 from sayso.stores.memory_slips import SlipShelf
-from sayso.stores.row import ASKED_COLUMNS, Row, anchor_of, request_of
+from sayso.stores.row import Row, anchor_of, is_borne_out, request_of
 from sayso.stores.run_verbs import NOT_DECIDED
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
@@ -28,7 +28,6 @@ from sayso.stores.select import read_cursor
 __all__ = ["JsonlState"]
 
 _NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
-_ASKED = len(ASKED_COLUMNS)
 _LIVE = frozenset(state.value for state in LIVE)
 
 
@@ -126,6 +125,12 @@ class JsonlState:
         request_id = self._holders.get(fingerprint)
         return None if request_id is None else self.request(request_id)
 
+    def stands(self, request_id: str) -> bool:
+        """Say whether a request is as the newest row about it left it."""
+        row = self.rows[request_id]
+        newest = next((e for e in reversed(self._chains.get(row.run_id, ())) if e.request_id == request_id), None)
+        return is_borne_out(row, None if newest is None else (newest.link, newest.detail), self._seal)
+
     def head(self, run_id: str) -> tuple[int, str]:
         """Return place and link of the last row of a chain."""
         chain = self._chains.get(run_id)
@@ -190,7 +195,7 @@ class JsonlState:
         """Return how requests are tied to the journal."""
         rows = self.rows.values()
         found = heapq.nsmallest(limit, (r.id for r in rows if r.id > after and run_id in {None, r.run_id}))
-        return [anchor_of(row[:_ASKED], row.state, row.link, self._seal) for row in map(self.rows.__getitem__, found)]
+        return [anchor_of(self.rows[request_id], self._seal) for request_id in found]
 
     def marks(self, request_ids: Sequence[str]) -> dict[str, object]:
         """Return what differs after each change of these requests."""

@@ -41,6 +41,7 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
         self._state, self._seal = state, seal
         self._record: dict[str, Any] = {}
         self._heads: dict[str, tuple[int, str]] = {}
+        self._rows: dict[str, rows.Row] = {}
         self.requests: dict[str, Request] = {}
 
     def record(self) -> dict[str, Any]:
@@ -72,21 +73,27 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
     def insert(self, transition: Transition) -> None:
         request, subject = transition.request, transition.request.subject
         asked = rows.asked_values(request, self._seal)
+        row = rows.Row(*asked, *progress_values(request, self._seal, ""))
         transition.detail["asked"] = rows.asked_digest(asked, self._seal)
-        entry = self._entry(transition)
+        entry = self._entry(transition, row)
         if subject.shape_digest not in self._state.shapes:
             self._record.setdefault("shapes", {})[subject.shape_digest] = subject.shape
-        values = asked + progress_values(request, self._seal, entry.link)
-        columns = zip(rows.Row._fields, values, strict=True)
+        columns = row._replace(link=entry.link)._asdict().items()
         self._add("asked", {name: value for name, value in columns if value is not None}, request)
 
     def update(self, transition: Transition) -> None:
         request = transition.request
         before = self.requests.get(request.id) or self._state.request(request.id)
+        if not self.stands(before):
+            raise rows.altered(request.id)
         asked = rows.asked_again(before, request, self._seal, transition.detail)
-        entry = self._entry(transition)
         changed = asked | changed_values(before, request, self._seal)
+        row = (self._rows.get(request.id) or self._state.rows[request.id])._replace(**changed)
+        entry = self._entry(transition, row)
         self._add("changed", {"id": request.id, **changed, "link": entry.link}, request)
+
+    def stands(self, request: Request) -> bool:
+        return request.id in self._rows or self._state.stands(request.id)
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self._chained(run_id, "", event, by, channel, detail)
@@ -95,8 +102,10 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
         self._record.setdefault(what, []).append(columns)
         self.requests[request.id] = request
 
-    def _entry(self, transition: Transition) -> Entry:
+    def _entry(self, transition: Transition, row: rows.Row) -> Entry:
         request, event, by, channel, detail = transition
+        detail["stands"] = rows.stands_digest(row, self._seal)
+        self._rows[request.id] = row
         return self._chained(request.run_id, request.id, event, by, channel, detail)
 
     def _chained(

@@ -65,6 +65,9 @@ class _Memory(RunWrites, SlipWrites, Transaction):
     def update(self, transition: Transition) -> None:
         self.writes.append(transition)
 
+    def stands(self, request: Request) -> bool:
+        return self._requests.get(request.id) is request  # nobody else can have written here
+
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self.notes.append((run_id, event, by, channel, detail))
 

@@ -2,8 +2,9 @@
 
 Every verb that changes a request does so by `insert` and `update` of this module. Each registered channel (a slip of
 kind `channel`) gets a delivery for a new request, which is due at once and again after every change that people are to
-hear of; `sayso.channels.outbox` delivers it. A request that escalates gets a slip that is due at that time. Invariant:
-what is recorded of a request and what is owed for it become durable together, or neither does.
+hear of; `sayso.channels.outbox` delivers it. A request that escalates gets a slip that is due at that time. What a
+token asked has a slip of its program while it waits, so that a server counts them without a look at any other.
+Invariant: what is recorded of a request and what is owed for it become durable together, or neither does.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sayso.model.lifecycle import Transition
-from sayso.model.request import Request
+from sayso.model.request import Request, State
+from sayso.model.reviewer import TOKENS, Identity
 from sayso.stores.slip import Slip, row_of, slip_of
 
 if TYPE_CHECKING:
     from sayso.stores.base import Transaction
 
-__all__ = ["CHANNEL", "ESCALATION", "delivery_kind", "insert", "update"]
+__all__ = ["CHANNEL", "ESCALATION", "delivery_kind", "insert", "update", "waiting_kind"]
 
 CHANNEL, ESCALATION = "channel", "escalation"
 
@@ -31,10 +33,17 @@ def delivery_kind(channel: str) -> str:
     return f"delivery/{channel}"
 
 
+def waiting_kind(requester: Identity) -> str:
+    """Return the kind of slip by which the waiting requests of a token's program are counted."""
+    return f"waiting/{requester.qualified}"
+
+
 def insert(tx: Transaction, transition: Transition) -> None:
     """Write a new request, and what is owed for it."""
     tx.insert(transition)
     request = transition.request
+    if request.requester.issuer == TOKENS:
+        tx.put_slip(row_of(Slip(waiting_kind(request.requester), request.id, {}, request.expires_at)))
     if request.escalation is not None:
         tx.put_slip(row_of(Slip(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
     for channel in tx.slip_keys(CHANNEL):
@@ -44,10 +53,15 @@ def insert(tx: Transaction, transition: Transition) -> None:
 def update(tx: Transaction, transition: Transition) -> None:
     """Write a changed request, and that its deliveries are due again."""
     tx.update(transition)
+    request = transition.request
+    if request.requester.issuer == TOKENS and request.state is not State.PENDING:
+        kind = waiting_kind(request.requester)
+        if tx.find_slip(kind, request.id) is not None:
+            tx.drop_slip(kind, request.id)
     if transition.event in _SILENT:
         return
     for channel in tx.slip_keys(CHANNEL):
-        _make_due(tx, channel, transition.request)
+        _make_due(tx, channel, request)
 
 
 def _make_due(tx: Transaction, channel: str, request: Request) -> None:

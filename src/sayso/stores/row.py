@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sayso import errors
@@ -22,14 +23,15 @@ from sayso.model.escalation import Escalation
 from sayso.model.quorum import Quorum
 from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import Identity
+from sayso.model.trail import stands_in
 from sayso.stores.base import Anchor
 from sayso.stores.progress import progress_values
 from sayso.stores.seal import Seal
 from sayso.stores.select import search_text
 
 __all__ = [
-    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "anchor_of", "asked_again", "asked_digest",
-    "asked_values", "progress_values", "request_of", "sealed_search",
+    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "altered", "anchor_of", "asked_again", "asked_digest",
+    "asked_values", "is_borne_out", "progress_values", "request_of", "sealed_search", "stands_digest",
 ]  # fmt: skip
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -70,6 +72,8 @@ ASKED_COLUMNS = Row._fields[:14]
 PROGRESS_COLUMNS = Row._fields[14:]
 SEALED_COLUMNS = ("asked", "form", "masked", "edited_form", "edited_masked", "progress", "execution")
 _SEARCH, _ASKED, _FORM, _MASKED = map(ASKED_COLUMNS.index, ("search", "asked", "form", "masked"))
+_ASKED_END, _LINK = len(ASKED_COLUMNS), Row._fields.index("link")
+_SEALED_PROGRESS = [(name, Row._fields.index(name)) for name in SEALED_COLUMNS if name in PROGRESS_COLUMNS]
 
 
 def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
@@ -106,6 +110,39 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
     return hashlib.sha256(dumps(opened).encode()).hexdigest()
 
 
+def stands_digest(values: Sequence[Any], seal: Seal) -> str:
+    """Return the digest of what has become of a request, as every row of the journal about it carries it.
+
+    Args:
+        values: Those of a whole row, perhaps sealed; the link is not covered, for it covers this.
+        seal: Opens them.
+
+    Raises:
+        StoreSealedError: They do not open.
+    """
+    opened = [values[0], *values[_ASKED_END:_LINK]]
+    for name, place in _SEALED_PROGRESS:
+        if values[place] is not None:
+            opened[place - _ASKED_END + 1] = seal.open(values[place], values[0], name)
+    return hashlib.sha256(dumps(opened).encode()).hexdigest()
+
+
+def is_borne_out(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
+    """Say whether a whole row is as the newest row of the journal about it, given as link and detail, left it."""
+    row = Row._make(values)
+    if newest is None or newest[0] != row.link:
+        return False
+    said = stands_in(newest[1])
+    return said is None or said == _tied(stands_digest, row, seal)
+
+
+def altered(request_id: str) -> errors.StoreCorruptError:
+    """Return the fault of a verb on a row that is not borne out."""
+    return errors.StoreCorruptError(
+        f"request {request_id} does not stand as the journal left it: its row was altered; nothing was changed"
+    )
+
+
 def asked_again(before: Request, after: Request, seal: Seal, detail: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of what was asked that a transition changed, by name; `detail` gets their digest.
 
@@ -118,15 +155,24 @@ def asked_again(before: Request, after: Request, seal: Seal, detail: dict[str, A
     return {name: values[ASKED_COLUMNS.index(name)] for name in ("search", "asked", "form", "masked")}
 
 
-def anchor_of(values: Sequence[Any], state: Any, link: Any, seal: Seal) -> Anchor:
-    """Return how the row with these `ASKED_COLUMNS` is tied to the journal, whatever somebody wrote into it."""
-    request_id, run_id, state, link = (str(value) for value in (values[0], values[2], state, link))
+def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
+    """Return how a whole row is tied to the journal, whatever somebody wrote into it."""
+    row = Row._make(values)
+    asked, stands = (_tied(digest, row, seal) for digest in (_digest_of_asked, stands_digest))
+    return Anchor(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, stands)
+
+
+def _digest_of_asked(row: Row, seal: Seal) -> str:
+    return asked_digest(row[:_ASKED_END], seal)
+
+
+def _tied(digest: Callable[[Row, Seal], str], row: Row, seal: Seal) -> str | None:
     try:
-        return Anchor(request_id, run_id, state, link, asked_digest(values, seal))
+        return digest(row, seal)
     except errors.StoreSealedError:
-        return Anchor(request_id, run_id, state, link, None if seal.is_open else "")
+        return None if seal.is_open else ""
     except (AttributeError, TypeError, ValueError):
-        return Anchor(request_id, run_id, state, link, "")
+        return ""
 
 
 def sealed_search(request_id: str, run_id: str, tool: str) -> str:
@@ -175,9 +221,17 @@ def _pair(identity: Identity) -> tuple[str, str]:
     return identity.issuer, identity.subject
 
 
+_identity = lru_cache(maxsize=1024)(Identity)  # a long list names the same few people and programs
+
+
+@lru_cache(maxsize=64)
+def _quorum(count: int, *roles: str) -> Quorum:
+    return Quorum(count, frozenset(roles))
+
+
 def _decision(packed: list[Any]) -> Decision:
     verb, issuer, subject, at, channel, comment, fingerprint, edited, answer = packed
-    return Decision(verb, Identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer)
+    return Decision(verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer)
 
 
 def _execution(packed: list[Any]) -> Execution:
@@ -209,16 +263,16 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
     execution = None if row.execution is None else json.loads(seal.open(row.execution, row.id, "execution"))
     subject = _subject(row, seal, shape)
     needed: list[Any] = asked.get("quorum") or [1]
-    return Request(
+    return _made(
         id=row.id,
         kind="call" if row.kind == "call" else "question",
         run_id=row.run_id,
         fingerprint=row.fingerprint,
         subject=subject,
-        requester=Identity(*asked["requester"]),
+        requester=_identity(*asked["requester"]),
         created_at=instant(row.created_at),
         approval_window=timedelta(microseconds=asked["window"]),
-        quorum=Quorum(needed[0], frozenset(needed[1:])),
+        quorum=_quorum(*needed),
         on_behalf_of=Identity(*asked["on_behalf_of"]) if "on_behalf_of" in asked else None,
         also_for=tuple(Identity(*person) for person in asked.get("also_for", ())),
         process=asked.get("process"),
@@ -240,6 +294,12 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         purged_at=instant(asked["purged"]) if "purged" in asked else None,
         **_progressed(progress),
     )
+
+
+def _made(**fields: Any) -> Request:
+    request = object.__new__(Request)
+    vars(request).update(fields)
+    return request
 
 
 def _progressed(progress: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The verbs of a store about slips: keep one, read it, swap it for its next version, drop it. Each is one transaction.
 
 They come to every store from here, made of four small operations of its transactions. The invariant: of two callers
-that keep, swap or drop the same slip at once, one is told that it came second, and then wrote nothing.
+that keep, swap or drop the same slip at once, one is told that it came second, and then wrote nothing, nor noted
+anything in the journal.
 """
 
 from __future__ import annotations
@@ -9,14 +10,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sayso.clock import microseconds
+from sayso.model.reviewer import Identity
 from sayso.stores.slip import Slip, SlipRow, row_of, slip_of
 
-__all__ = ["SlipTransaction", "SlipVerbs"]
+__all__ = ["Note", "SlipTransaction", "SlipVerbs"]
 
 T = TypeVar("T")
+
+
+class Note(NamedTuple):
+    """A row of the journal that is about no request, written together with a slip.
+
+    Attributes:
+        run_id: In which chain.
+        event: What happened.
+        by: Who did it.
+        channel: Through which channel.
+        detail: What else there is to say.
+    """
+
+    run_id: str
+    event: str
+    by: Identity
+    channel: str
+    detail: dict[str, Any]
 
 
 class SlipTransaction(Protocol):
@@ -38,6 +58,10 @@ class SlipTransaction(Protocol):
         """Take a slip away that is there."""
         ...
 
+    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
+        """Write a row of the journal that is about no request."""
+        ...
+
 
 class SlipVerbs(ABC):
     """The part of `sayso.stores.base.Store` that is about slips."""
@@ -54,12 +78,13 @@ class SlipVerbs(ABC):
     def _slip_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
         """Return slips as last committed: by key, those after this one; or by due, those due by this microsecond."""
 
-    def keep(self, slip: Slip, *, only_new: bool = False) -> bool:
+    def keep(self, slip: Slip, *, only_new: bool = False, note: Note | None = None) -> bool:
         """In one transaction, write a slip, in place of the one of its kind and key.
 
         Args:
             slip: What to keep.
             only_new: Where there is one of this kind and key already, write nothing and return False.
+            note: What the journal says of it, written if the slip is.
 
         Raises:
             TypeError: Its body is no JSON; `ValueError` for a number that JSON does not have.
@@ -69,7 +94,7 @@ class SlipVerbs(ABC):
         def work(tx: SlipTransaction) -> bool:
             if only_new and tx.find_slip(slip.kind, slip.key) is not None:
                 return False
-            tx.put_slip(row)
+            _put(tx, row, note)
             return True
 
         return self._transact_slips(work)
@@ -96,8 +121,13 @@ class SlipVerbs(ABC):
         due = None if due_by is None else microseconds(due_by)
         return [slip_of(row) for row in self._slip_rows(kind, due, after, limit)]
 
-    def swap(self, before: Slip, after: Slip) -> bool:
+    def swap(self, before: Slip, after: Slip, *, note: Note | None = None) -> bool:
         """In one transaction, write a slip's next version if it is still as it was read, in body and due.
+
+        Args:
+            before: As it was read.
+            after: What to write.
+            note: What the journal says of it, written if the slip is.
 
         Returns:
             Whether it was; where not, it was changed or dropped meanwhile, and nothing was written.
@@ -112,7 +142,7 @@ class SlipVerbs(ABC):
         def work(tx: SlipTransaction) -> bool:
             if tx.find_slip(old.kind, old.key) != old:
                 return False
-            tx.put_slip(new)
+            _put(tx, new, note)
             return True
 
         return self._transact_slips(work)
@@ -127,3 +157,9 @@ class SlipVerbs(ABC):
             return True
 
         return self._transact_slips(work)
+
+
+def _put(tx: SlipTransaction, row: SlipRow, note: Note | None) -> None:
+    tx.put_slip(row)
+    if note is not None:
+        tx.note(*note)

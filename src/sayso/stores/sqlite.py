@@ -17,6 +17,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +27,7 @@ from sayso.model.entry import Entry
 from sayso.model.request import Request, State
 from sayso.stores.base import Anchor, Filter, Page, Store, Transaction
 from sayso.stores.migrate import migrate, refuse_foreign
-from sayso.stores.row import ASKED_COLUMNS, anchor_of
+from sayso.stores.row import anchor_of
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
 from sayso.stores.sqlite_evidence import SqliteEvidence
@@ -52,7 +53,7 @@ _JOURNAL_OF = (
     "SELECT * FROM journal WHERE run_id = ? AND seq > ? AND (? IS NULL OR request_id = ?) ORDER BY seq LIMIT ?"
 )
 _LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
-_ANCHORS = f"SELECT {', '.join(ASKED_COLUMNS)}, state, link FROM request WHERE id > ?{{}} ORDER BY id LIMIT ?"
+_ANCHORS = f"SELECT {COLUMNS} FROM request WHERE id > ?{{}} ORDER BY id LIMIT ?"
 _ALL_ANCHORS, _ANCHORS_OF = _ANCHORS.format(""), _ANCHORS.format(" AND run_id = ?")
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
@@ -218,10 +219,10 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
     def _alone(self, work: Callable[[SqliteTransaction], T]) -> tuple[T, list[str]]:
         """Run one verb in a transaction of its own, while nobody else waits."""
         try:
-            try:
+            # The second try stands outside of the first one's fault, so that what it raises does not tell of it.
+            with suppress(Stale):
                 return self._once(work, is_fresh=False)
-            except Stale:
-                return self._once(work, is_fresh=True)
+            return self._once(work, is_fresh=True)
         except sqlite3.Error as error:
             raise fault(error, self._path) from error
 
@@ -279,12 +280,9 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
     def _commit(self, batch: Sequence[_Op]) -> bool:
         """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
         try:
-            try:
-                _, changed = self._once(partial(_each, batch), is_fresh=False, batch=batch)
-            except Stale:
-                if len(batch) > 1:
-                    return False
-                _, changed = self._once(partial(_each, batch), is_fresh=True, batch=batch)
+            changed = self._tried(batch)
+            if changed is None:
+                return False
         except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
             locked_out = isinstance(error, sqlite3.Error) and is_busy(error)
             if len(batch) > 1 and not locked_out:  # trying each alone would make the last wait as often as they are
@@ -295,6 +293,12 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
             return True
         self._bell.ring(changed)
         return True
+
+    def _tried(self, batch: Sequence[_Op]) -> Sequence[str] | None:
+        """Run a batch and return what it changed; None where rows of several were stale."""
+        with suppress(Stale):  # as for one alone
+            return self._once(partial(_each, batch), is_fresh=False, batch=batch)[1]
+        return self._once(partial(_each, batch), is_fresh=True, batch=batch)[1] if len(batch) == 1 else None
 
     def _shape(self, digest: str) -> str:
         text = self._memo.shapes.get(digest)
@@ -373,7 +377,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
             found = self._query(_ALL_ANCHORS, (after, limit))
         else:
             found = self._query(_ANCHORS_OF, (after, run_id, limit))
-        return [anchor_of(row[:-2], row[-2], row[-1], self.seal) for row in found]
+        return [anchor_of(row, self.seal) for row in found]
 
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)

@@ -25,5 +25,5 @@ def make_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     if not os.access(path, os.R_OK | os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if 0 < path.stat().st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
+    if path.is_file() and 0 < path.stat().st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
         raise errors.StoreCorruptError(f"{path} is not a sayso store; nothing was changed, name another file")

@@ -36,6 +36,7 @@ FIND = f"SELECT {COLUMNS} FROM request WHERE fingerprint = ? AND holds = 1"
 _INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({', '.join('?' * len(Row._fields))})"
 _ADD_SHAPE = "INSERT OR IGNORE INTO shape (digest, text) VALUES (?, ?)"
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
+_NEWEST = "SELECT link, detail FROM journal WHERE run_id = ? AND request_id = ? ORDER BY seq DESC LIMIT 1"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _REMEMBERED = 512
@@ -52,6 +53,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._requests: dict[str, tuple[tuple[Any, ...], Request]] = {}
+        self._written: dict[str, tuple[Any, ...]] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.shapes: dict[str, str] = {}
         self.kept_shapes: set[str] = set()  # those that are surely committed
@@ -73,7 +75,17 @@ class Memo:
         """Remember a row and what it means."""
         if len(self._requests) >= _REMEMBERED:
             self._requests.clear()
+            self._written.clear()
         self._requests[request.id] = row, request
+
+    def wrote(self, row: tuple[Any, ...], request: Request) -> None:
+        """Remember a row that this process writes, and that needs no other witness."""
+        self.put(row, request)
+        self._written[request.id] = row
+
+    def is_written(self, row: tuple[Any, ...]) -> bool:
+        """Say whether this very row was written here, and not read."""
+        return self._written.get(row[0]) is row
 
     def committed(self, heads: dict[str, tuple[int, str]], shapes: set[str]) -> None:
         """Remember what a transaction left behind."""
@@ -85,7 +97,7 @@ class Memo:
 
 @cache
 def _update(changed: tuple[str, ...]) -> str:
-    return f"UPDATE request SET {' = ?, '.join(changed)} = ? WHERE id = ? AND link = ?"
+    return f"UPDATE request SET {' = ?, '.join((*changed, 'link'))} = ? WHERE id = ? AND link = ?"
 
 
 class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
@@ -152,28 +164,48 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
             self._execute(_ADD_SHAPE, (subject.shape_digest, subject.shape))
             self.shapes.add(subject.shape_digest)
         asked = rows.asked_values(request, seal)
+        row = [*asked, *progress_values(request, seal, "")]
         transition.detail["asked"] = rows.asked_digest(asked, seal)
+        transition.detail["stands"] = rows.stands_digest(row, seal)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        row = asked + progress_values(request, seal, entry.link)
-        self._write(_INSERT, row)
-        self._keep(row, request, entry)
+        row[_LINK] = entry.link
+        self._write(_INSERT, tuple(row))
+        self._keep(tuple(row), request, entry)
 
     def update(self, transition: Transition) -> None:
-        request, loaded = transition.request, self._loaded
-        if loaded is None or loaded[1].id != request.id:
-            raise RuntimeError("a change of a request that was not loaded")  # the verbs load first
-        before, was = loaded
+        request = transition.request
+        before, was = self._the_loaded(request)
+        if not self.stands(was):
+            raise rows.altered(request.id)
         asked = rows.asked_again(was, request, self._seal, transition.detail)
-        entry = self._entry(request.run_id, request.id, *transition[1:])
         changed = asked | changed_values(was, request, self._seal)
-        changed["link"] = entry.link
-        values = (*changed.values(), request.id, before[_LINK])
-        if self._execute(_update(tuple(changed)), values).rowcount != 1:
-            raise Stale
         row = list(before)
         for name, value in changed.items():
             row[_PLACES[name]] = value
+        transition.detail["stands"] = rows.stands_digest(row, self._seal)
+        entry = self._entry(request.run_id, request.id, *transition[1:])
+        row[_LINK] = entry.link
+        values = (*changed.values(), entry.link, request.id, before[_LINK])
+        if self._execute(_update(tuple(changed)), values).rowcount != 1:
+            raise Stale
         self._keep(tuple(row), request, entry)
+
+    def stands(self, request: Request) -> bool:
+        row, _ = self._the_loaded(request)
+        if self._memo.is_written(row):
+            return True
+        newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
+        if rows.is_borne_out(row, newest, self._seal):
+            return True
+        if self._is_fresh:
+            return False
+        raise Stale
+
+    def _the_loaded(self, request: Request) -> tuple[tuple[Any, ...], Request]:
+        loaded = self._loaded
+        if loaded is None or loaded[1].id != request.id:
+            raise RuntimeError("a verb on a request that was not loaded")  # they load first
+        return loaded
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self._append(self._entry(run_id, "", event, by, channel, detail))
@@ -181,7 +213,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
     def _keep(self, row: tuple[Any, ...], request: Request, entry: Entry) -> None:
         self._append(entry)
         self._loaded = row, request
-        self._memo.put(row, request)
+        self._memo.wrote(row, request)
         self.changed.append(request.id)
 
     def _entry(
