@@ -1,12 +1,12 @@
 """Reading the journal, and finding out whether it is whole and whether the requests agree with it.
 
-Every transition stands in the journal, written in the transaction that made it, and chained by hash to the one
-before it in its run. `verify` finds rows that were changed, removed, swapped or inserted inside a chain; requests
-that are not as their last row left them, or not as they were asked; steps that cannot follow from those before them;
-and the end of a chain, or a whole chain, that was cut off while one of its requests is still there. By itself it cannot know of an end that was cut off
-together with its requests, nor that somebody who can write the file computed a chain anew up to its end; what a
-checkpoint or an anchor knows of the chains (`Known`) shows both. Rows are read page by page; what is kept in memory
-grows with the requests, not with their rows.
+Every transition stands in the journal, written in the transaction that made it, and chained by hash to the one before
+it in its run. `verify` finds rows that were changed, removed, swapped or inserted inside a chain; requests that are
+not as their last row left them, or not as they were asked; steps that cannot follow from those before them; and the
+end of a chain, or a whole chain, that was cut off while one of its requests is still there. By itself it cannot know
+of an end that was cut off together with its requests, nor that somebody who can write the file computed a chain anew
+up to its end; what a checkpoint or an anchor knows of the chains (`Known`) shows both. Rows are read page by page;
+what is kept in memory grows with the requests, not with their rows.
 """
 
 from __future__ import annotations
