@@ -15,6 +15,7 @@ from .crowd import paused, workers
 from .evidence import evidence
 from .footprint import footprint
 from .inbox import inbox
+from .learning import learning
 from .listing import listed
 from .machine import describe
 from .overhead import allow
@@ -39,6 +40,7 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "inbox": inbox,
     "server": server,
     "evidence": evidence,
+    "learning": learning,
     "import": footprint,
 }
 

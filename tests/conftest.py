@@ -6,9 +6,12 @@ needs live beside its tests. The one invariant: what a test finds is what it mad
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +22,7 @@ from hypothesis import settings
 from sayso import clock as sayso_clock
 
 ROOT = Path(__file__).resolve().parent.parent
+_MEMORY, _ENOUGH = Path("/dev/shm"), 4 << 30
 FOREIGN = ("EDITOR", "VISUAL", "PAGER", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 # No deadline: how fast an example runs is the benchmark's business. In CI the same examples are drawn on every run;
@@ -27,9 +31,31 @@ settings.register_profile("sayso", deadline=None, print_blob=True)
 settings.register_profile("deep", parent=settings.get_profile("sayso"), max_examples=20_000)
 settings.load_profile("ci" if os.environ.get("CI") else "sayso")
 
+
+def in_memory() -> bool:
+    """Say whether files can be kept in memory here, as many as the tests make, and be run from there."""
+    if not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ENOUGH:
+        return False
+    return not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
+
+
+# Eleven thousand tests wait for a disk longer than they work, since every change is on it before a verb returns. No
+# test cuts the power, so files in memory tell the same. TMPDIR is for the programs that the tests start.
+if "TMPDIR" not in os.environ and in_memory():
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+
+# Hundreds of programs are started, and each would compile the package anew where this came from outside.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A shell starts what runs in its background deaf to Ctrl-C, and every program that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of every later garbage collection: of all objects they are the most."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

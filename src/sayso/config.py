@@ -29,6 +29,7 @@ __all__ = [
     "default_store",
     "default_store_path",
     "open_store",
+    "settings_file",
     "signing_key",
     "store_address",
     "stores_at_hand",
@@ -98,7 +99,8 @@ def default_store_path() -> Path:
     return base / "sayso" / "sayso.db"
 
 
-def _settings_file() -> Path | None:
+def settings_file() -> Path | None:
+    """Return the `sayso.toml` that counts here, the nearest one from this folder upwards; None where there is none."""
     here = Path.cwd()
     return next((folder / _FILE for folder in (here, *here.parents) if (folder / _FILE).is_file()), None)
 
@@ -136,7 +138,7 @@ def _is_ours_alone(group: int) -> bool:
 
 def _settings() -> tuple[dict[str, Any], Path | None]:
     """Return what the settings file says, and where it lies; nothing where there is none."""
-    path = _settings_file()
+    path = settings_file()
     if path is None:
         return {}, None
     import tomllib
@@ -200,7 +202,7 @@ def signing_key() -> Path | None:
     unknown = sorted(set(found) - {"key"})
     if unknown:
         raise errors.ConfigError(f"[evidence] has the unknown setting {unknown[0]!r}; known is key; nothing was signed")
-    key, path = found.get("key"), _settings_file()
+    key, path = found.get("key"), settings_file()
     if key is None or path is None:
         return None
     if not isinstance(key, str) or not key:

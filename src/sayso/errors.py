@@ -14,7 +14,8 @@
     │   ├── StoreForbiddenError     the server does not let this token do that
     │   └── StoreSealedError        arguments are sealed with another key, or with one that is missing
     ├── AskRefusedError             the server did not take what was asked
-    │   └── TooManyOpenError        too many requests of the run wait already
+    │   ├── TooManyOpenError        too many requests of the run wait already
+    │   └── TooManyOpenForTokenError  too many requests of the program wait already
     ├── RequestNotFoundError        no request has this id
     ├── AmbiguousIdError            several requests begin with this prefix
     ├── RunNotFoundError            no run has this id
@@ -33,6 +34,7 @@
     │   ├── WrongKindError          a call cannot be answered, a question cannot be approved
     │   ├── InvalidChangesError     the changed arguments do not fit the function's types
     │   ├── InvalidAnswerError      the answer does not fit the question's type
+    │   ├── ReasonMissingError      the no to a plan, or to another Confirm, has no reason
     │   └── NotUnknownError         there is no unknown outcome to resolve
     ├── StartRefusedError           an approved call was not started
     │   ├── AlreadyStartedError     it has been started before
@@ -79,6 +81,7 @@ __all__ = [
     "OwnRequestError",
     "PolicyError",
     "PurgeRefusedError",
+    "ReasonMissingError",
     "RequestExpiredError",
     "RequestNotFoundError",
     "RunBusyError",
@@ -98,6 +101,7 @@ __all__ = [
     "StoreUnavailableError",
     "StoreVersionError",
     "TooManyOpenError",
+    "TooManyOpenForTokenError",
     "ValueNotKeptError",
     "WrongKindError",
 ]
@@ -132,8 +136,7 @@ class ArgumentError(SaysoError):
 
     def __init__(self, argument: str, reason: str) -> None:
         super().__init__(f"argument {argument!r} {reason}; the call was neither recorded nor run")
-        self.argument = argument
-        self.reason = reason
+        self.argument, self.reason = argument, reason
 
 
 class PolicyError(SaysoError):
@@ -146,8 +149,7 @@ class PolicyError(SaysoError):
 
     def __init__(self, rule: str, reason: str) -> None:
         super().__init__(f"{rule} {reason}; the call was not run")
-        self.rule = rule
-        self.reason = reason
+        self.rule, self.reason = rule, reason
 
 
 class StoreError(SaysoError):
@@ -208,8 +210,15 @@ class TooManyOpenError(AskRefusedError):
 
     def __init__(self, run_id: str, limit: int) -> None:
         super().__init__(f"{limit} requests of run {run_id!r} wait already; let people decide some of them first")
-        self.run_id = run_id
-        self.limit = limit
+        self.run_id, self.limit = run_id, limit
+
+
+class TooManyOpenForTokenError(AskRefusedError):
+    """As many requests of the program wait for a person as may wait at a time: `limit`. Its token is called `name`."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(f"{limit} requests of {name!r} wait already; let people decide some of them first")
+        self.name, self.limit = name, limit
 
 
 class RequestNotFoundError(SaysoError):
@@ -275,8 +284,7 @@ class RunChangedError(SaysoError):
             f"run {run_id!r} cannot go on with this program: {reason}; resume it with the code that it began with,"
             " or begin a new run"
         )
-        self.run_id = run_id
-        self.reason = reason
+        self.run_id, self.reason = run_id, reason
 
 
 class ValueNotKeptError(SaysoError):
@@ -289,8 +297,7 @@ class ValueNotKeptError(SaysoError):
 
     def __init__(self, whose: str, reason: str) -> None:
         super().__init__(f"the value of {whose} {reason}; return plain values, dataclasses or pydantic models")
-        self.whose = whose
-        self.reason = reason
+        self.whose, self.reason = whose, reason
 
 
 class DecisionRefusedError(SaysoError):
@@ -319,10 +326,8 @@ class AlreadyDecidedError(DecisionRefusedError):
         super().__init__(
             request_id, f"request {request_id} was already {state} by {by!r} ({channel}, {age}); nothing changed"
         )
-        self.state = state
-        self.by = by
-        self.at = at
-        self.channel = channel
+        self.state, self.by = state, by
+        self.at, self.channel = at, channel
 
 
 class RequestExpiredError(DecisionRefusedError):
@@ -378,8 +383,7 @@ class AlreadyVotedError(DecisionRefusedError):
         super().__init__(
             request_id, f"{by!r} has approved {request_id} already; {missing} more, by somebody else, still needed"
         )
-        self.by = by
-        self.missing = missing
+        self.by, self.missing = by, missing
 
 
 class ClaimedError(DecisionRefusedError):
@@ -395,8 +399,7 @@ class ClaimedError(DecisionRefusedError):
             request_id,
             f"request {request_id} was claimed by {by!r} {age}; nothing was decided (`sayso release --force` frees it)",
         )
-        self.by = by
-        self.at = at
+        self.by, self.at = by, at
 
 
 class NotClaimedError(DecisionRefusedError):
@@ -420,8 +423,7 @@ class StaleViewError(DecisionRefusedError):
             f"request {request_id} was changed since you looked (saw {seen[:12]}, now {current[:12]});"
             " look again, nothing was decided",
         )
-        self.seen = seen
-        self.current = current
+        self.seen, self.current = seen, current
 
 
 class WrongKindError(DecisionRefusedError):
@@ -431,8 +433,7 @@ class WrongKindError(DecisionRefusedError):
         super().__init__(
             request_id, f"request {request_id} is a {kind} and takes no {verb}; use {instead}. Nothing was decided"
         )
-        self.kind = kind
-        self.verb = verb
+        self.kind, self.verb = kind, verb
 
 
 class InvalidChangesError(DecisionRefusedError):
@@ -462,6 +463,13 @@ class InvalidAnswerError(DecisionRefusedError):
         )
         super().__init__(request_id, f"{'; '.join(problems)} ({so})")
         self.problems = tuple(problems)
+
+
+class ReasonMissingError(DecisionRefusedError):
+    """The no to a plan, or to another Confirm, has no reason."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(request_id, f"the no to {request_id}, a Confirm, needs a reason; nothing was decided: say why")
 
 
 class NotUnknownError(DecisionRefusedError):
@@ -500,8 +508,7 @@ class AlreadyStartedError(StartRefusedError):
         super().__init__(
             request_id, f"the call of {request_id} was already started {age} and is {state}; it was not started again"
         )
-        self.state = state
-        self.at = at
+        self.state, self.at = state, at
 
 
 class NotApprovedError(StartRefusedError):
@@ -588,5 +595,4 @@ class OutcomeNotRecordedError(SaysoError):
 
     def __init__(self, request_id: str, result: object, reason: str) -> None:
         super().__init__(f"the call of {request_id} ran, but its outcome could not be recorded: {reason}")
-        self.request_id = request_id
-        self.result = result
+        self.request_id, self.result = request_id, result

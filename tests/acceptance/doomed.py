@@ -167,6 +167,11 @@ def in_child(work: Callable[[], object]) -> tuple[int, Any]:
     return os.waitstatus_to_exitcode(status), json.loads(said) if said else None
 
 
+def load(folder: Path) -> None:
+    """Load what is loaded late, once and before the forks; no store's file is opened here."""
+    live(folder, MemoryStore(), -1)
+
+
 # -- sweep ---------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +202,7 @@ def come_back(folder: Path) -> dict[str, Any]:
 
 def sweep(folder: Path, times: int, points: list[str]) -> None:
     """Kill at each point as often, and print what came of it."""
+    load(folder)
     for point in points:
         for n in range(times):
             place = folder / f"{POINTS.index(point)}-{n}"
@@ -215,7 +221,7 @@ def storm(folder: Path, times: int) -> None:
     """Kill a process at random moments while it runs call after call; print what is left of them."""
     kills = 0
     reading, writing = os.pipe()
-    live(folder, MemoryStore(), -1)  # what is loaded late is loaded before the forks; no file is opened here
+    load(folder)
     for _ in range(times):
         child = os.fork()
         if child == 0:

@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 import pytest
 
+from sayso.inbox.token import CHAIN
 from sayso.model.call import Call
 from sayso.model.decision import Decision
-from sayso.model.entry import Entry
+from sayso.model.entry import Anchor, Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.stores.base import Anchor, Store
+from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.slip import SlipRow
@@ -65,7 +66,9 @@ class Program(HttpStore):
 
     def journal(self, **wanted: Any) -> Sequence[Entry]:
         is_whole = wanted.get("run_id") is None and wanted.get("request_id") in {None, "rq_none"}
-        return self.server.journal(**wanted) if is_whole else super().journal(**wanted)
+        if not is_whole:
+            return super().journal(**wanted)
+        return [row for row in self.server.journal(**wanted) if row.run_id != CHAIN]  # which its own token begins
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         return self.server.anchors(run_id=run_id, after=after, limit=limit)

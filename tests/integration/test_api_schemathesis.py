@@ -49,11 +49,9 @@ def quick(case: Any) -> None:
         case.body["wait"] = 0
 
 
-def fuzzed(app: Starlette, operation: Operation, counted: Counter[str], mode: Any) -> None:
+def fuzzed(app: Starlette, schema: Any, operation: Operation, counted: Counter[str], mode: Any) -> None:
     from schemathesis.specs.openapi import checks
 
-    schema = schemathesis.openapi.from_dict(openapi.document(operations()))
-    schema.app = app
     drawn = schema[operation.path.replace(":path", "")][operation.method]
     store: Store = app.state.settings.store
     ids, kinds = ids_in(store), [*sorted(operation.kinds) * 4, *KINDS]
@@ -87,12 +85,13 @@ def fuzzed(app: Starlette, operation: Operation, counted: Counter[str], mode: An
 
 @pytest.mark.slow
 def test_every_answer_is_one_that_the_document_tells_of(app: Starlette, capsys: pytest.CaptureFixture[str]) -> None:
-    counted = Counter[str]()
+    counted, schema = Counter[str](), schemathesis.openapi.from_dict(openapi.document(operations()))
+    schema.app = app
     for operation in operations():
         if operation.path == "/v1/events":
             continue  # it never ends; `test_api_events` listens to it
         for mode in ("positive", "negative"):
-            fuzzed(app, operation, counted, schemathesis.GenerationMode(mode))
+            fuzzed(app, schema, operation, counted, schemathesis.GenerationMode(mode))
     with capsys.disabled():
         print(f"\napi: {counted.total():,} cases, {dict(sorted(counted.items()))}")
     assert counted.total() >= FEWEST

@@ -448,6 +448,7 @@ def test_doctor_is_content_with_a_good_store() -> None:
     assert "pending 1" in done.out
     assert "SAYSO_KEY         not set, arguments stand readable in the file\n" in done.out
     found = sayso("doctor", "--json").data
+    assert found["found"]["newest record"].endswith("Z")
     assert (found["ok"], found["found"]["requests"], found["found"]["schema"]) == (
         True,
         {"pending": 1},

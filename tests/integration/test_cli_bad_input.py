@@ -224,15 +224,15 @@ def test_an_expired_request_is_refused_by_whoever_meets_it_first() -> None:
 
 
 def test_an_ambiguous_prefix_names_what_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = iter(["77" + "0" * 30, "77" + "1" * 30, "8" + "0" * 31])
+    ids = iter(["7777" + "0" * 28, "7777" + "1" * 28, "8" + "0" * 31])
     monkeypatch.setattr("sayso.model.ids._random", lambda: next(ids))
     first, second, third = ask_refund("A-1"), ask_refund("A-2"), ask_refund("A-3")
-    done = sayso("approve", "rq_77")
+    done = sayso("approve", "rq_7777")
     assert done.code == 1
     assert all(said in done.err for said in (first.id, second.id, "give more of the id", "nothing was decided"))
     assert third.id not in done.err
     assert {get(first.id).state, get(second.id).state} == {State.PENDING}
-    assert sayso("reject", "770").code == 0
+    assert sayso("reject", "77770").code == 0
     assert get(first.id).state is State.REJECTED
 
 
@@ -287,7 +287,7 @@ def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path, make: Callable[[
     path = tmp_path / "other.db"
     make(path)
     content = path.read_bytes() if path.is_file() else None
-    for words in (("approve", "rq_1"), ("show", "rq_1"), ("log",)):
+    for words in (("approve", "rq_1234"), ("show", "rq_1234"), ("log",)):
         done = sayso("--store", f"sqlite:///{path}", *words)
         assert (done.code, said in done.err, str(path) in done.err, done.out) == (1, True, True, ""), done.err
         assert "sayso doctor" in done.err

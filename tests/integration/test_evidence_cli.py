@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sayso import config
+from sayso import clock, config
+from sayso.cli import main
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request
 from tests.integration.commands import HIDDEN, ask_question, ask_refund, sayso, start
@@ -84,10 +87,27 @@ def test_a_key_that_cannot_be_used_signs_nothing_and_nothing_is_written_unsigned
         for words in (["log", "--checkpoint"], ["log", "--anchor", "anchor.json"]):
             told = sayso(*words, SAYSO_SIGNING_KEY=name)
             assert (told.code, reason in told.err) == (1, True), told.err
-            assert "nothing was signed" in told.err
+            assert "nothing was signed" in told.err or "signs nothing" in told.err
     assert len(sayso("log", "--json").data["entries"]) == 1
     assert not (here / "anchor.json").exists()
     assert "no key is configured" in sayso("key", "show").err
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"), [('kee = "x"', "unknown setting 'kee'"), ('key = "x"', "cannot be read")]
+)
+def test_a_key_that_cannot_be_used_is_told_by_doctor_and_before_anything_is_served(
+    here: Path, settings: str, reason: str
+) -> None:
+    ask_refund()
+    (here / "sayso.toml").write_text(f"[evidence]\n{settings}\n")
+    looked = sayso("doctor", "--json")
+    assert looked.code == 1
+    assert [(one["name"], reason in one["problem"]) for one in looked.data["wrong"]] == [("signing key", True)]
+    assert looked.data["found"]["settings"] == str(here / "sayso.toml")
+    served = sayso("--store", f"sqlite:///{here / 'new.db'}", "serve", "--port", "0")
+    assert (served.code, served.out, reason in served.err) == (1, "", True)
+    assert not (here / "new.db").exists()
 
 
 # -- checkpoints and anchors -----------------------------------------------------------------------------------------
@@ -139,7 +159,7 @@ def test_what_cannot_be_known_is_said_each_time() -> None:
     assert sayso("log", "--verify").out.splitlines()[-1] == alone
     sayso("log", "--checkpoint")
     *_, checked, unsigned = sayso("log", "--verify").out.splitlines()
-    assert checked.startswith("That the newest checkpoint was cut off")
+    assert checked.startswith("That the newest checkpoints were cut off")
     assert unsigned.startswith("Nothing here is signed")
     sayso("log", "--anchor", "anchor.json")
     *_, anchored, unsigned = sayso("log", "--verify", "--anchor", "anchor.json").out.splitlines()
@@ -194,6 +214,40 @@ def test_an_anchor_of_another_store_is_told_so(here: Path) -> None:
     assert (told.code, "the anchor is of another store" in told.err) == (1, True)
 
 
+def test_a_checkpoint_is_refused_over_a_loss_and_doctor_says_so() -> None:
+    ask_refund()
+    public = a_key()
+    key = {"SAYSO_SIGNING_KEY": "signing.key"}
+    for letter in "BC":
+        ask_refund(order_id=letter)
+        assert sayso("log", "--checkpoint", **key).code == 0
+    good = sayso("doctor", "--json", **key).data["found"]
+    assert good["checkpoints"].startswith("2, the newest of ")
+    assert (good["signing key"], good["settings"]) == (public, "no sayso.toml here or above")
+    with closing(sqlite3.connect("requests.db")) as connection:
+        connection.execute("DROP TRIGGER journal_is_not_deleted")
+        connection.execute("DELETE FROM journal WHERE run_id = 'order-4721' AND seq > 1")
+        connection.execute("DELETE FROM request WHERE link NOT IN (SELECT link FROM journal)")
+        connection.commit()
+    for words in (["log", "--checkpoint"], ["log", "--anchor", "anchor.json"]):
+        refused = sayso(*words, **key)
+        assert (refused.code, refused.out) == (1, "")
+        assert "no checkpoint was written" in refused.err
+        assert "run 'order-4721' has lost row 3, which checkpoint 2 of " in refused.err
+    assert not Path("anchor.json").exists()
+    broken = sayso("log", "--verify", "--key", "public.key")
+    assert (broken.code, "knows row 3: its end was cut off" in broken.out) == (1, True)
+    (wrong,) = sayso("doctor", "--json", **key).data["wrong"]
+    assert (wrong["name"], "has lost row 3" in wrong["problem"]) == ("checkpoints", True)
+
+
+def test_to_look_and_to_write_are_said_apart() -> None:
+    ask_refund()
+    told = sayso("log", "--verify", "--checkpoint")
+    assert (told.code, "--verify looks and --checkpoint writes" in told.err) == (2, True)
+    assert len(sayso("log", "--json").data["entries"]) == 1
+
+
 # -- receipts --------------------------------------------------------------------------------------------------------
 
 
@@ -219,7 +273,9 @@ def test_a_receipt_verifies_where_there_is_no_store(here: Path, monkeypatch: pyt
     ):
         assert said in told.out
     assert "compare it with the one that you were given" in sayso("receipt", "verify", "../r.json").out
-    assert sayso("receipt", "verify", "../r.json", "--json").data["receipt"]["request"]["id"] == request.id
+    data = sayso("receipt", "verify", "../r.json", "--json").data
+    assert data["receipt"]["request"]["id"] == request.id
+    assert data["checkpoint"]["at"].endswith("Z")
     assert list(Path().iterdir()) == []
 
 
@@ -240,6 +296,9 @@ def test_a_receipt_that_was_changed_or_is_none_is_refused() -> None:
         told = sayso("receipt", "verify", "r.json")
         assert (told.code, told.out) == (1, "")
         assert told.err.startswith("error: ")
+        as_data = sayso("receipt", "verify", "r.json", "--json")
+        assert (as_data.code, as_data.data["ok"], as_data.err) == (1, False, "")
+        assert as_data.data["reason"] in " ".join(told.err.split())
     assert "cannot be read" in sayso("receipt", "verify", "none.json").err
 
 
@@ -298,18 +357,41 @@ def test_a_purge_says_how_much_goes_and_wants_a_yes() -> None:
     request, waiting = refunded(reason="CANARY"), ask_refund(order_id="B")
     dry = sayso("purge", "--before", "1ms", "--dry-run")
     assert dry.out.startswith("would purge 1 request and 0 runs that ended before ")
-    assert "1 row of the journal keep people's words" in dry.out
+    assert "1 row of the journal keeps people's words" in dry.out
     assert "1 request left alone: something can still happen" in dry.out
     unsure = sayso("purge", "--before", "1ms")
     assert (unsure.code, "say --yes" in unsure.err) == (2, True)
     assert "CANARY" in sayso("show", request.id).out
     done = sayso("purge", "--before", "1ms", "--yes", "--as", "ada", "--json").data
     assert (done["requests"], done["live"], done["is_scrubbed"], done["dry_run"]) == (1, 1, True, False)
+    assert done["before"].endswith("Z")
     assert "CANARY" not in sayso("show", request.id, "--full").out + sayso("ls", "--all").out
-    assert "refund(<purged>=" in sayso("ls", "--all").out
+    day = f"{config.default_store().get(request.id).purged_at:%Y-%m-%d}"
+    assert f"refund(removed on {day})" in sayso("ls", "--all").out
+    assert f"    arguments were removed on {day}\n" in sayso("show", request.id).out
     assert "ada (cli)" in sayso("log", "--request", request.id).out.splitlines()[-1]
     assert sayso("log", "--verify").code == 0
     assert sayso("approve", waiting.id, "--as", "ada").code == 0
+
+
+@pytest.mark.parametrize(("typed", "is_gone"), [("n\n", False), ("", False), ("y\n", True)])
+def test_a_purge_that_was_not_wanted_says_that_nothing_was_removed(
+    typed: str, is_gone: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    request = refunded()
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    assert main(["purge", "--before", clock.now().isoformat(), "--as", "ada"]) == (0 if is_gone else 1)
+    told = capsys.readouterr()
+    assert "remove what 1 request and 0 runs were about" in told.err
+    assert told.err.endswith("nothing was removed\n") is not is_gone
+    assert (config.default_store().get(request.id).purged_at is not None) is is_gone
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    assert main(["purge", "--before", "9d", "--as", "ada"]) == 0  # nobody is asked about nothing
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("before", ["2999-01-01", "soon", "", "99999999999d", "0s"])

@@ -10,7 +10,7 @@ import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from sayso.model.canonical.tree import fields_of
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome
+from sayso.model.quorum import Quorum
 from sayso.model.redaction import FAILED, MASK, agrees
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity
@@ -42,10 +43,13 @@ from sayso.stores.http import HttpStore
 from sayso.stores.http_line import encoded
 from sayso.stores.http_wire import asked_wire, mark_of
 from sayso.stores.memory import MemoryStore
+from sayso.stores.outbox import waiting_kind
 from sayso.stores.run_verbs import RunFilter
+from sayso.stores.slip import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call, sample_question
 from sayso.testing.scene import outcomes_of, refusal
+from tests.conftest import Clock
 from tests.serving import Serving, serving
 from tests.serving import new_token as token_for
 
@@ -693,12 +697,80 @@ def test_one_run_has_no_more_than_its_share_open_and_hinders_no_other(stage: Sta
     assert program.open(sample_call("run_flood", {"amount": 20})).state is State.PENDING
 
 
+def test_one_program_has_no_more_than_its_share_open_over_all_runs_and_hinders_no_other(stage: Stage) -> None:
+    stage.server.of(stage.store, open_per_token=6)
+    program, again = stage.program("flood"), stage.program("flood")
+    asked = [program.open(sample_call(f"run_{n % 3}", {"amount": n})) for n in range(6)]
+    for one in (program, again):  # tokens of one name are one program
+        fault = refusal(errors.TooManyOpenForTokenError, lambda one=one: one.open(sample_call("run_new")))
+        assert (fault.name, fault.limit) == ("flood", 6)
+        assert "let people decide some of them first; nothing was asked" in str(fault)
+    assert program.open(sample_call("run_0", {"amount": 3})) == asked[3]  # it is found, and not asked
+    assert stage.program("other").open(sample_call("run_other")).state is State.PENDING
+    assert stage.store.count(Filter()) == 7
+
+
+@pytest.mark.parametrize("end", ["approve", "reject", "cancel", "feedback", "expire", "clear"])
+def test_what_waits_no_more_leaves_its_program_room(stage: Stage, clock: Clock, end: str) -> None:
+    stage.server.of(stage.store, open_per_token=1)
+    program, person = stage.program(), stage.person()
+    request = program.open(sample_call("run_a"))
+    refusal(errors.TooManyOpenForTokenError, lambda: program.open(sample_call("run_b")))
+    match end:
+        case "expire":
+            clock.tick(hours=25)
+        case "clear":
+            program.clear(request.id, request.requester)
+        case "feedback":
+            person.feedback(request.id, "less")
+        case _:
+            getattr(person, end)(request.id)
+    assert program.open(sample_call("run_b")).state is State.PENDING
+    refusal(errors.TooManyOpenForTokenError, lambda: program.open(sample_call("run_c")))
+
+
+def test_a_vote_or_a_longer_span_leaves_no_room(stage: Stage, clock: Clock) -> None:
+    stage.server.of(stage.store, open_per_token=1)
+    program, person = stage.program(), stage.person()
+    request = program.open(sample_call("run_a", quorum=Quorum(2)))
+    person.extend(request.id, timedelta(hours=48))
+    person.claim(request.id)
+    person.approve(request.id)
+    clock.tick(hours=25)
+    refusal(errors.TooManyOpenForTokenError, lambda: program.open(sample_call("run_b")))
+
+
+def test_what_programs_ask_without_a_server_is_counted_for_no_token(store: Store, clock: Clock) -> None:
+    request = store.open(sample_call())
+    assert store.slips(waiting_kind(request.requester)) == []
+
+
+def test_a_share_is_counted_without_a_look_at_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = stage.program()
+    program.open(sample_call("run_a"))
+    looked = list[Filter]()
+    real = type(stage.store).count
+
+    def count(store: Store, wanted: Filter) -> int:
+        looked.append(wanted)
+        return real(store, wanted)
+
+    monkeypatch.setattr(type(stage.store), "count", count)
+    program.open(sample_call("run_b"))
+    assert {one.run_id for one in looked} == {"run_b"}
+
+
 class Slow(MemoryStore):
     """A store in which much can happen between a look and what follows from it."""
 
     def count(self, wanted: Filter) -> int:
         found = super().count(wanted)
         time.sleep(0.02)
+        return found
+
+    def slips(self, kind: str, **options: Any) -> Sequence[Slip]:
+        found = super().slips(kind, **options)
+        time.sleep(0.02 if kind.startswith("waiting/") else 0)
         return found
 
 
@@ -708,6 +780,9 @@ def test_of_many_who_ask_at_once_no_more_find_room_than_there_is(server: Serving
     program = stage.program()
     told = outcomes_of([lambda n=n: program.open(sample_call("run_1", {"amount": n})) for n in range(16)])
     assert Counter(type(one).__name__ for one in told) == {"Request": 5, "TooManyOpenError": 11}
+    server.of(stage.store, open_per_token=9)
+    told = outcomes_of([lambda n=n: program.open(sample_call(f"run_of_{n}")) for n in range(16)])
+    assert Counter(type(one).__name__ for one in told) == {"Request": 4, "TooManyOpenForTokenError": 12}
     stage.close()
 
 

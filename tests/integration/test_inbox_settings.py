@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,12 +11,16 @@ import pytest
 from starlette.applications import Starlette
 
 from sayso import config
-from sayso.channels import outlet
+from sayso.audit.schedule import Schedule
+from sayso.channels import checkup, outlet
 from sayso.channels.notice import Notice
-from sayso.inbox import create_app
+from sayso.channels.roll import Roll
+from sayso.cli import main
+from sayso.inbox import create_app, settings
 from sayso.inbox.settings import public_address
 from sayso.inbox.token import Tokens
 from sayso.stores.base import Store
+from sayso.stores.slip import Slip
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.browsing import Browser, browser, fields_of, text_of
@@ -134,3 +140,47 @@ def test_settings_that_cannot_be_read_are_told(ada: Browser, place: Path, store:
     page = ada.get("/settings")
     assert page.status_code == 200
     assert "channels.ops must be a table" in text_of(page.text)
+
+
+def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
+    place: Path, file_store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "sayso.toml").write_text(
+        '[channels.ops]\ntype = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"\n'
+        '[channels.desk]\ntype = "terminal"\n[channels.odd]\ntype = "<b>pigeon"\n'
+    )
+    Roll(file_store).enter([Outlet("mine")], by="program")
+    file_store.keep(Slip("delivery/mine", "rq_1", {"changes": 0, "told": [], "tries": 2, "error": "no <i>route</i>"}))
+    assert main(["doctor", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    page = browser(create_app(file_store), "ada").get("/settings")
+    text = text_of(page.text)
+    wrong = {one["name"].removeprefix("channel "): one["problem"] for one in told["wrong"]}
+    assert wrong.keys() == {"ops", "odd", "mine"}
+    assert "'UNSET', which is not set; no message leaves by it" in wrong["ops"]
+    for problem in wrong.values():
+        assert problem in text
+    assert "<b>pigeon" not in page.text
+    assert "nobody has delivered to it yet" in text
+    assert page.text.count('class="warn"') == 3
+
+
+def test_doctor_and_the_page_look_with_one_function(
+    ada: Browser, file_store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = checkup.ChannelCheck("odd", "pigeon", False, None, "it has flown away")
+    for module in (settings, importlib.import_module("sayso.cli.doctor")):
+        monkeypatch.setattr(module, "check", lambda _: ([odd], None))
+    assert main(["doctor"]) == 1
+    assert "it has flown away" in capsys.readouterr().out
+    assert "it has flown away" in text_of(ada.get("/settings").text)
+
+
+def test_a_checkpoint_that_the_server_could_not_write_is_told(app: Starlette, ada: Browser) -> None:
+    assert "no checkpoint" not in ada.get("/settings").text
+    app.state.checkpoints = Schedule()
+    assert "no checkpoint" not in ada.get("/settings").text
+    app.state.checkpoints.problem = "no checkpoint was written: <b>run 'night'</b> has lost row 8"
+    page = ada.get("/settings").text
+    assert "has lost row 8" in text_of(page)
+    assert "<b>run" not in page

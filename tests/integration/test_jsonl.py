@@ -103,6 +103,16 @@ def test_only_its_owner_can_read_the_file_and_the_lock(path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_who_only_reads_makes_no_file_and_no_folder(path: Path) -> None:
+    store = JsonlStore(path)
+    store.sweep()
+    assert (store.journal(), store.list(Filter()).requests, store.count(Filter())) == ([], (), 0)
+    assert not path.parent.exists()
+    store.open(sample_call("run_1"))
+    assert len(store.journal()) == 1
+    store.close()
+
+
 def test_each_transaction_is_one_line_to_read(scene: Scene, path: Path) -> None:
     request_id = live(scene)
     lines = [json.loads(line) for line in path.read_text().splitlines()]

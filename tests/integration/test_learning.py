@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import sayso
+from sayso.clock import written
 from sayso.errors import ConfigError
 from sayso.inbox import create_app
 from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, pairs, report, samples, table
@@ -22,7 +23,8 @@ from sayso.learning.lesson import label_of
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.mplp import LearningSample, sample_of
+from sayso.mplp import LearningSample, NotConformantError, sample_of
+from sayso.mplp.sample import export_of
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
@@ -142,6 +144,11 @@ class TestLabels(Scene):
         if request.decision is not None:
             assert label_of(request) == str(sample_of(request).meta.human_feedback_label)
 
+    @pytest.mark.parametrize("state", list(State))
+    def test_a_sample_that_is_exported_at_once_is_the_document_to_the_letter(self, state: State) -> None:
+        request = self.in_state(state)
+        assert json.dumps(export_of(request)) == json.dumps(sample_of(request).export())
+
     def test_an_answer_no_is_a_rejection(self) -> None:
         asked = self.store.open(sample_question())
         request = self.decide("answer", asked, answer='{"answer":false}')
@@ -155,6 +162,72 @@ def test_a_number_that_the_protocol_does_not_take_ends_no_export(memory: Store, 
     assert [one["feedback"]["details"] for one in found] == ["too much", "odd \\ud800"]
     assert found[1]["input"]["proposed"]["amount"] == hex(2**2_000)
     assert len(table(memory)) == 2
+
+
+def test_no_documents_are_made_for_samples_of_calls(
+    memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide(memory, clock, "approve", changes={"amount": 7})
+    question = memory.open(sample_question())
+    sayso.Review(memory, reviewer="ada").answer(question.id, "main")
+    whole = list(samples(memory))
+
+    def slow(*_: Any, **__: Any) -> None:
+        pytest.fail("an export of 100,000 decisions would take a minute")
+
+    for name in ("LearningSample", "confirm_of"):
+        monkeypatch.setattr(f"sayso.mplp.sample.{name}", slow)
+    assert list(samples(memory)) == whole
+
+
+@pytest.mark.parametrize("amount", [2**2_000, 2**1_024, json.loads("[" * 61 + "]" * 61)])
+def test_what_the_protocol_does_not_take_is_found_without_documents(memory: Store, clock: Clock, amount: Any) -> None:
+    assert exported(decide(memory, clock, arguments={"amount": amount}), export_of) == exported(
+        decide(memory, clock, arguments={"amount": amount}), lambda request: sample_of(request).export()
+    )
+    for sample in samples(memory):
+        LearningSample.parse(sample)
+
+
+def exported(request: Request, export: Callable[[Request], Any]) -> Any:
+    """Return what is proposed in an export, or why there is none."""
+    try:
+        return export(request)["input"]["proposed"]
+    except NotConformantError as error:
+        return error.problems
+
+
+def test_a_secret_that_reads_like_a_label_or_a_year_leaves_both(memory: Store, clock: Clock) -> None:
+    for secret in ("rejected", str(clock.at.year), "confirm"):
+        decide(memory, clock, "reject", f"{secret}, no", arguments={"to": "kim", "password": secret})
+    for sample in samples(memory):
+        LearningSample.parse(sample)
+        assert (sample["sample_family"], sample["meta"]["human_feedback_label"]) == ("confirm_decision", "rejected")
+        assert sample["feedback"]["details"] == "***, no"
+
+
+@pytest.mark.parametrize("text", ['She said "pay now"', "two\nlines", "back\\slash", "caf\u00e9", "a\0b", "\0"])
+def test_an_argument_that_everybody_sees_is_no_secret(memory: Store, clock: Clock, text: str) -> None:
+    decide(memory, clock, "reject", f"{text}?", arguments={"to": text, "password": "hunter2"})
+    (sample,), (row,) = samples(memory), table(memory)
+    assert sample["input"]["proposed"] == {"to": text, "password": "***"}
+    assert sample["feedback"]["details"] == row["reason"] == f"{text}?"
+
+
+@pytest.mark.parametrize("text", ["hunter2", "a hunter2 b", "\0hunter2\0", "hunter2\0"])
+def test_a_secret_is_taken_out_of_each_text_that_quotes_it(memory: Store, clock: Clock, text: str) -> None:
+    decide(memory, clock, "reject", text + "!", arguments={"to": text, "more": ["x", text], "password": "hunter2"})
+    (sample,) = samples(memory)
+    clean = text.replace("hunter2", "***")
+    assert sample["input"]["proposed"] == {"to": clean, "more": ["x", clean], "password": "***"}
+    assert sample["feedback"]["details"] == clean + "!"
+
+
+def test_instants_are_written_as_all_programs_are_told_them(memory: Store, clock: Clock) -> None:
+    decide(memory, clock, "approve", changes={"amount": 7})
+    (row,), (pair,) = table(memory), pairs(memory)
+    assert (row["decided_at"], pair["decided_at"]) == (written(clock.at), written(clock.at))
+    assert row["asked_at"].endswith("Z")
 
 
 # -- pairs and tables -----------------------------------------------------------------------------------------------
@@ -445,6 +518,7 @@ def test_the_report_is_printed_and_as_json(shop: Store) -> None:
     told = run("--store", shop.url, "learn", "report", "--json").data
     assert told["candidates"][0]["approved"] == {"part": 30, "whole": 30, "low": 0.8865}
     assert told["decisions"] == 31
+    assert told["since"].endswith("Z")
 
 
 @pytest.mark.parametrize(

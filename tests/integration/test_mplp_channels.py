@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 import sayso as package
 from sayso.inbox import create_app
+from sayso.model.target import PLAN_TOOL
 from sayso.mplp import Plan, create_confirm, read_confirm, read_plan, schema, start, submit_plan_for_approval
 from sayso.mplp.group import group_of
 from sayso.mplp.ids import id_of
 from sayso.stores.base import Store
+from sayso.testing import sample_call
 from tests.integration.browsing import browser, text_of
 from tests.integration.commands import sayso
 from tests.integration.submitting import plan_of_three, submitted
@@ -40,12 +43,24 @@ def test_a_plan_is_approved_in_a_browser(here: Store) -> None:
     plan, confirm, request = submitted()
     client = browser(create_app(here))
     page = text_of(client.get(f"/r/{request.id}").text)
-    assert "step 2" in page
+    assert "Plan 'Move the data'" in page
+    assert "'description': 'step 2'" in page
     assert "No downtime" in page
+    assert not any(word in page for word in ("PENDING", "None", "PlanStep"))
     client.decide(request.id, "approve", note="go")
     after = read_confirm(confirm.confirm_id)
     assert (after.status, after.decisions[0].decided_by_role, after.decisions[0].reason) == ("approved", "ada", "go")
     assert read_plan(plan.plan_id).status == "approved"
+
+
+def test_a_step_is_added_in_a_browser_and_a_wrong_one_decides_nothing(here: Store) -> None:
+    plan, _, request = submitted()
+    client = browser(create_app(here))
+    refused = client.decide(request.id, "approve", f2='[{"step_id": "s1", "description": "Only this"}]')
+    assert (refused.status_code, "should be a UUID v4 in lower case" in text_of(refused.text)) == (422, True)
+    assert read_plan(plan.plan_id).status == "proposed"
+    client.decide(request.id, "approve", f2='[{"description": "Only this"}]')
+    assert start(plan, lambda given: [step.description for step in given.steps]) == ["Only this"]
 
 
 def test_a_plan_is_edited_at_the_command_line_where_its_classes_are_not_loaded(here: Store) -> None:
@@ -54,6 +69,24 @@ def test_a_plan_is_edited_at_the_command_line_where_its_classes_are_not_loaded(h
     done = sayso("approve", request.id, "--set", f"steps={json.dumps(steps)}", "--as", "ada")
     assert done.code == 0, done.err
     assert start(plan, lambda given: [step.description for step in given.steps]) == ["as reviewed"] * 2
+
+
+def test_a_step_is_added_at_the_command_line_and_a_wrong_one_decides_nothing(here: Store) -> None:
+    plan, _, request = submitted()
+    bad, good = [{"step_id": "s1", "description": "Only this"}], [{"description": "Only this"}]
+    done = sayso("approve", request.id, "--set", f"steps={json.dumps(bad)}", "--as", "ada")
+    assert (done.code, "steps[0].step_id: should be a UUID v4 in lower case" in done.err) == (1, True), done.err
+    assert read_plan(plan.plan_id).status == "proposed"
+    done = sayso("approve", request.id, "--set", f"steps={json.dumps(good)}", "--as", "ada")
+    assert done.code == 0, done.err
+    assert start(plan, lambda given: [step.description for step in given.steps]) == ["Only this"]
+
+
+def test_a_plan_without_a_title_is_headed_by_the_name_of_its_call(here: Store) -> None:
+    sample = sample_call(None, {"amount": 1})
+    request = here.open(replace(sample, subject=replace(sample.call, tool=PLAN_TOOL, name="carry_out_plan")))
+    page = browser(create_app(here)).get(f"/r/{request.id}").text
+    assert '<h1 class="name">carry_out_plan</h1>' in page
 
 
 # -- export --------------------------------------------------------------------------------------------------------
@@ -163,6 +196,30 @@ def test_validate_reads_stdin_and_tells_what_it_read_otherwise() -> None:
     assert sayso("confirm", "validate", "-", stdin=text).code == 1
     done = sayso("confirm", "validate", "--lenient", "-", stdin=text)
     assert (done.code, "/meta/protocolVersion: read as protocol_version" in done.out) == (0, True)
+
+
+def test_validate_reads_lines_one_by_one(tmp_path: Path) -> None:
+    good, bad = json.dumps(create_confirm("plan", id_of("p"), "agent").export()), json.dumps({"status": "maybe"})
+    files = [written(tmp_path / f"{name}.jsonl", "\n".join(lines) + "\n") for name, lines in (
+        ("good", [good, "", good]), ("bad", [good, bad, "{"]), ("none", [""]), ("worse", [bad] * 200),
+    )]  # fmt: skip
+    done = sayso("confirm", "validate", "--json", *files)
+    assert [(one["ok"], one["kind"], len(one["problems"]) > 0) for one in done.data] == [
+        (True, "Confirm", False), (False, "Confirm", True), (False, "document", True), (False, "Confirm", True),
+    ]  # fmt: skip
+    assert "line 2: /meta: is missing" in done.data[1]["problems"]
+    assert done.data[1]["problems"][-1].startswith("line 3: /: is not JSON")
+    assert done.data[2]["problems"] == ["/: there is no document in it"]
+    assert (len(done.data[3]["problems"]), done.code) == (101, 1)
+
+
+def test_validate_takes_what_learning_exports(here: Store, tmp_path: Path) -> None:
+    for _ in range(2):
+        package.Review().approve(here.open(sample_call(None, {"amount": 1})).id, by="ada")
+    file = str(tmp_path / "samples.jsonl")
+    assert sayso("learn", "export", "-o", file).code == 0
+    done = sayso("confirm", "validate", "--kind", "learning-sample", file)
+    assert (done.code, done.out) == (0, f"{file}: conforms (LearningSample)\n")
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "is not JSON"), ("x" * 5_000_000, "larger"), ("[]", "a list")])

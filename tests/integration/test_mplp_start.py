@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.canonical.compact import dumps
+from sayso.model.decision import Decision as Said
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.request import Request, State
+from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.step import wrong_steps
+from sayso.model.target import PLAN_TOOL, TARGET_TOOL
 from sayso.mplp import (
     Confirm,
     ConfirmNotFoundError,
@@ -21,13 +25,17 @@ from sayso.mplp import (
     Decision,
     NotConformantError,
     Plan,
+    StepStatus,
     create_confirm,
     process_decision,
     read_confirm,
     read_plan,
+    refresh,
     start,
     submit_for_approval,
+    submit_plan_for_approval,
 )
+from sayso.mplp.call import Step
 from sayso.mplp.ids import id_of
 from sayso.mplp.view import facts_of
 from sayso.stores.memory import MemoryStore
@@ -83,13 +91,82 @@ def test_what_is_not_approved_is_not_started() -> None:
         start(plan_of_three(plan_id=id_of("other")), print)
 
 
-def test_an_edit_that_makes_no_plan_is_not_carried_out() -> None:
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([], "steps: Input should have at least 1 items"),
+        ([{"description": ""}], "steps[0].description: String should have at least 1 character"),
+        ([{"description": "  "}], "steps: no step says what is to be done"),
+        ([{"step_id": "s1", "description": "a"}], "steps[0].step_id: should be a UUID v4 in lower case"),
+        ([{"step_id": id_of("a"), "description": "a"}] * 2, "steps[1].step_id: is the id of another step already"),
+        ([{"description": "a", "dependencies": [id_of("step", 0)]}], "steps[0].dependencies[0]: there is no such step"),
+        ([{"description": "a", "order_index": -1}], "steps[0].order_index: Input should be greater than or equal to 0"),
+        ([{"description": "a", "status": "PENDING"}], "steps[0].status: Input should be one of "),
+        ([{"description": "a", "who": "b"}], "steps[0].who: there is no such field"),
+        (["a"], "steps[0]: Input should be an object"),
+    ],
+)
+def test_an_edit_that_makes_no_plan_decides_nothing(steps: list[Any], said: str) -> None:
+    _, _, request = submitted()
+    with pytest.raises(errors.InvalidChangesError) as refusal:
+        reviewer().approve(request.id, changes={"steps": steps})
+    assert [problem[: len(said)] for problem in refusal.value.problems] == [said]
+    with pytest.raises(errors.InvalidChangesError, match="title"):
+        reviewer().approve(request.id, changes={"title": ""})
+    assert reviewer().get(request.id).state is State.PENDING
+
+
+def test_a_step_that_a_reviewer_adds_gets_an_id_which_everybody_reads_alike() -> None:
     plan, _, request = submitted()
-    reviewer().approve(request.id, changes={"title": ""})
+    steps = [*request.call.arguments["steps"], {"description": "Keep the old table"}, {"description": "Clean up"}]
+    reviewer().approve(request.id, changes={"steps": steps})
+    read = read_plan(plan.plan_id).export()["steps"]
+    assert [step["status"] for step in read] == ["pending"] * 5
+    assert len({step["step_id"] for step in read}) == 5
+    assert start(plan, lambda given: given.export()["steps"]) == read == read_plan(plan.plan_id).export()["steps"]
+
+
+def test_a_step_that_was_named_in_an_earlier_round_does_not_lend_its_id() -> None:
+    plan, confirm, request = submitted()
+    reviewer().approve(request.id, changes={"steps": [{"description": "a"}, {"description": "b"}]})
+    reviewer().cancel(request.id)
+    refresh(confirm)
+    again = Plan.model_validate({**plan.export(), "status": "draft"})
+    submit_plan_for_approval(again, "agent")
+    (request,) = sayso.Review().list().requests
+    kept = request.call.arguments["steps"][0]
+    reviewer().approve(request.id, changes={"steps": [{"description": "a"}, {**kept, "description": "was a"}]})
+    assert start(again, lambda given: len({step.step_id for step in given.steps})) == 2
+
+
+def test_an_edit_that_makes_no_plan_is_not_carried_out_where_it_came_into_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan, _, request = submitted()
+    monkeypatch.setattr("sayso.model.edit.wrong_steps", lambda _: [])
+    reviewer().approve(request.id, changes={"steps": [{"step_id": "s1", "description": "a"}]})
     seen: list[Any] = []
-    with pytest.raises(NotConformantError, match="/title: is empty"):
+    with pytest.raises(NotConformantError, match="/steps/0/step_id: 's1' is not a UUID"):
         start(plan, seen.append)
     assert seen == []
+
+
+def test_an_edit_of_what_a_program_calls_a_plan_never_breaks_a_check() -> None:
+    for steps in (None, "a", [], [{"step_id": [], "dependencies": 1}], [{"description": 1, "dependencies": [[]]}, 7]):
+        assert isinstance(wrong_steps({"steps": steps}), list)
+    assert wrong_steps({}) == []
+
+
+def test_the_person_s_door_knows_the_calls_of_targets_by_their_names() -> None:
+    from sayso.mplp.call import carry_out_plan, use_target
+
+    assert canonical.function_name(carry_out_plan) == PLAN_TOOL
+    assert canonical.function_name(use_target) == TARGET_TOOL
+
+
+def test_steps_that_wait_have_the_statuses_of_the_protocol() -> None:
+    known = get_args(get_args(get_type_hints(Step, include_extras=True)["status"])[0])
+    assert known == tuple(StepStatus)
 
 
 def test_a_stored_plan_that_was_altered_is_not_carried_out(memory: MemoryStore) -> None:
@@ -177,10 +254,17 @@ def test_a_target_is_started_with_the_reason_that_was_approved() -> None:
     assert [(one.target_id, one.reason, one.status) for one in seen] == [(SHOWN, "only this once", "approved")]
 
 
-@pytest.mark.parametrize("changes", [{"target_id": HIDDEN}, {"target_type": "TRACE"}])
-def test_the_approval_of_another_target_starts_neither(changes: dict[str, str]) -> None:
+OTHER_TYPE = {"$enum": ["sayso.mplp.status:TargetType", "TRACE"]}
+
+
+@pytest.mark.parametrize("changes", [{"target_id": HIDDEN}, {"target_type": OTHER_TYPE}])
+def test_the_approval_of_another_target_starts_neither(memory: MemoryStore, changes: dict[str, Any]) -> None:
     confirm, request = waiting(SHOWN)
-    reviewer().approve(request.id, changes=changes)
+    form = dumps({**canonical.load(request.call.form), **changes})  # as a door might that does not look at edits
+    digest = call_digest(request.call.tool, request.call.shape_digest, canonical.digest_input(form))
+    edited = replace(request.call, form=form, digest=digest)
+    said = Said("approve", Identity(LOCAL, "ada"), clock.now(), "cli", None, "", edited=True)
+    memory.decide(request.id, said, roles=(), seen=None, edited=edited)
     read = read_confirm(confirm.confirm_id)
     assert (read.status, read.decisions[0].status) == ("rejected", "rejected")
     seen: list[Any] = []

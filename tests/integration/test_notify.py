@@ -154,7 +154,7 @@ def test_doctor_is_content_with_a_channel_that_works() -> None:
     ("text", "kind", "words"),
     [
         ('type = "pigeon"', "pigeon", "type is one of apprise, slack, terminal, webhook, not 'pigeon'"),
-        ("", "None", "type is one of apprise, slack, terminal, webhook, not None"),
+        ("", "no type", "type is one of apprise, slack, terminal, webhook, not None"),
         ('type = "slack"', "slack", "bot_token_env is missing"),
         (
             'type = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"',

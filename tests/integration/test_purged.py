@@ -106,4 +106,4 @@ def test_the_inbox_shows_what_is_left(each_store: Store, clock: Clock) -> None:
             page = ada.get(path)
             assert page.status_code == 200, path
             assert "CANARY" not in page.text
-        assert "<purged>" in text_of(ada.get(f"/r/{request_id}").text)
+        assert "removed on" in text_of(ada.get(f"/r/{request_id}").text)

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -330,6 +331,30 @@ def test_roles_and_the_bar_for_requesters_count_in_slack(
         assert memory.get(request.id).state is State.PENDING
         slack.submit("U2", view, "approve")
         assert memory.get(request.id).state is State.APPROVED
+
+
+def test_who_may_not_review_on_the_server_decides_nothing_in_slack(
+    slack: FakeSlack, monkeypatch: pytest.MonkeyPatch, memory: Store, clock: Clock, place: Path
+) -> None:
+    request = memory.open(sample_call())
+    for rule in ('reviewers = ["bob"]', 'required_role = "finance"', 'reviewers = ["corp:bob", "local:bob"]'):
+        (place / "sayso.toml").write_text(f"[serve]\n{rule}\n")
+        (place / "sayso.toml").chmod(0o600)
+        ops = outlet_of(slack, monkeypatch)
+        connected = slack.opened
+        with ops.listening(memory, BASE):
+            slack.connected(connected + 1)
+            message = posted(slack, ops, request)
+            slack.ephemeral.clear()
+            slack.press("U1", message)
+            said = slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1])
+            assert "do not let you review" in words(said), rule
+            view = slack.opens("U2", message)
+            assert "do not let you review" in words(slack.submit("U1", view, "approve")["view"]), rule
+            assert memory.get(request.id).state is State.PENDING
+            slack.submit("U2", view, "approve")
+            assert memory.get(request.id).state is State.APPROVED
+        request = memory.open(sample_call())
 
 
 def test_one_person_counts_once_by_slack_and_elsewhere(

@@ -49,6 +49,7 @@ _FOR, _PROPOSED, _BEHIND = (
     "integration/test_left_behind.py::",
 )
 _JSONL = "integration/test_jsonl.py::"
+_SLIPPED = "integration/test_cli_slips.py::"
 _REACT, _STATES = "integration/test_react.py::", "integration/test_react_states.py::"
 _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attacks.py::"
 _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
@@ -57,6 +58,7 @@ _ALTERED = "unit/test_altered.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _OUTBOX = "integration/test_outbox.py::"
 _STARTS = "integration/test_http_starts.py::"
+_REASONS = "integration/test_mplp_reasons.py::"
 _LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
 _METRICS = "integration/test_metrics.py::"
 _LIMITS, _TOKENS = "integration/test_hook_limits.py::", "integration/test_token_journal.py::"
@@ -76,8 +78,10 @@ _LOOKING = "integration/test_looking.py::"
 _MPLP_DOCUMENTS, _MPLP_LIVES = "unit/test_mplp_documents.py::", "integration/test_mplp_histories.py::"
 _MPLP_SUBMIT, _MPLP_DECIDE = "integration/test_mplp_submit.py::", "integration/test_mplp_decide.py::"
 _MPLP_START, _MPLP_VIEWS = "integration/test_mplp_start.py::", "integration/test_mplp_views.py::"
+_MPLP_CHANNELS = "integration/test_mplp_channels.py::"
 _MPLP_EVENTS, _MPLP_SERVED = "integration/test_mplp_events.py::", "integration/test_mplp_served.py::"
 _CHECKPOINTS, _RECEIPTS = "unit/test_checkpoints.py::", "unit/test_receipts.py::"
+_LOSSES = "unit/test_checkpoint_attacks.py::"
 _EXPORT, _PURGE = "unit/test_export.py::", "unit/test_purge.py::"
 _EVIDENCE, _PURGED = "integration/test_evidence_cli.py::", "integration/test_purged.py::"
 
@@ -174,7 +178,7 @@ MUTANTS = [
     ),
     Mutant(
         "asking again after the end asks anew", "stores/base.py",
-        "expired = lifecycle.expire(held, tx.now())", "expired = None",
+        "expired = None if held is None else lifecycle.expire(held, tx.now())", "expired = None",
         _CONTRACT + "TestMemory::test_asking_again_after_the_end_asks_anew",
     ),
     # -- people -----------------------------------------------------------------------------------------------------
@@ -421,7 +425,7 @@ MUTANTS = [
     ),
     Mutant(
         "one open request for one call in one run", "stores/base.py",
-        "if held is not None:", "if False:",
+        "met = held if expired is None else None", "met = None",
         _CONTRACT + "TestMemory::test_asking_the_same_in_the_same_run_finds_the_request",
     ),
     Mutant(
@@ -673,12 +677,12 @@ MUTANTS = [
     ),
     Mutant(
         "a request stands as its last row left it", "audit/walk.py",
-        "if anchor.state not in trail.states:", "if False:",
-        _AUDIT + "test_a_request_that_was_rewritten_by_hand_is_found",
+        "if anchor.state not in trail.said.states:", "if False:",
+        _ALTERED + "test_a_state_that_no_row_led_to_shows_also_without_digests",
     ),
     Mutant(
         "a request is as it was asked", "audit/walk.py",
-        "if anchor.asked is not None and anchor.asked != trail.asked:", "if False:",
+        "if anchor.asked is not None and anchor.asked != trail.said.asked:", "if False:",
         _AUDIT + "test_a_request_that_was_rewritten_by_hand_is_found",
     ),
     Mutant(
@@ -899,11 +903,6 @@ MUTANTS = [
         _CONTRACT + "TestMemory::test_who_does_not_hold_a_run_writes_nothing_of_it",
     ),
     Mutant(
-        "who does not hold a run does not end it", "stores/run_verbs.py",
-        "if known is not None and known.holder != saved.run.holder:\n                return", "if False:\n                return",
-        _CONTRACT + "TestMemory::test_who_does_not_hold_a_run_writes_nothing_of_it",
-    ),
-    Mutant(
         "a run is in one hand", "stores/run_verbs.py",
         "if run.holder not in {holder, gone} and not lease.is_free(run.holder):", "if False:",
         _CONTRACT + "TestSqlite::test_of_eight_who_take_a_run_at_once_one_has_it",
@@ -921,7 +920,8 @@ MUTANTS = [
     ),
     Mutant(
         "a request is recorded with its run or not at all", "stores/base.py",
-        "if saved is not None:\n                save(tx, saved)\n            held", "held",
+        "            if saved is not None:\n                save(tx, saved if met is None else saved._replace(left=None))\n",
+        "",
         _CONTRACT + "TestMemory::test_a_request_and_its_run_are_recorded_together_or_not_at_all",
     ),
     Mutant(
@@ -2277,13 +2277,59 @@ MUTANTS = [
     ),
     Mutant(
         "a plan is carried out as it was approved", "mplp/flow.py",
-        "update={**arguments, \"status\"", "update={\"title\": group.last.call.arguments[\"title\"], \"status\"",
+        "plan_with(group.plan, arguments)",
+        "plan_with(group.plan, {**arguments, \"title\": group.last.call.arguments[\"title\"]})",
         _MPLP_START + "test_an_approved_plan_is_started_once_as_it_was_approved",
     ),
     Mutant(
         "an edit that makes no plan is not carried out", "mplp/flow.py",
         "    plan.export()\n    return do(plan)", "    return do(plan)",
-        _MPLP_START + "test_an_edit_that_makes_no_plan_is_not_carried_out",
+        _MPLP_START + "test_an_edit_that_makes_no_plan_is_not_carried_out_where_it_came_into_the_store",
+    ),
+    Mutant(
+        "an edit that makes no plan decides nothing", "model/edit.py",
+        "        return wrong_steps(cast(\"dict[str, Any]\", canonical.display(after)))\n", "        return []\n",
+        _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
+    ),
+    Mutant(
+        "a step's id is one", "model/step.py",
+        "if own is not None and _ID.fullmatch(str(own)) is None:", "if False:",
+        _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
+    ),
+    Mutant(
+        "two steps have two ids", "model/step.py",
+        "if own is not None and own in known[:index]:", "if False:",
+        _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
+    ),
+    Mutant(
+        "a step depends on steps that there are", "model/step.py",
+        "if needed not in known:", "if False:",
+        _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
+    ),
+    Mutant(
+        "a plan says what is to be done", "model/step.py",
+        "if not any(str(step.get(\"description\", \"\")).strip() for step in steps):", "if False:",
+        _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
+    ),
+    Mutant(
+        "what a program calls a plan breaks no check", "model/step.py",
+        "if isinstance(needs, list) else ()", "",
+        _MPLP_START + "test_an_edit_of_what_a_program_calls_a_plan_never_breaks_a_check",
+    ),
+    Mutant(
+        "a new step takes the id of no other", "mplp/call.py",
+        "index, step[\"description\"], *known)}", "index, step[\"description\"])}",
+        _MPLP_START + "test_a_step_that_was_named_in_an_earlier_round_does_not_lend_its_id",
+    ),
+    Mutant(
+        "a new step's id follows from its plan", "mplp/call.py",
+        "named.append(PlanStep.model_validate(own | step))", "named.append(PlanStep.model_validate(step))",
+        _MPLP_START + "test_a_step_that_a_reviewer_adds_gets_an_id_which_everybody_reads_alike",
+    ),
+    Mutant(
+        "a file without documents does not conform", "cli/confirm.py",
+        "    if what is None:\n        problems.append(", "    if False:\n        problems.append(",
+        _MPLP_CHANNELS + "test_validate_reads_lines_one_by_one",
     ),
     Mutant(
         "what a program asked for is not started from outside", "mplp/flow.py",
@@ -2468,18 +2514,18 @@ MUTANTS = [
         _CHECKPOINTS + "test_an_end_or_chain_that_was_cut_off_with_its_requests_is_missed",
     ),
     Mutant(
-        "a purged request is as its purge left it", "audit/walk.py",
-        'if before is None or entry.event == "purged" else before.asked', "if before is None else before.asked",
+        "a purged request is as its purge left it", "model/trail.py",
+        'if event == "purged" or not self.states else self.asked', "if not self.states else self.asked",
         _PURGE + "test_a_purged_journal_verifies_and_a_receipt_from_before_holds",
     ),
     Mutant(
         "a checkpoint counts only behind the one that it names", "audit/checkpoint.py",
-        'if read is None or read[0].before != ("" if newest is None else newest.link):', "if read is None:",
+        'elif made.before == ("" if self.newest is None else self.newest.link):', "else:",
         _CHECKPOINTS + "test_of_two_that_are_written_at_once_one_counts",
     ),
     Mutant(
         "a checkpoint's signature holds", "audit/checkpoint.py",
-        "if newest.key is not None and not _is_signed(newest):", "if False:",
+        "if made.key is not None and not _is_signed(made):", "if False:",
         _CHECKPOINTS + "test_a_checkpoint_that_was_forged_is_found",
     ),
     Mutant(
@@ -2489,13 +2535,78 @@ MUTANTS = [
     ),
     Mutant(
         "the root of a checkpoint is that of its heads", "audit/checkpoint.py",
-        "if newest is not None and newest.root != root_of(lines_of(heads.values())):", "if False:",
+        "if newest is not None and newest.root != root_of(lines_of(reading.heads.values())):", "if False:",
         _CHECKPOINTS + "test_a_checkpoint_that_was_forged_is_found",
     ),
     Mutant(
-        "a checkpoint that fails stops no later one", "audit/checkpoint.py",
+        "a checkpoint that fails stops no later one", "audit/schedule.py",
         "except Exception as error:", "except ZeroDivisionError as error:",
         _CHECKPOINTS + "test_a_checkpoint_that_fails_stops_nothing",
+    ),
+    Mutant(
+        "no checkpoint is written over a loss", "audit/checkpoint.py",
+        "    if wrong:\n        raise errors.EvidenceError(\n", "    if False:\n        raise errors.EvidenceError(\n",
+        _LOSSES + "test_no_checkpoint_is_written_over_a_loss",
+    ),
+    Mutant(
+        "a row that a checkpoint knows is looked for", "audit/checkpoint.py",
+        "        if head.seq not in links:\n", "        if False:\n",
+        _LOSSES + "test_no_checkpoint_is_written_over_a_loss",
+    ),
+    Mutant(
+        "a row that a checkpoint knows is still the same", "audit/checkpoint.py",
+        "elif links[head.seq] != head.link:", "elif False:",
+        _LOSSES + "test_no_checkpoint_is_written_over_a_loss",
+    ),
+    Mutant(
+        "the journal is held to every checkpoint, not to the newest alone", "audit/checkpoint.py",
+        "self.known += [Known(head, witness)", "self.known = [Known(head, witness)",
+        _LOSSES + "test_one_that_was_written_over_a_loss_all_the_same_hides_nothing",
+    ),
+    Mutant(
+        "a row that an older checkpoint knows is looked for once", "audit/checkpoint.py",
+        "(*newest.values(), *past.known[past.held :])", "newest.values()",
+        _LOSSES + "test_one_that_was_written_over_a_loss_all_the_same_hides_nothing",
+    ),
+    Mutant(
+        "a checkpoint names one before it that is there", "audit/checkpoint.py",
+        "if made.before not in self.links:", "if False:",
+        _LOSSES + "test_checkpoints_whose_earlier_ones_were_removed_are_found",
+    ),
+    Mutant(
+        "a checkpoint knows no less than one before it", "audit/checkpoint.py",
+        "if (old.seq, old.link) != (head.seq, head.link) and old.seq >= head.seq:", "if False:",
+        _LOSSES + "test_a_checkpoint_that_knows_less_than_one_before_it_is_found",
+    ),
+    Mutant(
+        "a checkpoint is itself a row that is known", "audit/checkpoint.py",
+        "(*new, Head(CHAIN, made.seq, made.link))]", "new]",
+        _LOSSES + "test_an_older_copy_that_is_put_back_under_a_server_is_found_by_what_it_remembers",
+    ),
+    Mutant(
+        "a place that no chain can have is not looked for", "audit/checkpoint.py",
+        "if not 0 < int(seq) < _MOST:", "if False:",
+        _LOSSES + "test_a_checkpoint_whose_place_no_chain_can_have_is_none",
+    ),
+    Mutant(
+        "a server says each time that a checkpoint was refused", "audit/schedule.py",
+        "except errors.EvidenceError as error:", "except ZeroDivisionError as error:",
+        _LOSSES + "test_a_server_says_each_time_that_none_was_written_and_goes_on",
+    ),
+    Mutant(
+        "there is no receipt of rows that a checkpoint knows otherwise", "audit/receipt.py",
+        "if covered is not None and rows[-1].link != covered[2].link:", "if False:",
+        _LOSSES + "test_there_is_no_receipt_of_rows_that_were_written_anew",
+    ),
+    Mutant(
+        "nobody is asked to look and to write at once", "cli/log.py",
+        "    if verify and checkpoint:\n", "    if False:\n",
+        _EVIDENCE + "test_to_look_and_to_write_are_said_apart",
+    ),
+    Mutant(
+        "a no keeps what a purge would remove", "cli/purge.py",
+        "if not _is_sure(would, before):", "if _is_sure(would, before) is None:",
+        _EVIDENCE + "test_a_purge_that_was_not_wanted_says_that_nothing_was_removed",
     ),
     Mutant(
         "the heads of an anchor are those of its root", "audit/anchor.py",
@@ -2606,7 +2717,7 @@ MUTANTS = [
     ),
     Mutant(
         "the outcome of a receipt is one that its rows lead to", "audit/statement.py",
-        'if body["outcome"]["state"] not in states:', "if False:",
+        'if body["outcome"]["state"] not in said.states:', "if False:",
         _RECEIPTS + "test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it",
     ),
     Mutant(
@@ -2681,7 +2792,7 @@ MUTANTS = [
     ),
     Mutant(
         "a sample quotes no secret", "learning/sample.py",
-        "yield without_secrets(request, _exported(sample_of(*rounds)))", "yield _exported(sample_of(*rounds))",
+        "yield without_secrets(request, _exported(rounds), _BROUGHT)", "yield _exported(rounds)",
         _LEARNING + "test_no_secret_is_in_anything_that_is_learned",
     ),
     Mutant(
@@ -2996,5 +3107,88 @@ MUTANTS = [
         "a vote leaves its program no room", "stores/outbox.py",
         "TOKENS and request.state is not State.PENDING:", "TOKENS:",
         _ATTACKS + "test_a_vote_or_a_longer_span_leaves_no_room",
+    ),
+    Mutant(
+        "a slip of the finger names no request", "cli/deeds.py",
+        'if 0 < len(request_id.removeprefix("rq_")) < _SHORTEST:', "if False:",
+        _SLIPPED + "test_a_slip_of_the_finger_decides_nothing",
+    ),
+    Mutant(
+        "a run that there is not is told", "cli/desk.py",
+        "if not self.store.journal(run_id=run_id, limit=1):", "if False:",
+        _SLIPPED + "test_a_run_that_there_is_not_is_told_and_is_not_whole",
+    ),
+    Mutant(
+        "a run that there is not is not whole", "cli/proof.py",
+        "if run_id is not None and not found.rows and not found.broken:", "if False:",
+        _SLIPPED + "test_a_run_that_there_is_not_is_told_and_is_not_whole",
+    ),
+    Mutant(
+        "a run that was removed is broken, and not mistyped", "cli/proof.py",
+        "not found.rows and not found.broken:", "not found.rows:",
+        _SLIPPED + "test_a_run_that_was_removed_is_broken_where_a_checkpoint_knows_it",
+    ),
+    Mutant(
+        "a store of lines that there is not is told", "cli/desk.py",
+        'if address.startswith("jsonl:") else file_of(address)', "if False else file_of(address)",
+        _SLIPPED + "test_looking_makes_no_store_and_no_folder",
+    ),
+    Mutant(
+        "who only reads makes no file", "stores/jsonl_file.py",
+        "self._open(may_make=False)", "self._open()",
+        _JSONL + "test_who_only_reads_makes_no_file_and_no_folder",
+    ),
+    Mutant(
+        "a second try tells nothing of the first", "stores/sqlite.py",
+        "            with suppress(Stale):\n                return self._once(work, is_fresh=False)\n"
+        "            return self._once(work, is_fresh=True)",
+        "            try:\n                return self._once(work, is_fresh=False)\n"
+        "            except Stale:\n                return self._once(work, is_fresh=True)",
+        _SQLITE + "test_a_refusal_after_a_second_try_tells_nothing_of_the_first",
+    ),
+    Mutant(
+        "an editor that fails decides nothing in plain words", "cli/editor.py",
+        "except (click.ClickException, ValueError) as error:", "except ZeroDivisionError as error:",
+        _SLIPPED + "test_an_editor_that_fails_decides_nothing_and_the_way_out_is_told",
+    ),
+    Mutant(
+        "rows of the journal stand in columns", "model/show/journal.py",
+        "max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])", "usual",
+        "unit/test_journal_rows.py::test_who_did_it_stands_in_one_column_however_long_the_word_before",
+    ),
+    Mutant(
+        "the no to a Confirm has a reason", "model/lifecycle.py",
+        "    must_have_reason(request, decision)\n", "",
+        _REASONS + "test_a_no_without_a_reason_is_refused",
+    ),
+    Mutant(
+        "blanks are no reason", "model/target.py",
+        'not (decision.comment or "").strip()', "not decision.comment",
+        _REASONS + "test_a_no_without_a_reason_is_refused",
+    ),
+    Mutant(
+        "an edit leaves what a Confirm is about", "model/target.py",
+        '_FIXED = ("target_type", "target_id")', "_FIXED = ()",
+        _REASONS + "test_an_edit_of_an_id_is_refused_when_it_is_decided",
+    ),
+    Mutant(
+        "an export at once takes nothing that the protocol does not", "mplp/sample.py",
+        "    if not all(is_sound(", "    if False and not all(is_sound(",
+        _LEARNING + "test_what_the_protocol_does_not_take_is_found_without_documents",
+    ),
+    Mutant(
+        "a sample's own words are not taken for a secret", "learning/sample.py",
+        '_BROUGHT = ("input", "output", "feedback")', '_BROUGHT = ("input", "output", "feedback", "meta")',
+        _LEARNING + "test_a_secret_that_reads_like_a_label_or_a_year_leaves_both",
+    ),
+    Mutant(
+        "texts that are cleaned together are taken apart rightly", "learning/lesson.py",
+        "if len(pieces) != len(texts) or any(_BETWEEN in secret for secret in secrets):", "if False:",
+        _LEARNING + "test_a_secret_is_taken_out_of_each_text_that_quotes_it",
+    ),
+    Mutant(
+        "what everybody sees is no secret", "learning/lesson.py",
+        "return text in form or json.dumps(text, ensure_ascii=False)[1:-1] in form", "return text in form",
+        _LEARNING + "test_an_argument_that_everybody_sees_is_no_secret",
     ),
 ]  # fmt: skip

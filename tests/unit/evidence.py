@@ -8,14 +8,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sayso.audit.key import Signer, make_key, signer_at
+from sayso.model.entry import Entry, chained, first_link
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
 from sayso.testing.scene import Scene
 
-__all__ = ["MAKERS", "a_signer", "as_somebody_with_the_file", "in_every_state", "scene_on"]
+__all__ = ["MAKERS", "a_signer", "as_somebody_with_the_file", "chain_anew", "cut", "in_every_state", "live", "scene_on"]
 
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "sqlite": lambda folder: SqliteStore(folder / "requests.db"),
@@ -39,6 +42,35 @@ def scene_on(store: Store) -> Iterator[Scene]:
 def in_every_state(scene: Scene) -> list[Request]:
     """Leave a request in each state behind."""
     return [scene.in_state(state) for state in State]
+
+
+def live(scene: Scene, run_id: str) -> Request:
+    """Let a call be asked, approved and carried out: four rows in the chain of its run."""
+    request = scene.store.open(sample_call(run_id))
+    scene.decide("approve", request)
+    scene.store.start(request.id, "t")
+    return scene.store.finish(request.id, "t", Outcome("done"))
+
+
+def cut(connection: sqlite3.Connection, run_id: str, behind: int) -> None:
+    """Cut the end of a chain off, with the requests that stand in it."""
+    connection.execute("DELETE FROM journal WHERE run_id = ? AND seq > ?", (run_id, behind))
+    connection.execute("DELETE FROM request WHERE run_id = ? AND link NOT IN (SELECT link FROM journal)", (run_id,))
+    if behind < 4:
+        connection.execute("DELETE FROM journal WHERE run_id = ?", (run_id,))
+
+
+def chain_anew(connection: sqlite3.Connection, run_id: str, by: str | None = None) -> None:
+    """Number the rows of a chain and compute their links anew, and give them to its requests; `by` did it all."""
+    rows = connection.execute("SELECT * FROM journal WHERE run_id = ? ORDER BY seq", (run_id,)).fetchall()
+    connection.execute("DELETE FROM journal WHERE run_id = ?", (run_id,))
+    before = first_link(run_id)
+    for seq, row in enumerate(rows, 1):
+        old = Entry(*row)
+        new = chained(before, run_id, seq, *old[2:5], by or old.by, *old[6:8])
+        connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
+        connection.execute("UPDATE request SET link = ? WHERE link = ?", (new.link, old.link))
+        before = new.link
 
 
 def a_signer(folder: Path) -> Signer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from sayso.model.request import Request, State
 from sayso.model.trail import Trail
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.jsonl_line import Lines
+from sayso.stores.memory import MemoryStore
 from sayso.stores.row import PROGRESS_COLUMNS
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing.scene import ADA, Scene, refusal
@@ -208,6 +210,15 @@ def test_a_step_that_this_version_does_not_know_claims_nothing() -> None:
     trail, problem = trail.after("teleported", "[1]")
     assert (problem, len(trail.states)) == (None, len(State))
     assert trail.after("done", "{}")[1] is None
+
+
+def test_a_state_that_no_row_led_to_shows_also_without_digests() -> None:
+    with scene_on(MemoryStore()) as scene:
+        request = scene.in_state(State.REJECTED)
+        assert isinstance(scene.store, MemoryStore)
+        scene.store.requests[request.id] = replace(request, state=State.APPROVED)
+        [found] = audit.verify(scene.store).broken
+        assert "says approved, and row 2 left it rejected" in found.reason
 
 
 def test_a_first_row_that_asks_nothing_shows() -> None:

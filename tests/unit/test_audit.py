@@ -6,8 +6,8 @@ triggers that refuse it are dropped first.
 
 from __future__ import annotations
 
-import random
 import json
+import random
 import re
 import sqlite3
 from collections import Counter

@@ -106,7 +106,7 @@ def test_no_name_that_a_redactor_makes_up_can_pass_for_an_argument() -> None:
 @pytest.mark.parametrize("run", ["a run, on behalf of the boss", "x'; approved", "r (program)", "a\u2800b", "r" * 190])
 def test_a_run_s_name_stays_inside_its_quotes(run: str) -> None:
     (named,) = [row.removeprefix("  in run").strip() for row in rows(ask("x", run=run)) if row.startswith("  in run")]
-    assert named == label.token(run, 77)
+    assert named == label.token(run, 83)
     assert named[0] in "'\""
 
 
@@ -132,6 +132,14 @@ def test_no_row_is_wider_than_asked_for(width: int) -> None:
         "words of some length " * 40, prompt="p " * 500, description="d" * 500, run="r " * 99 + "r", risk="high " * 9
     )
     assert max(map(label.columns, rows(request, width))) <= width
+
+
+@pytest.mark.parametrize(("size", "width"), [(41, card.NARROW), (44, 64), (48, 68)])
+def test_a_run_s_id_stands_whole_where_there_is_room(size: int, width: int) -> None:
+    run = ("plan:" + "5" * 60)[:size]
+    drawn = rows(ask("x", run=run), width)
+    assert f"  in run         {run}" in drawn
+    assert max(map(label.columns, drawn)) <= width
 
 
 @pytest.mark.parametrize("width", [46, 60, 80, 100])

@@ -18,18 +18,17 @@ import pytest
 from sayso import audit, errors
 from sayso.audit import checkpoint as checkpoints
 from sayso.audit.anchor import AnchorFile, anchor_text, read_anchor, read_anchor_file
-from sayso.audit.checkpoint import CHAIN, History, checkpoint, checkpointing, covering, history, lines_of
+from sayso.audit.checkpoint import CHAIN, History, checkpoint, covering, history, lines_of
 from sayso.audit.key import Signer
+from sayso.audit.schedule import checkpointing
 from sayso.audit.tree import climbed, proof_of, root_of
 from sayso.model.entry import Entry, Head, chained, first_link
-from sayso.model.lifecycle import Outcome
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.stores import evidence_verbs, sqlite_evidence
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
-from sayso.testing import sample_call
 from sayso.testing.scene import Scene
-from tests.unit.evidence import MAKERS, a_signer, as_somebody_with_the_file, scene_on
+from tests.unit.evidence import MAKERS, a_signer, as_somebody_with_the_file, cut, live, scene_on
 
 RUNS = [f"run_{letter}" for letter in "abcdef"]
 CUTS = 2_000
@@ -78,13 +77,6 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-def live(scene: Scene, run_id: str) -> None:
-    request = scene.store.open(sample_call(run_id))
-    scene.decide("approve", request)
-    scene.store.start(request.id, "t")
-    scene.store.finish(request.id, "t", Outcome("done"))
-
-
 def rows_of(scene: Scene) -> list[Entry]:
     return list(scene.store.journal(run_id=CHAIN))
 
@@ -117,14 +109,14 @@ def test_every_store_finds_the_same_heads(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_store_in_which_nothing_happened_gets_no_checkpoint(scene: Scene) -> None:
-    assert checkpoint(scene.store) == (None, 0, {}, (), (), 0)
+    assert checkpoint(scene.store).newest is None
     assert rows_of(scene) == []
 
 
 def test_nothing_is_written_while_nothing_happens(scene: Scene, tmp_path: Path) -> None:
     live(scene, "run_a")
     first, again = checkpoint(scene.store), checkpoint(scene.store)
-    assert (again, len(rows_of(scene))) == (first, 1)
+    assert (again.newest, again.known, len(rows_of(scene))) == (first.newest, first.known, 1)
     signer = a_signer(tmp_path)
     assert checkpoint(scene.store, signer).number == 2  # the newest was not signed
     assert checkpoint(scene.store, signer).number == 2
@@ -142,7 +134,7 @@ def test_each_checkpoint_names_the_one_before_and_only_what_is_new(scene: Scene)
     assert second.newest.before == first.newest.link
     detail = json.loads(rows_of(scene)[-1].detail)
     assert [line.split(" ")[2] for line in detail["heads"]] == ["run_a", CHAIN]
-    assert second == history(scene.store)
+    assert second == history(scene.store)._replace(held=second.held)
     assert {head.seq for run_id, head in second.heads.items() if run_id != CHAIN} == {8, 4}
 
 
@@ -290,14 +282,6 @@ def filled(tmp_path: Path) -> Iterator[tuple[Scene, Path]]:
 
 def missed(scene: Scene, known: History | AnchorFile) -> dict[str, str]:
     return {one.run_id: one.reason for one in audit.verify(scene.store, known=known.known).broken}
-
-
-def cut(connection: sqlite3.Connection, run_id: str, behind: int) -> None:
-    """Cut the end of a chain off, with the requests that stand in it."""
-    connection.execute("DELETE FROM journal WHERE run_id = ? AND seq > ?", (run_id, behind))
-    connection.execute("DELETE FROM request WHERE run_id = ? AND link NOT IN (SELECT link FROM journal)", (run_id,))
-    if behind < 4:
-        connection.execute("DELETE FROM journal WHERE run_id = ?", (run_id,))
 
 
 def test_an_end_or_chain_that_was_cut_off_with_its_requests_is_missed(filled: tuple[Scene, Path]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
+import sayso
 from sayso import clock
 
 
@@ -20,3 +22,19 @@ from sayso import clock
 def test_an_instant_is_told_in_utc_with_a_z(moment: datetime, said: str) -> None:
     assert clock.written(moment) == said
     assert datetime.fromisoformat(said) == moment
+
+
+# Where a text of an instant is no answer: how it is written at all, what is digested, what a page's own script reads,
+# and what a token's slip keeps.
+NO_ANSWERS = {
+    "clock.py", "model/canonical/tags.py", "mplp/document.py", "mplp/view.py", "inbox/draw.py", "inbox/lists.py",
+    "inbox/token.py",
+}  # fmt: skip
+
+
+def test_instants_are_written_in_one_way() -> None:
+    source = Path(sayso.__file__).parent
+    found = {
+        file.relative_to(source).as_posix() for file in source.rglob("*.py") if ".isoformat(" in file.read_text("utf-8")
+    }
+    assert found - NO_ANSWERS == set(), "an instant is told to programs by sayso.clock.written, with a Z"

@@ -84,7 +84,7 @@ def test_what_was_purged_is_in_no_view_and_what_remains_is_shown(scene: Scene) -
         request = scene.store.get(before.id)
         shown = [card.ask_rows(request, scene.clock(), width=100, full=True), card.headline(request)]
         assert CANARY not in f"{request} {request_document(request)} {shown} {request.subject.shown_digest}"
-        assert "<purged>" in card.headline(request)
+        assert "removed on 2026-01-03" in card.headline(request)
         kept = ("id", "state", "fingerprint", "run_id", "requester", "created_at", "quorum", "holds", "risk")
         assert [getattr(request, name) for name in kept] == [getattr(before, name) for name in kept]
         assert request.current_fingerprint == before.current_fingerprint

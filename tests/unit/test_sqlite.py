@@ -421,6 +421,19 @@ def test_a_verb_that_fails_among_others_fails_alone(scene: Scene, store: SqliteS
     assert audit.verify(store) == (15, 5, (), 5, 0)
 
 
+def test_a_refusal_after_a_second_try_tells_nothing_of_the_first(scene: Scene, store: SqliteStore, path: Path) -> None:
+    alone, *together = [scene.approved() for _ in range(3)]
+    with closing(SqliteStore(path)) as other:
+        for request in (alone, *together):
+            other.start(request.id, "first")  # what the store remembers of them is stale now
+    with pytest.raises(errors.AlreadyStartedError) as told:
+        store.start(alone.id, "second")
+    assert told.value.__context__ is None
+    refused = waiting_together(store, [lambda r=request: store.start(r.id, "second") for request in together])
+    assert [type(one) for one in refused] == [errors.AlreadyStartedError] * 2
+    assert [one.__context__ for one in refused if isinstance(one, Exception)] == [None, None]
+
+
 POINTS = [
     ("before", "BEGIN IMMEDIATE"),
     ("after", "BEGIN IMMEDIATE"),

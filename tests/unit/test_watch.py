@@ -19,17 +19,8 @@ from sayso.testing import sample_call
 SOON = 10.0  # seconds; far more than any wait here takes
 
 
-_others: set[threading.Thread] = set()  # of stores that tests before these left open
-
-
-@pytest.fixture(autouse=True)
-def alone() -> None:
-    _others.clear()
-    _others.update(threading.enumerate())
-
-
 def watchers() -> int:
-    return sum(thread.name == "sayso-watcher" for thread in set(threading.enumerate()) - _others)
+    return sum(thread.name == "sayso-watcher" for thread in threading.enumerate())
 
 
 def until(look: Callable[[], bool]) -> None:
@@ -37,6 +28,12 @@ def until(look: Callable[[], bool]) -> None:
     while not look():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def alone() -> None:
+    """Whoever waited in the tests before these has gone, and so has the thread that watched for them."""
+    until(lambda: watchers() == 0)
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ is a key, a signature. So a chain that lost its end, or was lost whole together 
 reads the checkpoints, unless the newest of those were cut off as well: that takes an anchor (`sayso.audit.anchor`).
 
 Of two that are written at once one does not count: a checkpoint counts only if it names the link of the one before.
-Invariant: what a checkpoint says stood in the journal before the checkpoint did.
+Invariant: no checkpoint is written over a journal that lacks a row which any earlier one knows, so that none makes a
+loss look whole.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
@@ -30,12 +30,13 @@ __all__ = [
     "Checkpoint",
     "History",
     "checkpoint",
-    "checkpointing",
     "covering",
+    "gist",
     "head_in",
     "history",
     "line_of",
     "lines_of",
+    "problems",
 ]
 
 CHAIN = "sayso:checkpoints"
@@ -43,6 +44,7 @@ CHAIN = "sayso:checkpoints"
 
 _BY = Identity(PROGRAM, "sayso")
 _EVENT = "checkpoint"
+_MOST = 1 << 62  # rows; what is greater cannot even be asked of a store
 _SAID = ("at", "before", "chains", "rows", "root", "key", "signature")
 
 
@@ -93,6 +95,9 @@ class History(NamedTuple):
         keys: The public keys that signed, in the order in which they came.
         broken: What is wrong with them, one sentence each.
         last: Place of the newest row of their chain, counting or not.
+        known: Every row that any of them knows, counting or not, its own with them.
+        links: Of those that count, and the empty one before the first.
+        held: How many of `known` were found in the journal already.
     """
 
     newest: Checkpoint | None
@@ -101,14 +106,12 @@ class History(NamedTuple):
     keys: tuple[str, ...]
     broken: tuple[str, ...]
     last: int
+    known: tuple[Known, ...]
+    links: frozenset[str]
+    held: int
 
-    @property
-    def known(self) -> Iterator[Known]:
-        """Every head that the newest checkpoint knows."""
-        if self.newest is not None:
-            witness = self.newest.witness
-            for head in self.heads.values():
-                yield Known(head, witness)
+
+_NOTHING = History(None, 0, {}, (), (), 0, (), frozenset({""}), 0)
 
 
 def line_of(head: Head) -> str:
@@ -124,6 +127,8 @@ def lines_of(heads: Collection[Head]) -> list[str]:
 def head_in(line: object) -> Head:
     """Return the head that a line says; raises `AttributeError` or `ValueError` where it is none."""
     seq, link, run_id = cast("str", line).split(" ", 2)
+    if not 0 < int(seq) < _MOST:
+        raise ValueError(f"no chain has a row {seq[:40]}")
     return Head(run_id, int(seq), link)
 
 
@@ -134,7 +139,7 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
     """Write a checkpoint where something happened since the last one, and return what the checkpoints say then.
 
     Durable on return. Nothing is written where no other chain has grown, unless the newest lacks this signer's
-    signature.
+    signature; nor where a row is gone that an earlier checkpoint knows, or one that `since` knows.
 
     Args:
         store: Where.
@@ -142,10 +147,18 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
         since: What the checkpoints said when they were last looked at, so that those need not be read again.
 
     Raises:
+        EvidenceError: The checkpoints, or the journal under them, do not hold; nothing was written.
         StoreError: One of its kinds, also where the journal holds what is never written.
     """
     before = history(store, since=since)
     heads = {head.run_id: _checked(head) for head in store.heads()}
+    wrong = _problems(store, before, heads)
+    if wrong:
+        raise errors.EvidenceError(
+            f"no checkpoint was written, because it would make a loss look whole: {gist(wrong)}; `sayso log --verify`"
+            " says where, and the store as it is now is worth a copy"
+        )
+    before = before._replace(held=len(before.known))
     new = [head for run_id, head in heads.items() if before.heads.get(run_id) != head]
     newest, key = before.newest, None if signer is None else signer.key
     has_grown = any(head.run_id != CHAIN for head in new)
@@ -169,40 +182,6 @@ def _checked(head: Head) -> Head:
     return head
 
 
-@contextmanager
-def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = None) -> Generator[None]:
-    """Write checkpoints from time to time inside the block, in a thread of their own.
-
-    A checkpoint that cannot be written is logged and tried again the next time; it stops nothing else.
-
-    Args:
-        store: Where.
-        every: How long to wait between two.
-        signer: Who signs them.
-    """
-    import logging
-    import threading
-
-    ended, log = threading.Event(), logging.getLogger("sayso")
-
-    def work() -> None:
-        known: History | None = None
-        while not ended.wait(every.total_seconds()):
-            try:
-                known = checkpoint(store, signer, since=known)
-            except Exception as error:  # noqa: BLE001  the edge of a thread: whatever it is, the next one may succeed
-                known = None
-                log.warning("no checkpoint was written: %s: %s", type(error).__name__, error)
-
-    thread = threading.Thread(target=work, name="sayso-checkpoints", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -217,31 +196,99 @@ def history(
         until: Only up to this place in their chain.
         trusted: The public key that must have signed the newest; its link to the one before vouches for the others.
     """
-    newest, number, heads, keys, broken, last = (None, 0, {}, (), (), 0) if since is None else since
-    heads, found, wrong = dict(heads), dict.fromkeys(keys), list(broken)
-    for entry in rows_of(store, run_id=CHAIN, after=(CHAIN, last)):
+    past = _NOTHING if since is None else since
+    reading = _Reading(past)
+    for entry in rows_of(store, run_id=CHAIN, after=(CHAIN, past.last)):
         if until is not None and entry.seq > until:
             break
-        last = entry.seq
-        read = _read(entry)
-        if isinstance(read, str):
-            wrong.append(read)
-            continue
-        if read is None or read[0].before != ("" if newest is None else newest.link):
-            continue
-        newest, new = read
-        number += 1
-        heads |= {head.run_id: head for head in new}
-        if newest.key is not None and not _is_signed(newest):
-            wrong.append(f"the signature of {newest.witness} does not hold")
-        if newest.key is not None:
-            found[newest.key] = None
-    if newest is not None and newest.root != root_of(lines_of(heads.values())):
+        reading.step(entry)
+    newest, wrong = reading.newest, reading.wrong
+    if newest is not None and newest.root != root_of(lines_of(reading.heads.values())):
         wrong.append(f"the root of {newest.witness} is not that of the heads that it and those before it name")
     if newest is not None and trusted is not None and newest.key != trusted:
         by = "not signed" if newest.key is None else f"signed by another key, {newest.key}"
         wrong.append(f"{newest.witness} is {by}, and must be by {trusted}")
-    return History(newest, number, heads, tuple(found), tuple(wrong), last)
+    return History(
+        newest, reading.number, reading.heads, tuple(reading.keys), tuple(dict.fromkeys(wrong)), reading.last,
+        tuple(reading.known), frozenset(reading.links), past.held,
+    )  # fmt: skip
+
+
+class _Reading:
+    """What the checkpoints say, up to one of them."""
+
+    def __init__(self, past: History) -> None:
+        self.newest, self.number, self.last = past.newest, past.number, past.last
+        self.heads, self.keys, self.wrong = dict(past.heads), dict.fromkeys(past.keys), list(past.broken)
+        self.known, self.links = list(past.known), set(past.links)
+
+    def step(self, entry: Entry) -> None:
+        """Read the next row of their chain."""
+        self.last, read = entry.seq, _read(entry)
+        if read is None:
+            return
+        if isinstance(read, str):
+            self.wrong.append(read)
+            return
+        made, new = read
+        witness = made.witness
+        self.known += [Known(head, witness) for head in (*new, Head(CHAIN, made.seq, made.link))]
+        if made.key is not None and not _is_signed(made):
+            self.wrong.append(f"the signature of {made.witness} does not hold")
+        if made.before not in self.links:
+            self.wrong.append(f"{made.witness} names one before it that is not here: earlier ones were removed")
+        elif made.before == ("" if self.newest is None else self.newest.link):
+            self._count(made, new)
+
+    def _count(self, made: Checkpoint, new: Sequence[Head]) -> None:
+        for head in new:
+            old = self.heads.get(head.run_id, head)
+            if (old.seq, old.link) != (head.seq, head.link) and old.seq >= head.seq:
+                self.wrong.append(
+                    f"{made.witness} knows row {head.seq} as the newest of run {head.run_id!r}, and one before it"
+                    f" knew {'another one' if old.seq == head.seq else f'row {old.seq}'} there"
+                )
+            self.heads[head.run_id] = head
+        self.newest, self.number = made, self.number + 1
+        self.links.add(made.link)
+        if made.key is not None:
+            self.keys[made.key] = None
+
+
+def problems(store: Store, past: History) -> list[str]:
+    """Return what is wrong with checkpoints, and which rows that they know are not there, one sentence each."""
+    return _problems(store, past, {head.run_id: head for head in store.heads()})
+
+
+def gist(wrong: Sequence[str]) -> str:
+    """Return the first of what is wrong, and how much more there is."""
+    return wrong[0] if len(wrong) == 1 else f"{wrong[0]} (and {len(wrong) - 1:,} more)"
+
+
+def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[str]:
+    # Every row that is known is looked up once. After that the newest one of each chain is enough, because it stands
+    # for those before it: `sayso.audit.walk` finds what was changed behind it.
+    newest = dict[str, Known]()
+    for one in past.known:
+        if one.head.seq >= newest.get(one.head.run_id, one).head.seq:
+            newest[one.head.run_id] = one
+    wanted = dict[str, list[Known]]()
+    for one in {one.head: one for one in (*newest.values(), *past.known[past.held :])}.values():
+        if heads.get(one.head.run_id) != one.head:
+            wanted.setdefault(one.head.run_id, []).append(one)
+    return [*past.broken, *(said for run_id, known in wanted.items() for said in _missing(store, run_id, known))]
+
+
+def _missing(store: Store, run_id: str, known: Sequence[Known]) -> Iterator[str]:
+    first = min(one.head.seq for one in known)
+    rows = rows_of(store, run_id=run_id, after=(run_id, first - 1))
+    last = max(one.head.seq for one in known)
+    links = {row.seq: row.link for row in takewhile(lambda row: row.seq <= last, rows)}
+    for head, witness in known:
+        if head.seq not in links:
+            yield f"run {run_id!r} has lost row {head.seq}, which {witness} knows"
+        elif links[head.seq] != head.link:
+            yield f"row {head.seq} of run {run_id!r} is not the one that {witness} knows"
 
 
 def covering(store: Store, head: Head) -> tuple[Checkpoint, Sequence[str], Head] | None:

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast, get_args
 
 from sayso import errors
 from sayso.audit.walk import entries
-from sayso.clock import instant, microseconds
+from sayso.clock import instant, microseconds, written
 from sayso.model.canonical.compact import dumps
 from sayso.model.entry import Entry
 from sayso.model.reviewer import PROGRAM
@@ -33,7 +33,10 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 _OCSF = "1.3.0"
 _CREATE, _UPDATE, _DELETE, _OTHER = 1, 3, 4, 99
-_ACTIVITIES = {"asked": _CREATE, "purged": _DELETE, "denied": _OTHER, "checkpoint": _OTHER}
+_ACTIVITIES = {
+    "asked": _CREATE, "purged": _DELETE, "denied": _OTHER, "checkpoint": _OTHER, "token_made": _CREATE,
+    "token_revoked": _DELETE,
+}  # fmt: skip
 _CAPTIONS = {_CREATE: "Create", _UPDATE: "Update", _DELETE: "Delete", _OTHER: "Other"}
 _STATUSES = {"done": (1, "Success"), "failed": (2, "Failure"), "denied": (2, "Failure"), "unknown": (0, "Unknown")}
 _INFORMATIONAL, _MEDIUM = 1, 3
@@ -94,7 +97,7 @@ def _as_json(entry: Entry, _: dict[str, Any], tool: str) -> str:
 
 
 def _as_csv(entry: Entry, _: dict[str, Any], tool: str) -> str:
-    at = instant(entry.at).isoformat()
+    at = written(instant(entry.at))
     return _row((*entry[:2], at, *entry[3:7], tool, *entry[7:]))
 
 

@@ -88,7 +88,7 @@ def signer_at(path: Path) -> Signer:
         with path.open("rb") as file:
             mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read(_LONGEST)
     except OSError as error:
-        raise errors.ConfigError(f"the key {path} cannot be read ({error.strerror}); nothing was signed") from error
+        raise errors.ConfigError(f"the key {path} cannot be read ({error.strerror}), and signs nothing") from error
     if os.name == "posix" and mode & 0o077:
         raise errors.ConfigError(f"others can read the key {path}; nothing was signed, `chmod 600 {path}` first")
     cipher = _cipher()

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sayso import errors
-from sayso.model.entry import Entry, Head, chained, first_link
+from sayso.model.entry import Anchor, Entry, Head, chained, first_link
 from sayso.model.request import Request
 from sayso.model.trail import Trail
-from sayso.stores.base import Anchor, Store
+from sayso.stores.base import Store
 
 __all__ = ["Break", "Entry", "Known", "Verified", "entries", "must_agree", "rows_of", "verify"]
 

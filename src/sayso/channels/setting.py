@@ -1,5 +1,7 @@
 """The table of a channel or a hook in `sayso.toml`, read strictly: known names, right types, secrets by variable.
 
+A person stands there as a name, or as `{ name = "ada", roles = ["finance"], issuer = "corp" }`.
+
 Invariant: a fault names the setting and never quotes a secret.
 """
 
@@ -10,10 +12,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from sayso import errors
+from sayso.model.reviewer import Reviewer
 
 __all__ = ["Table"]
 
 T = TypeVar("T")
+
+_PERSON = ("issuer", "name", "roles")
 
 
 class Table:
@@ -61,6 +66,30 @@ class Table:
         if not all(isinstance(one, str) and one for one in value):
             raise self.fault(name, "must be a list of texts")
         return value
+
+    def person(self, name: str, said: Any, *, issuer: str, roles: Collection[str] = ()) -> Reviewer:
+        """Return the reviewer whom a setting names.
+
+        Args:
+            name: The setting, for what is said of a fault.
+            said: A name, or a table with one, and perhaps roles and an issuer.
+            issuer: Who vouches for the name where the table does not say it.
+            roles: Those of somebody for whom none are said.
+
+        Raises:
+            ConfigError: It is neither, or cannot be used.
+        """
+        given: dict[str, Any] = {"name": said} if isinstance(said, str) else said
+        if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it came from a file
+            raise self.fault(name, 'must be a name, or a table {name = "ada", roles = ["finance"]}')
+        one = Table(f"{self.where}.{name}", given, known=_PERSON)
+        try:
+            return Reviewer(
+                one.text("name"), roles=one.texts("roles") if "roles" in given else roles,
+                issuer=one.get("issuer", str, issuer),
+            )  # fmt: skip
+        except ValueError as error:
+            raise self.fault(name, f"cannot be used: {error}") from None
 
     def secret(self, name: str) -> str:
         """Return the secret that stands in the environment variable which a setting names.

@@ -21,7 +21,9 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 
+from sayso.channels import admission
 from sayso.channels import slack_view as show
+from sayso.channels.admission import Admission
 from sayso.channels.notice import Notice, UndeliverableError
 from sayso.channels.post import NotTakenError
 from sayso.channels.setting import Table
@@ -38,7 +40,6 @@ __all__ = ["SlackOutlet", "make"]
 _log = logging.getLogger("sayso.slack")
 
 _KNOWN = ("api_url", "app_token_env", "bot_token_env", "channel", "inline", "people", "type")
-_PERSON = ("issuer", "name", "roles")
 _API = "https://slack.com/api/"
 _SECONDS, _GRACE = 10, 0.5
 _BUFFER = 16_384  # with the client's own 1,024, a submission of a long modal comes near Python's limit of recursion
@@ -57,14 +58,16 @@ class SlackOutlet:
         people: The reviewers by their member ids.
         inline: Whether what is risky is decided in Slack, too.
         api_url: Where Slack's Web API is.
+        admission: Who of these people may review at all.
     """
 
     def __init__(
         self, name: str, *, bot_token: str, app_token: str, channel: str, people: Mapping[str, Reviewer],
-        inline: bool = False, api_url: str = _API,
+        inline: bool = False, api_url: str = _API, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self._channel, self._people, self._inline, self._app_token = channel, people, inline, app_token
+        self._admission = admission or Admission()
         self._web = WebClient(bot_token, base_url=api_url, timeout=_SECONDS)
 
     def __repr__(self) -> str:
@@ -105,7 +108,10 @@ class SlackOutlet:
 
     def _desk_for(self, store: Store, base_url: str | None) -> Any:
         def desk(team: str) -> Desk:
-            return Desk(store, self._call, self._people, team=team, inline=self._inline, base_url=base_url)
+            return Desk(
+                store, self._call, self._people, team=team, inline=self._inline, base_url=base_url,
+                admission=self._admission,
+            )  # fmt: skip
 
         return desk
 
@@ -213,7 +219,7 @@ def make(name: str, settings: Mapping[str, Any]) -> SlackOutlet:
     """
     table = Table(f"channels.{name}", settings, known=_KNOWN)
     listed: dict[str, Any] = table.get("people", dict, {})
-    people = {member: _person(table, member, said) for member, said in listed.items()}
+    people = {member: table.person(f"people.{member}", said, issuer=LOCAL) for member, said in listed.items()}
     api_url = table.get("api_url", str, _API)
     parts = urlsplit(api_url)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
@@ -221,16 +227,5 @@ def make(name: str, settings: Mapping[str, Any]) -> SlackOutlet:
     return SlackOutlet(
         name, bot_token=table.secret("bot_token_env"), app_token=table.secret("app_token_env"),
         channel=table.text("channel"), people=people, inline=table.get("inline", bool, False), api_url=api_url,
+        admission=admission.configured(),
     )  # fmt: skip
-
-
-def _person(table: Table, member: str, said: Any) -> Reviewer:
-    where = f"{table.where}.people.{member}"
-    given: dict[str, Any] = {"name": said} if isinstance(said, str) else said
-    if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it came from a file
-        raise table.fault(f"people.{member}", 'must be a name, or a table {name = "ada", roles = ["finance"]}')
-    person = Table(where, given, known=_PERSON)
-    try:
-        return Reviewer(person.text("name"), roles=person.texts("roles"), issuer=person.get("issuer", str, LOCAL))
-    except ValueError as error:
-        raise table.fault(f"people.{member}", f"cannot be used: {error}") from None

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from sayso import clock, errors
 from sayso.channels import slack_view as show
+from sayso.channels.admission import Admission
 from sayso.model.edit import shape_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
@@ -24,6 +25,7 @@ from sayso.model.shape import ShapeError
 from sayso.model.show import card
 from sayso.model.show.escape import escape
 from sayso.model.show.standing import changed, stands
+from sayso.model.target import is_target
 from sayso.reviews import Review
 from sayso.stores.base import Store
 
@@ -43,6 +45,10 @@ _BUSY = "This takes longer than usual. This window says how it ended."
 _NOBODY = (
     "You are not known here as a reviewer, so nothing was decided. Whoever runs sayso can add your member id to the"
     " people of this channel."
+)
+_NOT_ADMITTED = (
+    "The settings of this sayso do not let you review, so nothing was decided: [serve] reviewers or required_role"
+    " leaves you out. Whoever runs sayso can add you, or the role to the people of this channel."
 )
 
 
@@ -70,14 +76,16 @@ class Desk:
         inline: Whether what is risky is decided in Slack, too.
         base_url: How people reach the inbox; None where they do not.
         in_time: How many seconds a decision may take before Slack is answered without it.
+        admission: Who of these people may review at all.
     """
 
     def __init__(
         self, store: Store, call: Slack, people: Mapping[str, Reviewer], *, team: str, inline: bool,
-        base_url: str | None, in_time: float = _IN_TIME,
+        base_url: str | None, in_time: float = _IN_TIME, admission: Admission | None = None,
     ) -> None:  # fmt: skip
         self._store, self._call, self._people = store, call, people
         self._team, self._inline, self._base_url, self._in_time = team, inline, base_url, in_time
+        self._admission = admission or Admission()
         self._lock = threading.Lock()  # one envelope may come twice at once
         self._replies: OrderedDict[str, Future[Reply]] = OrderedDict()
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="sayso-slack")
@@ -101,8 +109,8 @@ class Desk:
 
     def _open(self, payload: Mapping[str, Any], request_id: str) -> None:
         person = self._person(payload)
-        if person is None:
-            self._tell(payload, _NOBODY)
+        if isinstance(person, str):
+            self._tell(payload, person)
             return
         try:
             request = self._review(person).get(request_id)
@@ -179,8 +187,8 @@ class Desk:
 
     def _decided(self, payload: Mapping[str, Any]) -> str:
         person = self._person(payload)
-        if person is None:
-            return _NOBODY
+        if isinstance(person, str):
+            return person
         request_id, seen = _shown(payload)
         review, said = self._review(person), _Said(payload)
         request = review.get(request_id)
@@ -192,11 +200,14 @@ class Desk:
     def _review(self, person: Reviewer) -> Review:
         return Review(self._store, reviewer=person, channel="slack")
 
-    def _person(self, payload: Mapping[str, Any]) -> Reviewer | None:
-        """Return the reviewer who pressed; None for anybody else, and for members of other workspaces."""
+    def _person(self, payload: Mapping[str, Any]) -> Reviewer | str:
+        """Return the reviewer who pressed; in words why there is none, also for members of other workspaces."""
         user = _part(payload, "user")
         team = user.get("team_id") or _part(payload, "team").get("id")
-        return self._people.get(str(user.get("id"))) if team == self._team else None
+        person = self._people.get(str(user.get("id"))) if team == self._team else None
+        if person is None:
+            return _NOBODY
+        return person if self._admission.admits(person) else _NOT_ADMITTED
 
 
 class _Said:
@@ -229,6 +240,8 @@ def _take(review: Review, request: Request, said: _Said, seen: str) -> Request:
                 raise _Wrong({"note": "Write what should be different; nothing was decided."})
             return review.feedback(request.id, note, seen=seen)
         case "reject":
+            if note is None and is_target(request):
+                raise _Wrong({"note": "Write why; the no to a Confirm needs a reason. Nothing was decided."})
             return review.reject(request.id, note, seen=seen)
         case "answer":
             return review.answer(request.id, _answer(request, said.text("answer")), comment=note)

@@ -20,6 +20,7 @@ from sayso.model.show import card
 from sayso.model.show.escape import escape
 from sayso.model.show.label import short
 from sayso.model.show.literal import value
+from sayso.model.target import is_target
 
 __all__ = [
     "CALLBACK", "REVIEW", "editable", "field_of", "message", "modal", "notes", "outcome", "problems_in", "told",
@@ -34,6 +35,7 @@ _WIDTH = 72
 _LONGEST_FIELD, _MOST_FIELDS = 300, 12
 _LONGEST_NOTE = 2_000
 _LONGEST_TOLD = 280
+_NO = "; to reject a Confirm, say why"
 _CALL_VERBS = {"approve": "Approve", "reject": "Reject", "feedback": "Send back with the note"}
 _QUESTION_VERBS = {"answer": "Answer", "reject": "Reject"}
 
@@ -179,7 +181,12 @@ def _inputs(request: Request) -> list[Block]:
         *([_line("Change a value here before you approve, or leave all as they are.")] if changes else []),
         *changes,
         _input("verb", "Your decision", _choice(_CALL_VERBS)),
-        _input("note", "Note, for the program and the record", _note(), is_optional=True),
+        _input(
+            "note",
+            f"Note, for the program and the record{_NO if is_target(request) else ''}",
+            _note(),
+            is_optional=True,
+        ),
     ]
 
 

@@ -151,6 +151,15 @@ def _is_text(word: str) -> bool:
     return True
 
 
+def _told(error: click.ClickException) -> str:
+    """Return what is wrong on one line, where click would list the choices over several."""
+    param = error.param if isinstance(error, click.MissingParameter) else None
+    if param is None or not isinstance(param.type, click.Choice):
+        return error.format_message()
+    *others, last = map(str, param.type.choices)
+    return f"Missing {param.param_type_name} '{param.opts[0]}': {', '.join(others)} or {last}"
+
+
 def _usage(error: click.ClickException) -> int:
     from sayso.cli.say import complain
     from sayso.model.show.escape import escape
@@ -160,5 +169,5 @@ def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         complain(error.format_message())
     else:
-        complain(f"error: {escape(error.format_message())}", f"`{hint}` says what it takes")
+        complain(f"error: {escape(_told(error))}", f"`{hint}` says what it takes")
     return error.exit_code

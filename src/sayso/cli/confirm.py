@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["confirm"]
 
 _KINDS = ("confirm", "plan", "learning-sample")
+_MOST = 100
 
 
 @click.group()
@@ -32,7 +35,7 @@ def confirm() -> None:
     """Write and read documents of the Confirm protocol."""
 
 
-@confirm.command("export")
+@confirm.command("export", short_help="Print the Confirm of a request, or its plan.")
 @click.argument("wanted", metavar="ID")
 @click.option("--plan", is_flag=True, help="The plan itself, in place of its Confirm.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there.")
@@ -56,7 +59,7 @@ def _export(desk: Desk, wanted: str, plan: bool, output: Path | None) -> int:
     return 0
 
 
-@confirm.command("import")
+@confirm.command("import", short_help="Submit a plan or a Confirm to be decided.")
 @click.argument("file", metavar="FILE")
 @click.option("--plan", "plan_file", metavar="FILE", help="The plan that a Confirm is about.")
 @click.option("--by", "role", metavar="ROLE", help="Who asks; needed where FILE is a plan.")
@@ -98,27 +101,18 @@ def _report(desk: Desk, opened: Confirm, *, as_json: bool) -> None:
         out(f"{short(request.id)} {opened.status}   Confirm {opened.confirm_id} about {opened.target_type}")
 
 
-@confirm.command("validate")
+@confirm.command("validate", short_help="Say whether documents conform.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--kind", type=click.Choice(_KINDS), help="What it should be; else what it looks like.")
 @click.option("--lenient", is_flag=True, help="Take other spellings, and say what they were read as.")
 @as_json
 def _validate(files: tuple[str, ...], kind: str | None, lenient: bool, as_json: bool) -> int:
-    """Say whether documents conform, and where they do not; ends with 1 where one does not."""
-    from sayso.mplp import NotConformantError
+    """Say whether documents conform, and where they do not; ends with 1 where one does not.
 
-    code, told = 0, list[dict[str, Any]]()
-    for file in files:
-        try:
-            taken = _taken(file, lenient=lenient, kind=kind)
-        except NotConformantError as error:
-            code = WRONG
-            told.append(
-                {"file": file, "ok": False, "kind": error.what, "problems": list(error.problems), "changes": []}
-            )
-        else:
-            changes = list(taken.changes)
-            told.append({"file": file, "ok": True, "kind": type(taken).__name__, "problems": [], "changes": changes})
+    A file `*.jsonl` holds one document on each line.
+    """
+    told = [_judged(file, kind, lenient=lenient) for file in files]
+    code = 0 if all(found["ok"] for found in told) else WRONG
     if as_json:
         document(told)
         return code
@@ -128,7 +122,33 @@ def _validate(files: tuple[str, ...], kind: str | None, lenient: bool, as_json: 
     return code
 
 
-@confirm.command("schema")
+def _judged(file: str, kind: str | None, *, lenient: bool) -> dict[str, Any]:
+    """Return whether what a file holds conforms, and as what; of a file of lines with the number of each line."""
+    from sayso.mplp import NotConformantError
+
+    what: str | None = None
+    problems, changes = list[str](), list[str]()
+    for where, content in _contents(file):
+        try:
+            taken = _parsed(content, kind, lenient=lenient)
+        except NotConformantError as error:
+            what = what or error.what
+            problems += (f"{where}{problem}" for problem in error.problems)
+        else:
+            what = what or type(taken).__name__
+            changes += (f"{where}{change}" for change in taken.changes)
+        if len(problems) >= _MOST:
+            problems[_MOST:] = ["there may be more; the rest was not looked at"]
+            break
+    if what is None:
+        problems.append("/: there is no document in it")
+    return {
+        "file": file, "ok": not problems, "kind": what or "document", "problems": problems,
+        "changes": [] if problems else changes,
+    }  # fmt: skip
+
+
+@confirm.command("schema", short_help="Print a JSON Schema.")
 @click.argument("kind", type=click.Choice(_KINDS), default="confirm")
 def _schema(kind: str) -> int:
     """Print a JSON Schema: of a Confirm, of a plan, or of a learning sample."""
@@ -138,15 +158,31 @@ def _schema(kind: str) -> int:
     return 0
 
 
-def _taken(file: str, *, lenient: bool, kind: str | None = None) -> Confirm | Plan | LearningSample:
-    from sayso.mplp import Confirm, LearningSample, NotConformantError, Plan
-    from sayso.mplp.reading import LIMIT_BYTES, UnreadableError, read
+def _taken(file: str, *, lenient: bool) -> Confirm | Plan | LearningSample:
+    return _parsed(b"".join(content for _, content in _contents(file)), None, lenient=lenient)
+
+
+def _contents(file: str) -> Iterator[tuple[str, bytes]]:
+    """Yield what a file holds, each line of a `*.jsonl` by itself, and what says where that is."""
+    from sayso.mplp.reading import LIMIT_BYTES
 
     try:
         with sys.stdin.buffer if file == "-" else Path(file).expanduser().open("rb") as opened:
-            found = read(opened.read(LIMIT_BYTES + 1))
+            if not file.endswith(".jsonl"):
+                yield "", opened.read(LIMIT_BYTES + 1)
+                return
+            lines = iter(partial(opened.readline, LIMIT_BYTES + 1), b"")
+            yield from ((f"line {number}: ", line) for number, line in enumerate(lines, 1) if line.strip())
     except OSError as error:
         raise errors.ConfigError(f"{file!a} cannot be read ({error.strerror}); nothing was done") from error
+
+
+def _parsed(content: bytes, kind: str | None, *, lenient: bool) -> Confirm | Plan | LearningSample:
+    from sayso.mplp import Confirm, LearningSample, NotConformantError, Plan
+    from sayso.mplp.reading import UnreadableError, read
+
+    try:
+        found = read(content)
     except UnreadableError as error:
         raise NotConformantError("document", error.problems) from None
     if kind is None:

@@ -1,6 +1,7 @@
 """Doing one thing to each of the requests that a command names, and reporting each.
 
-Invariant: a refusal of one does not keep the others from being tried, and the exit code is the worst of all.
+Invariant: a refusal of one does not keep the others from being tried, the exit code is the worst of all, and a slip of
+the finger names no request.
 """
 
 from __future__ import annotations
@@ -11,12 +12,25 @@ from sayso import clock
 from sayso.cli.fault import report
 from sayso.cli.plain import fault_document, request_document
 from sayso.cli.say import code_of, document, out
-from sayso.errors import SaysoError
+from sayso.errors import DecisionRefusedError, SaysoError
 from sayso.model.request import Request
 from sayso.model.show.label import short
 from sayso.model.show.standing import stands
 
-__all__ = ["each", "row"]
+__all__ = ["ShortIdError", "each", "row"]
+
+_SHORTEST = 4
+
+
+class ShortIdError(DecisionRefusedError):
+    """So few characters fit a request by chance."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            request_id,
+            f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_SHORTEST} characters of"
+            " the id after `rq_`",
+        )
 
 
 def each(
@@ -34,7 +48,7 @@ def each(
     worst, documents = 0, list[object]()
     for request_id in request_ids:
         try:
-            after = deed(request_id)
+            after = deed(_long_enough(request_id))
         except SaysoError as fault:
             worst = max(worst, report(fault))
             documents.append(fault_document(request_id, fault, code_of(fault)))
@@ -45,6 +59,12 @@ def each(
     if as_json:
         document(documents)
     return worst
+
+
+def _long_enough(request_id: str) -> str:
+    if 0 < len(request_id.removeprefix("rq_")) < _SHORTEST:
+        raise ShortIdError(request_id)
+    return request_id
 
 
 def row(request: Request) -> str:

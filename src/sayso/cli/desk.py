@@ -1,7 +1,7 @@
 """What a command works on: the store it was pointed at, and the reviewer in whose name it decides.
 
 Invariant: a command never makes a store unseen; one that is not there has nothing to decide, and a mistyped address
-says so.
+or run says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
 
-__all__ = ["Desk", "NoStoreYetError", "as_json", "decides", "file_of", "reviewer"]
+__all__ = ["Desk", "NoRunError", "NoStoreYetError", "as_json", "decides", "file_of", "reviewer"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,8 +29,15 @@ class NoStoreYetError(errors.StoreUnavailableError):
     """There is no file where the store should be."""
 
 
+class NoRunError(errors.SaysoError):
+    """Nothing was ever written of a run with this id."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id!r} in this store")
+
+
 def file_of(address: str) -> Path | None:
-    """Return the file behind a store's address; None where it is no file."""
+    """Return the SQLite file behind a store's address; None where it is another store."""
     return Path(address.removeprefix("sqlite:///")) if address.startswith("sqlite:///") else None
 
 
@@ -57,7 +64,7 @@ class Desk:
             raise errors.ConfigError(
                 "a store in memory is seen by its own program only; decide there, with sayso.Review"
             )
-        file = file_of(store.url)
+        file = _place_of(store.url)
         try:
             is_missing = file is not None and not file.exists()
         except OSError as error:
@@ -79,6 +86,11 @@ class Desk:
             complain(f"{fault}; it is made now, and what programs ask there appears in the inbox")
             return config.open_store(self.address)
 
+    def must_know(self, run_id: str) -> None:
+        """Raise `NoRunError` where nothing was ever written of a run, because its name was mistyped or never used."""
+        if not self.store.journal(run_id=run_id, limit=1):
+            raise NoRunError(run_id)
+
     @property
     def look(self) -> Review:
         """The person's door for looking only, in nobody's name."""
@@ -87,6 +99,11 @@ class Desk:
     def review(self, name: str | None = None, roles: Sequence[str] = ()) -> Review:
         """Return the person's door in the name of `--as`, else of the configured reviewer, with `--role` added."""
         return Review(self.store, reviewer=reviewer(name, roles), channel="cli")
+
+
+def _place_of(address: str) -> Path | None:
+    """Return the file of a store; None where it is kept in none."""
+    return Path(address.removeprefix("jsonl:")) if address.startswith("jsonl:") else file_of(address)
 
 
 def reviewer(name: str | None, roles: Sequence[str]) -> Reviewer:

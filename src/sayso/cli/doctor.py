@@ -9,7 +9,7 @@ import os
 import platform
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import metadata
@@ -19,11 +19,13 @@ from typing import Any, cast
 import click
 
 from sayso import __version__, clock, config
-from sayso.channels import outlet
+from sayso.audit.checkpoint import gist, history, problems
+from sayso.channels.checkup import ChannelCheck, check
 from sayso.channels.roll import ChannelHealth, health
 from sayso.cli.desk import Desk, NoStoreYetError, as_json, file_of
+from sayso.cli.evidence import signer, told
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.errors import ConfigError, SaysoError, StoreForbiddenError
+from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.request import Request, State
 from sayso.model.show.escape import escape
@@ -100,6 +102,7 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
     yield _Finding(
         "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments stand readable in the file"
     )
+    yield from _settings()
     known: list[ChannelHealth] | None = None
     try:
         store = desk.store
@@ -111,7 +114,8 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
         try:
             known = health(store)
         except StoreForbiddenError:
-            return  # the channels of a server are looked at there
+            return  # the channels of a server, and its checkpoints, are looked at there
+        yield _checkpoints(store)
     except NoStoreYetError as fault:
         # Before the first program asks, the usual place is empty; a place that was named is not.
         yield _Finding("store", str(fault), None if desk.address is None else "name another one with --store")
@@ -119,6 +123,25 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
     except SaysoError as fault:
         yield _Finding("opening", "failed", str(fault))
     yield from _channels(known)
+
+
+def _settings() -> Iterator[_Finding]:
+    file = config.settings_file()
+    yield _Finding("settings", "no sayso.toml here or above" if file is None else str(file))
+    try:
+        who = signer()
+    except SaysoError as fault:
+        yield _Finding("signing key", "cannot be used", str(fault))
+    else:
+        yield _Finding("signing key", "none, evidence is not signed" if who is None else who.key)
+
+
+def _checkpoints(store: Store) -> _Finding:
+    """Hold the journal to what its checkpoints know; whether its rows follow from each other says `log --verify`."""
+    past = history(store)
+    wrong = problems(store, past)
+    said = "none" if past.newest is None else f"{past.number:,}, the newest {told(past.newest)}"
+    return _Finding("checkpoints", said, f"{gist(wrong)}; `sayso log --verify` says where" if wrong else None)
 
 
 def _file(file: Path) -> Iterator[_Finding]:
@@ -160,41 +183,26 @@ def _content(store: Store) -> Iterator[_Finding]:
     )
     is_ahead = latest is not None and latest > clock.now() + _SLACK
     yield _Finding(
-        "newest record", None if latest is None else latest.isoformat(),
+        "newest record", None if latest is None else clock.written(latest),
         "it lies in the future: this clock, or the one that wrote it, is wrong" if is_ahead else None,
     )  # fmt: skip
 
 
 def _channels(known: list[ChannelHealth] | None) -> Iterator[_Finding]:
-    """Look at the channels that the store knows, None where it does not open, and make those of the settings file."""
-    try:
-        tables = config.channel_tables()
-    except SaysoError as fault:
-        yield _Finding("channels", "cannot be read", str(fault))
-        tables = {}
-    for channel in known or ():
-        table = tables.get(channel.name)
-        wrong = None if table is None else _unmakable(channel.name, table)
-        yield _Finding(f"channel {channel.name}", _how_it_is(channel, table), wrong or channel.problem)
-    stands = "configured" if known is None else "configured, and nobody has delivered to it yet"
-    for name in sorted(tables.keys() - {channel.name for channel in known or ()}):
-        yield _Finding(f"channel {name}", f"{tables[name].get('type')}, {stands}", _unmakable(name, tables[name]))
+    """Look at the channels; `known` are those of the store, None where it does not open."""
+    found, fault = check(known or ())
+    if fault is not None:
+        yield _Finding("channels", "cannot be read", fault)
+    for one in found:
+        yield _Finding(f"channel {one.name}", f"{one.kind}, {_how_it_is(one, is_known=known is not None)}", one.problem)
 
 
-def _unmakable(name: str, table: Mapping[str, Any]) -> str | None:
-    """Return why a channel of the settings file can send nothing; None where it can be made."""
-    try:
-        outlet.make(name, table)
-    except ConfigError as fault:
-        return f"{fault}; no message leaves by it"
-    return None
-
-
-def _how_it_is(channel: ChannelHealth, table: Mapping[str, Any] | None) -> str:
-    # A program's own channel has no table, and is entered by its class.
-    kind = channel.kind.removesuffix("Outlet").lower() if table is None else table.get("type")
-    sent = "nothing sent yet" if channel.sent_at is None else f"last sent {ago(channel.sent_at, clock.now())}"
-    return f"{kind}, {sent}" + (f", {channel.waiting} waiting" if channel.waiting else "")
+def _how_it_is(one: ChannelCheck, *, is_known: bool) -> str:
+    health = one.health
+    if health is None:
+        return "configured, and nobody has delivered to it yet" if is_known else "configured"
+    sent = "nothing sent yet" if health.sent_at is None else f"last sent {ago(health.sent_at, clock.now())}"
+    return sent + (f", {health.waiting} waiting" if health.waiting else "")
 
 
 def _instants(request: Request) -> Iterator[datetime]:

@@ -28,10 +28,11 @@ def edited(request: Request) -> Mapping[str, Any]:
 
     Raises:
         InvalidChangesError: They do not fit, or nothing was saved.
+        ConfigError: The editor did not run, or failed.
     """
     text = _text(request)
     while True:
-        written = click.edit(text, extension=".json")
+        written = _edit(request, text)
         if written is None:
             raise errors.InvalidChangesError(request.id, ["nothing was saved in the editor"])
         try:
@@ -46,6 +47,21 @@ def edited(request: Request) -> Mapping[str, Any]:
             text = written
         else:
             return arguments
+
+
+def _edit(request: Request, text: str) -> str | None:
+    try:
+        return click.edit(text, extension=".json")
+    except UnicodeDecodeError:
+        raise errors.InvalidChangesError(request.id, ["what the editor saved is not UTF-8"]) from None
+    except (click.ClickException, ValueError) as error:  # the latter where quotes in EDITOR do not close
+        cause = error.__cause__ if isinstance(error, click.ClickException) else error
+        why = (
+            cause.strerror if isinstance(cause, OSError) else "it ended with an error" if cause is None else str(cause)
+        )
+        raise errors.ConfigError(
+            f"the editor failed ({why}); set EDITOR to one that runs, or change arguments with --set NAME=VALUE"
+        ) from error
 
 
 def _text(request: Request) -> str:

@@ -7,15 +7,16 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 
 from sayso import clock, config, errors
+from sayso.audit.checkpoint import Checkpoint
 from sayso.audit.key import Signer, checked_key, signer_at
 from sayso.model import duration
 
-__all__ = ["counted", "instant", "signed", "signer", "trusted", "written_to"]
+__all__ = ["checkpoint_values", "counted", "instant", "signed", "signer", "told", "trusted", "written_to"]
 
 
 def instant(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
@@ -57,6 +58,19 @@ def trusted(key: str | None) -> str | None:
 def signed(key: str | None) -> str:
     """Say by whom something is signed."""
     return "NOT SIGNED" if key is None else f"signed by {key}"
+
+
+def checkpoint_values(made: Checkpoint | None) -> dict[str, Any] | None:
+    """Return what a checkpoint says, as programs are told it."""
+    return None if made is None else made._asdict() | {"at": clock.written(clock.instant(made.at))}
+
+
+def told(made: Checkpoint) -> str:
+    """Return what a checkpoint says, for people: from when it is, over how much, and who signed it."""
+    return (
+        f"of {clock.instant(made.at):%Y-%m-%d %H:%M:%S}Z over {counted(made.rows, 'row')}"
+        f" in {counted(made.chains, 'chain')}, {signed(made.key)}"
+    )
 
 
 @contextmanager

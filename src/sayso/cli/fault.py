@@ -25,6 +25,7 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.AlreadyVotedError, "nothing changed"),
     (errors.InvalidChangesError, "`{sayso} show {id}` shows what it takes; correct the values and try again"),
     (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes"),
+    (errors.ReasonMissingError, '`{sayso} reject {id} -m "what is wrong with it"`'),
     (errors.StaleViewError, "`{sayso} show {id}` shows it as it stands"),
     (errors.NotUnknownError, "`{sayso} show {id}` tells where it stands"),
     (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),

@@ -23,7 +23,7 @@ def key() -> None:
     """Make the key that signs evidence, or show its public half."""
 
 
-@key.command()
+@key.command(short_help="Make a private key, and print the public one.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 def new(file: Path) -> int:
     """Make a private key in FILE, for its owner alone, and print the public one.
@@ -35,7 +35,7 @@ def new(file: Path) -> int:
     return 0
 
 
-@key.command()
+@key.command(short_help="Print the public half of a key.")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 def show(file: Path | None) -> int:
     """Print the public half of the key in FILE, else of the configured one."""

@@ -42,7 +42,7 @@ def learn() -> None:
     """Learn from decisions: export them, or read what they teach."""
 
 
-@learn.command()
+@learn.command(short_help="Write every decision: samples, pairs or a table.")
 @click.option(
     "--since", metavar="DATE", callback=instant, help="Only what was asked then or later: 2026-01-31, or 90d."
 )
@@ -101,7 +101,7 @@ def _written(count: int, output: Path) -> int:
     return 0
 
 
-@learn.command()
+@learn.command(short_help="Say what decisions teach.")
 @click.option("--since", metavar="DATE", callback=instant, help="Only what was asked then or later.  [default: 90d]")
 @click.option("--tool", metavar="NAME", help="Only of this function.")
 @as_json
@@ -116,7 +116,7 @@ def report(desk: Desk, since: datetime | None, tool: str | None, as_json: bool) 
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
     found = reported(desk.store, since=begin, tool=tool)
     if as_json:
-        document({"since": begin.isoformat(), **_plain(found)})
+        document({"since": clock.written(begin), **_plain(found)})
         return 0
     out(f"{counted(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z")
     if found.is_cut:

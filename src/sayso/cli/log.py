@@ -18,11 +18,12 @@ from sayso.audit.export import FORMATS, Format, exported
 from sayso.cli import proof
 from sayso.cli.desk import Desk, as_json
 from sayso.cli.evidence import counted, instant, written_to
+from sayso.cli.number import Number
 from sayso.cli.plain import entry_document
 from sayso.cli.say import complain, document, is_reader_gone, out
 from sayso.model.show.escape import escape
-from sayso.model.show.journal import event_row
-from sayso.model.show.label import SHORT, short, token
+from sayso.model.show.journal import event_rows
+from sayso.model.show.label import RUN_ROOM, SHORT, short, token
 
 __all__ = ["export", "log"]
 
@@ -30,7 +31,7 @@ __all__ = ["export", "log"]
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
 @click.option("--run", "run_id", metavar="ID", help="Only of this run.")
 @click.option("--request", "request_id", metavar="ID", help="Only of this request.")
-@click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="The last so many rows.")
+@click.option("--limit", metavar="N", type=Number(1), default=200, show_default=True, help="The last so many rows.")
 @click.option("--verify", is_flag=True, help="Check the chains, and that every request agrees with them.")
 @click.option("--checkpoint", is_flag=True, help="Put a root over all chains into the journal.")
 @click.option(
@@ -52,6 +53,8 @@ def log(
     desk: Desk = ctx.obj
     if key is not None and not verify:
         raise click.UsageError("--key goes with --verify")
+    if verify and checkpoint:
+        raise click.UsageError("--verify looks and --checkpoint writes: say one, and then the other")
     if verify:
         if request_id is not None:
             raise click.UsageError("a chain is a run's; verify all of them, or one by --run")
@@ -64,6 +67,8 @@ def log(
 
 
 def _printed(desk: Desk, run_id: str | None, request_id: str | None, limit: int, *, as_json: bool) -> int:
+    if run_id is not None:
+        desk.must_know(run_id)
     found = None if request_id is None else desk.look.find(request_id)
     rows = 0
 
@@ -82,13 +87,13 @@ def _printed(desk: Desk, run_id: str | None, request_id: str | None, limit: int,
         return 0
     if rows > len(last):
         out(f"({rows - len(last):,} of {rows:,} rows before these not shown; --limit {rows})")
-    for entry in last:
+    for entry, row in zip(last, event_rows(last), strict=True):
         of = short(entry.request_id) if entry.request_id else "-"
-        out(f"{of:{SHORT}}  {event_row(entry)}  run {token(entry.run_id, 40)}")
+        out(f"{of:{SHORT}}  {row}  run {token(entry.run_id, RUN_ROOM)}")
     return 0
 
 
-@log.command()
+@log.command(short_help="Write the journal for other systems: JSON, CSV, OCSF.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="In which form.")
 @click.option("--since", metavar="DATE", callback=instant, help="Only rows of then or later: 2026-01-31, or 90d.")
 @click.option("--until", metavar="DATE", callback=instant, help="Only rows before then.")
@@ -99,6 +104,8 @@ def export(
     desk: Desk, form: str, since: datetime | None, until: datetime | None, run_id: str | None, output: Path | None
 ) -> int:
     """Write the journal for other systems, a line for each row: JSON, CSV for spreadsheets, OCSF for a SIEM."""
+    if run_id is not None:
+        desk.must_know(run_id)
     lines = exported(desk.store, cast("Format", form), since=since, until=until, run_id=run_id)
     if output is None:
         for line in lines:

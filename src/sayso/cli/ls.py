@@ -11,11 +11,13 @@ from typing import Any
 
 import click
 
-from sayso.cli.desk import Desk, NoStoreYetError, as_json, reviewer
+from sayso.cli.desk import Desk, NoRunError, NoStoreYetError, as_json, reviewer
+from sayso.cli.number import Number
 from sayso.cli.plain import request_document
 from sayso.cli.say import complain, document, is_reader_gone, out
 from sayso.cli.table import table
 from sayso.model.request import LIVE, Request, State
+from sayso.model.show.escape import escape
 from sayso.reviews import Review
 from sayso.stores.base import Filter
 
@@ -69,10 +71,13 @@ def _read(cursor: str | None) -> tuple[int, str | None]:
 @click.option("--tool", metavar="NAME", help="Only calls of this function, by name or module:name.")
 @click.option("--run", metavar="ID", help="Only of this run.")
 @click.option("--risk", metavar="WORD", help="Only with this risk.")
-@click.option("--state", "states", type=click.Choice([*map(str, State)]), multiple=True, help="Only so; repeatable.")
+@click.option(
+    "--state", "states", type=click.Choice([*map(str, State)]), multiple=True, metavar="STATE",
+    help=f"Only in this state; repeatable. One of {', '.join(State)}.",
+)  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also what is decided and done.")
 @click.option("--search", metavar="TEXT", help="Only with this in id, run, function, prompt or question.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", metavar="N", type=Number(1, 1000), default=50, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="CURSOR", help="Go on after a page.")
 @click.option("--newest", is_flag=True, help="Newest first.")
 @click.option("--watch", is_flag=True, help="Print again whenever something changes; Ctrl-C ends it.")
@@ -94,8 +99,10 @@ def ls(
         return _watch(desk, wish, cursor)
     try:
         found, after = wish.page(desk.look, cursor)
-    except NoStoreYetError as fault:
-        complain(str(fault))
+        if not found and run is not None:
+            desk.must_know(run)
+    except (NoRunError, NoStoreYetError) as fault:  # it may come later; whoever looks by program has nothing to mend
+        complain(escape(str(fault)))
         found, after = [], None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--cursor") from error

@@ -47,7 +47,11 @@ def notify(desk: Desk, once: bool, base_url: str | None, tested: str | None, for
     if once:
         return _once(store, outlets, link)
     if not outlets:
-        complain("no channel is configured, so nothing is sent; sayso.toml names them: [channels.NAME] type = ...")
+        _once(store, outlets, link)  # those that were taken out of the settings are owed nothing more
+        raise errors.ConfigError(
+            "no channel is configured, so there is nothing to deliver to; sayso.toml names them: [channels.NAME] type ="
+            " ..."
+        )
     _until_ended(store, outlets, link)
     return 0
 
@@ -97,7 +101,7 @@ def _until_ended(store: Store, outlets: Mapping[str, Outlet], link: str | None) 
     before = [(number, signal.signal(number, heard)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         with delivering(store, link):
-            out(f"delivering to {', '.join(map(escape, outlets)) or 'no channel'}; Ctrl-C ends it")
+            out(f"delivering to {', '.join(map(escape, outlets))}; Ctrl-C ends it")
             ended.wait()
     finally:
         for number, handler in before:

@@ -11,11 +11,10 @@ from typing import Any
 
 from sayso import audit
 from sayso.audit.anchor import AnchorFile, anchor_text, read_anchor_file
-from sayso.audit.checkpoint import CHAIN, Checkpoint, History, checkpoint, history
+from sayso.audit.checkpoint import CHAIN, History, checkpoint, history
 from sayso.cli.desk import Desk
-from sayso.cli.evidence import counted, signed, signer, trusted, written_to
+from sayso.cli.evidence import checkpoint_values, counted, signed, signer, told, trusted, written_to
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.clock import instant, written
 from sayso.model.show.escape import escape
 from sayso.model.show.label import token
 
@@ -24,8 +23,8 @@ __all__ = ["make_anchor", "make_checkpoint", "verify"]
 _MOST = 50
 _ALONE = "That the end of a chain was cut off together with its requests cannot be known from the store alone."
 _CHECKED = (
-    "That the newest checkpoint was cut off, with all that came after the one before, cannot be known from the store"
-    " alone."
+    "That the newest checkpoints were cut off, with all that came after the one before them, cannot be known from the"
+    " store alone, nor that all of it was and it began anew: an anchor that is kept elsewhere shows both."
 )
 _ANCHORED = "That what came after {witness} was cut off together with its requests cannot be known."
 _UNSIGNED = "Nothing here is signed: whoever can write the store could have written all of it anew."
@@ -40,6 +39,8 @@ def verify(desk: Desk, run_id: str | None, anchor: Path | None, key: str | None,
     past = history(store, trusted=by)
     known = [*past.known, *(() if held_to is None else held_to.known)]
     found = audit.verify(store, run_id=run_id, known=known)
+    if run_id is not None and not found.rows and not found.broken:  # one that is known and gone is broken
+        desk.must_know(run_id)
     broken = [*found.broken, *(audit.Break(CHAIN, past.last, reason) for reason in past.broken)]
     if by is not None and past.newest is None:
         broken.append(audit.Break(CHAIN, 0, f"there is no checkpoint, and {by} must have signed one"))
@@ -57,19 +58,15 @@ def _document(
         "rows": found.rows, "chains": found.chains, "requests": found.requests, "unopened": found.unopened,
         "broken": [{"run": one.run_id, "seq": one.seq, "reason": one.reason} for one in broken],
         "checkpoints": past.number,
-        "newest": None if past.newest is None else _values(past.newest),
-        "anchor": None if anchor is None else _values(anchor.checkpoint),
+        "newest": checkpoint_values(past.newest),
+        "anchor": checkpoint_values(None if anchor is None else anchor.checkpoint),
     }  # fmt: skip
-
-
-def _values(made: Checkpoint) -> dict[str, Any]:
-    return made._asdict() | {"at": written(instant(made.at))}
 
 
 def _rows(found: audit.Verified, broken: list[audit.Break], past: History, anchor: AnchorFile | None) -> list[str]:
     rows = [f"{counted(found.rows, 'row')} in {counted(found.chains, 'chain')}, {counted(found.requests, 'request')}"]
     if past.newest is not None:
-        rows.append(f"{counted(past.number, 'checkpoint')}, the newest {_told(past.newest)}")
+        rows.append(f"{counted(past.number, 'checkpoint')}, the newest {told(past.newest)}")
     if anchor is not None:
         rows.append(f"held to {anchor.witness}, {signed(anchor.key)}")
     word = paint("BROKEN", "red")
@@ -98,13 +95,6 @@ def _limits(past: History, anchor: AnchorFile | None) -> list[str]:
     return [*rows, _UNSIGNED] if has_witness and not is_signed else rows
 
 
-def _told(made: Checkpoint) -> str:
-    return (
-        f"of {instant(made.at):%Y-%m-%d %H:%M:%S}Z over {counted(made.rows, 'row')}"
-        f" in {counted(made.chains, 'chain')}, {signed(made.key)}"
-    )
-
-
 def make_checkpoint(desk: Desk, *, as_json: bool) -> int:
     """Write a checkpoint where something happened since the last one, and print it."""
     store = desk.store
@@ -112,12 +102,11 @@ def make_checkpoint(desk: Desk, *, as_json: bool) -> int:
     after = checkpoint(store, signer(), since=before)
     is_new = after.number > before.number
     if as_json:
-        newest = None if after.newest is None else _values(after.newest)
-        document({"is_new": is_new, "checkpoints": after.number, "newest": newest})
+        document({"is_new": is_new, "checkpoints": after.number, "newest": checkpoint_values(after.newest)})
     elif after.newest is None:
         out("nothing stands in the journal yet, so there is no checkpoint")
     else:
-        out(f"{'' if is_new else 'nothing happened since '}checkpoint {after.newest.seq} {_told(after.newest)}")
+        out(f"{'' if is_new else 'nothing happened since '}checkpoint {after.newest.seq} {told(after.newest)}")
     return 0
 
 
@@ -129,10 +118,10 @@ def make_anchor(desk: Desk, path: Path, *, as_json: bool) -> int:
         file.write(anchor_text(desk.store, who))
     made = read_anchor_file(path)
     if as_json:
-        document({"file": str(path), "key": made.key, "anchor": _values(made.checkpoint)})
+        document({"file": str(path), "key": made.key, "anchor": checkpoint_values(made.checkpoint)})
     else:
         out(
-            f"anchor {_told(made.checkpoint)}, written to {escape(str(path))}",
+            f"anchor {told(made.checkpoint)}, written to {escape(str(path))}",
             "  keep it where no writer of the store can reach it; `sayso log --verify --anchor FILE` compares",
         )
     return 0

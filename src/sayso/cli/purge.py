@@ -37,28 +37,38 @@ def purge(desk: Desk, before: datetime, dry_run: bool, is_sure: bool, name: str 
         raise click.BadParameter(f"{before:%Y-%m-%d} lies in the future; nothing was removed", param_hint="--before")
     who, store = reviewer(name, ()), desk.store
     if not dry_run and not is_sure:
-        _must_be_sure(let_go(store, before=before, by=who.identity, channel="cli", is_dry=True), before)
+        store.sweep()  # so that what ran out by then is counted before anybody is asked
+        would = let_go(store, before=before, by=who.identity, channel="cli", is_dry=True)
+        if not _is_sure(would, before):
+            complain("nothing was removed")
+            return WRONG
     done = let_go(store, before=before, by=who.identity, channel="cli", is_dry=dry_run)
     if as_json:
-        document({**done._asdict(), "before": before.isoformat(), "dry_run": dry_run})
+        document({**done._asdict(), "before": clock.written(before), "dry_run": dry_run})
     else:
         out(*_rows(done, before, is_dry=dry_run))
     return 0 if done.is_scrubbed else WRONG
 
 
-def _must_be_sure(would: Purged, before: datetime) -> None:
+def _is_sure(would: Purged, before: datetime) -> bool:
     if not sys.stdin.isatty():
         raise click.UsageError("say --yes, or --dry-run to see how much would go; nothing was removed")
+    if not would.requests and not would.runs:
+        return True
     what = f"remove what {counted(would.requests, 'request')} and {counted(would.runs, 'run')} were about"
-    if not click.confirm(f"{what}, ended before {before:%Y-%m-%d %H:%M}Z, for good?", err=True):
-        raise click.Abort
+    try:
+        return click.confirm(f"{what}, ended before {before:%Y-%m-%d %H:%M}Z, for good?", err=True)
+    except click.Abort:  # Ctrl-C, or no more input
+        complain("")
+        return False
 
 
 def _rows(done: Purged, before: datetime, *, is_dry: bool) -> list[str]:
     what = f"{counted(done.requests, 'request')} and {counted(done.runs, 'run')} that ended before"
     rows = [f"{'would purge' if is_dry else 'purged'} {what} {before:%Y-%m-%d %H:%M}Z; {_KEPT}"]
     if done.words:
-        rows.append(f"{counted(done.words, 'row')} of the journal keep people's words about them")
+        keep = "keeps" if done.words == 1 else "keep"
+        rows.append(f"{counted(done.words, 'row')} of the journal {keep} people's words about them")
     if done.live:
         rows.append(f"{counted(done.live, 'request')} left alone: something can still happen")
     if done.needed:

@@ -9,8 +9,9 @@ import click
 
 from sayso.audit.receipt import Proven, receipt_text, verify_receipt_file
 from sayso.cli.desk import Desk, as_json
-from sayso.cli.evidence import counted, signed, signer, trusted, written_to
-from sayso.cli.say import complain, document, out
+from sayso.cli.evidence import checkpoint_values, counted, signed, signer, trusted, written_to
+from sayso.cli.say import WRONG, complain, document, out
+from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.show import line
 from sayso.model.show.escape import escape
@@ -26,13 +27,15 @@ class _Receipt(click.Group):
     """Takes what is no word of its own for the id of a request."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        is_id = bool(args) and args[0] not in {*self.commands, *ctx.help_option_names}
+        if not args:
+            raise click.UsageError("Missing argument 'ID'.", ctx)
+        is_id = args[0] not in {*self.commands, *ctx.help_option_names}
         return super().parse_args(ctx, ["write", *args] if is_id else args)
 
 
 @click.group(cls=_Receipt, subcommand_metavar="ID [-o FILE] | verify FILE")
 def receipt() -> None:
-    """Write the receipt of a request that has ended, or verify one."""
+    """Write the receipt of a request that has ended, to stdout or to FILE (-o, --output), or verify one."""
 
 
 @receipt.command(hidden=True)
@@ -52,15 +55,22 @@ def write(desk: Desk, request_id: str, output: Path | None) -> int:
     return 0
 
 
-@receipt.command()
+@receipt.command(short_help="Verify a receipt; needs no store.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--key", metavar="PUBLIC", help="The public key, or a file with it, that must have signed it.")
 @as_json
 def verify(file: Path, key: str | None, as_json: bool) -> int:
     """Verify a receipt without any store; ends with 1 where it does not hold."""
-    found = verify_receipt_file(file.expanduser(), trusted=trusted(key))
+    by = trusted(key)
+    try:
+        found = verify_receipt_file(file.expanduser(), trusted=by)
+    except EvidenceError as fault:
+        if not as_json:
+            raise
+        document({"ok": False, "reason": str(fault)})
+        return WRONG
     if as_json:
-        made = None if found.checkpoint is None else found.checkpoint._asdict()
+        made = checkpoint_values(found.checkpoint)
         document({"ok": True, "key": found.key, "checkpoint": made, "receipt": found.body})
         return 0
     out(*_rows(found, is_trusted=key is not None))

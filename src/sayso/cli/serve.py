@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sayso import config, errors
-from sayso.audit.checkpoint import checkpointing
+from sayso.audit.schedule import checkpointing
 from sayso.channels.outbox import delivering
 from sayso.channels.setting import Table
 from sayso.cli.desk import Desk, decides, reviewer
 from sayso.cli.evidence import signer
 from sayso.cli.listen import Place, listening, place_of
+from sayso.cli.number import Number
 from sayso.cli.say import complain, out
 from sayso.cli.ways import Options, serve_table, sign_in
 from sayso.model.reviewer import Reviewer
@@ -48,7 +49,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Where to listen.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one.  [default: 8600]")
+@click.option("--port", type=Number(0, 65_535), metavar="N", help="0 takes a free one.  [default: 8600]")
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
 @click.option("--base-url", metavar="URL", help="How people reach it, https://approvals.example.com.")
 @click.option("--login-links", "has_links", is_flag=True, help="People sign in by links of `sayso login`.")
@@ -73,13 +74,14 @@ def serve(
     place = _place(host, port, base_url, certificate, key)
     ways = _with_extra(lambda: sign_in(Options(has_links, header, roles_header, peers)))
     place.check(is_known=ways is not None, is_insecure=insecure_http)
-    who = reviewer(name, roles)
+    who, signs = reviewer(name, roles), signer()
     store = desk.store_or_new
     with listening(place) as listener:
         taken: int = listener.getsockname()[1]
         url = place.url(taken)
         app, first = _alone(store, who, url) if ways is None else _for_many(store, ways, url)
-        with delivering(store, url), checkpointing(store, every=_CHECKPOINT, signer=signer()):
+        with delivering(store, url), checkpointing(store, every=_CHECKPOINT, signer=signs) as schedule:
+            app.state.checkpoints = schedule
             _say_where(place, first, None if ways is None else taken)
             if opens:
                 webbrowser.open(first)

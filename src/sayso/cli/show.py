@@ -19,7 +19,7 @@ from sayso.model.request import Request, State
 from sayso.model.shape.hint import kinds_of
 from sayso.model.show import card
 from sayso.model.show.escape import escape
-from sayso.model.show.journal import event_row
+from sayso.model.show.journal import event_rows
 from sayso.model.show.label import short
 from sayso.model.show.standing import changed, outcome_rows, stands
 from sayso.reviews import shape_of
@@ -48,7 +48,7 @@ def show(desk: Desk, request_id: str, full: bool, as_json: bool) -> int:
         return 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     out(*_head(request, width, full=full, is_left=is_left))
-    out("", "what happened", *(f"  {event_row(entry)}" for entry in timeline))
+    out("", "what happened", *(f"  {row}" for row in event_rows(timeline)))
     out("", *_end(request, command(desk.store), full=full, is_left=is_left))
     return 0
 

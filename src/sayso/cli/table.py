@@ -16,7 +16,7 @@ from sayso.cli.say import paint
 from sayso.model.duration import text as span
 from sayso.model.request import Request, State
 from sayso.model.show import card
-from sayso.model.show.label import columns, is_random, padded, short, time_left, token
+from sayso.model.show.label import RUN_ROOM, columns, is_random, padded, short, time_left, token
 from sayso.waiting.talk import LEFT
 
 __all__ = ["table"]
@@ -88,7 +88,7 @@ def _age(request: Request, now: datetime) -> str:
 
 
 def _from(request: Request) -> str:
-    run = f"{request.run_id[:12]}…" if is_random(request.run_id) else token(request.run_id, _FROM_ROOM)
+    run = f"{request.run_id[:12]}…" if is_random(request.run_id) else token(request.run_id, RUN_ROOM)
     return f"{token(request.requester.subject, _FROM_ROOM)}/{run}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from sayso import clock, config, errors
-from sayso.cli.desk import Desk, NoStoreYetError, as_json
+from sayso.cli.desk import Desk, NoStoreYetError, as_json, reviewer
 from sayso.cli.say import WRONG, complain, document, out
 from sayso.model import duration
 from sayso.model.reviewer import LOCAL
@@ -28,6 +28,9 @@ _MAY = {
     "review": "it decides in this name, and never runs anything",
     "admin": "it looks at everything, resolves outcomes and revokes tokens, and neither asks nor decides",
 }
+_as = click.option(
+    "--as", "maker", metavar="NAME", help="Who you are, for the journal; else SAYSO_REVIEWER, else user@host."
+)
 
 
 def _tokens(store: Store) -> Tokens:
@@ -51,19 +54,22 @@ def token() -> None:
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
 @click.option("--issuer", default=LOCAL, metavar="WORD", help="Who vouches for the name; as where they sign in.")
 @click.option("--expires", "span", default="90d", show_default=True, metavar="SPAN", help="How long it is good.")
+@_as
 @as_json
 @click.pass_obj
 def new(
     desk: Desk, kind: Literal["ask", "review", "admin"], name: str, roles: tuple[str, ...], issuer: str, span: str,
-    as_json: bool,
+    maker: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Make a token, and print it once.
 
     The store keeps only a digest of it.
     """
-    lasts = _span(span)
+    lasts, by = _span(span), reviewer(maker, ()).identity
     try:
-        made, text = _tokens(_store(desk)).new(kind, name, roles=roles, issuer=issuer, lasts=lasts)
+        made, text = _tokens(_store(desk)).new(
+            kind, name, roles=roles, issuer=issuer, lasts=lasts, by=by, channel="cli"
+        )
     except ValueError as error:
         raise click.UsageError(f"{error}; no token was made") from error
     if as_json:
@@ -101,10 +107,11 @@ def ls(desk: Desk, as_json: bool) -> int:
 
 @token.command("revoke")
 @click.argument("token_id", metavar="ID")
+@_as
 @click.pass_obj
-def revoke(desk: Desk, token_id: str) -> int:
+def revoke(desk: Desk, token_id: str, maker: str | None) -> int:
     """End a token at once."""
-    ended = _tokens(desk.store).revoke(token_id)
+    ended = _tokens(desk.store).revoke(token_id, by=reviewer(maker, ()).identity, channel="cli")
     if ended is None:
         complain(f"error: there is no token {word(token_id)}; nothing was changed", "`sayso token ls` lists them")
         return WRONG

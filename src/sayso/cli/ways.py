@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sayso import config, errors
+from sayso.channels import admission
 from sayso.channels.setting import Table
 from sayso.model import duration
 
@@ -70,10 +71,10 @@ def sign_in(options: Options) -> SignIn | None:
         raise errors.ConfigError(
             "a proxy that signs people in has the last word, so login links and [oidc] would lead nowhere; take one out"
         )
-    lasts = table.get("session", str, "")
+    lasts, may = table.get("session", str, ""), admission.configured()
     rules = SignIn(
-        has_links=has_links, proxy=proxy, provider=known, reviewers=table.texts("reviewers") or None,
-        role=table.get("required_role", str, "") or None, lasts=duration.parse(lasts) if lasts else ABSOLUTE,
+        has_links=has_links, proxy=proxy, provider=known, reviewers=may.reviewers, role=may.role,
+        lasts=duration.parse(lasts) if lasts else ABSOLUTE,
     )  # fmt: skip
     if not (has_links or signs_in or known):
         if rules.reviewers is not None or rules.role is not None:

@@ -29,6 +29,7 @@ import click
 
 from sayso import config, errors
 from sayso.cli.desk import Desk, as_json
+from sayso.cli.number import Number
 from sayso.cli.say import complain, out
 from sayso.model import duration
 from sayso.model.show.escape import escape
@@ -45,7 +46,9 @@ _THREADS = 32  # for handlers that are plain functions
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="MODULE:NAME...")
-@click.option("--concurrency", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Runs at a time.")
+@click.option(
+    "--concurrency", metavar="N", type=Number(1, 10_000), default=8, show_default=True, help="Runs at a time."
+)
 @click.option("--grace", metavar="SPAN", default="800ms", show_default=True, help="For handlers, after SIGTERM.")
 @click.option("--once", is_flag=True, help="Go on with what is ready now, and end.")
 @as_json

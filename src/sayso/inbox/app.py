@@ -90,7 +90,7 @@ def create_app(
     store: Store | str | None = None, *, base_url: str | None = None, hosts: Collection[str] = (),
     who: Callable[[Http], Reviewer | None] | None = None, on_stranger: Callable[[], None] | None = None,
     sign_in: SignIn | None = None, hooks: Mapping[str, Any] | None = None,
-    rate: str | None = "600/minute", open_per_run: int = 20,
+    rate: str | None = "600/minute", open_per_run: int = 20, open_per_token: int = 200,
 ) -> Starlette:  # fmt: skip
     """Return the inbox as an ASGI program, to be served or mounted.
 
@@ -105,8 +105,10 @@ def create_app(
         who: Says who is signed in to the program around, or None for nobody; called for every request.
         on_stranger: Called when somebody comes who is not signed in.
         sign_in: Which ways lead in; None is login links alone.
-        rate: How often one token, session or stranger may ask the API; None for no limit.
+        rate: How often one token, session or stranger may ask the API, and one hook may send decisions; None for no
+            limit.
         open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.
+        open_per_token: The same of one program, over all of its runs; tokens of one name are one program.
         hooks: Which programs may send decisions, as `[hooks]` in `sayso.toml` says it; None is what stands there.
 
     Raises:
@@ -133,10 +135,13 @@ def create_app(
     app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
     app.state.happenings = Happenings(app.state.settings.store)
     app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.happenings)
-    app.state.open_per_run = open_per_run
-    app.state.pulse = live.Pulse(app.state.settings.store)
+    app.state.open_per_run, app.state.open_per_token = open_per_run, open_per_token
+    app.state.pulse, app.state.checkpoints = live.Pulse(app.state.settings.store), None
     app.state.insights = insights.Insights(app.state.settings.store)
-    app.state.hooks = hook.Hooks(app.state.settings.store, config.table("hooks") if hooks is None else hooks)
+    app.state.hooks = hook.Hooks(
+        app.state.settings.store, config.table("hooks") if hooks is None else hooks, rate=app.state.rate,
+        admits=sign_in.admits,
+    )  # fmt: skip
     return app
 
 

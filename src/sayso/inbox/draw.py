@@ -13,7 +13,7 @@ from sayso.model.duration import ago
 from sayso.model.request import Request, State
 from sayso.model.show import card
 from sayso.model.show.escape import escape
-from sayso.model.show.label import is_random, name_of, short, time_left, token
+from sayso.model.show.label import RUN_ROOM, is_random, name_of, short, time_left, token
 from sayso.model.show.standing import said_by, stands
 from sayso.reviews import Review
 
@@ -69,7 +69,7 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Ro
         headline=card.headline(request, 120),
         risk="" if request.risk is None else token(request.risk, 20),
         requester=name_of(request.requester, 30),
-        run=short(request.run_id) if is_random(request.run_id) else token(request.run_id, 40),
+        run=short(request.run_id) if is_random(request.run_id) else token(request.run_id, RUN_ROOM),
         run_id=request.run_id,
         asked=ago(request.created_at, now),
         claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),

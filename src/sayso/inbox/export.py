@@ -17,6 +17,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
+from sayso import clock
 from sayso.inbox.listing import DECIDED, all_of
 from sayso.inbox.visit import Visit
 from sayso.model.canonical import display
@@ -69,7 +70,7 @@ def record(request: Request) -> dict[str, Any]:
         "risk": request.risk,
         "requester": request.requester.qualified,
         "on_behalf_of": _names(request.acts_for),
-        "asked_at": request.created_at.isoformat(),
+        "asked_at": clock.written(request.created_at),
         "state": str(request.state),
     }
     if decision is None:
@@ -79,7 +80,7 @@ def record(request: Request) -> dict[str, Any]:
         "changed": request.kind == "call" and request.edited is not None,
         "decided_by": decision.by.qualified,
         "channel": decision.channel,
-        "decided_at": decision.at.isoformat(),
+        "decided_at": clock.written(decision.at),
         "seconds_to_decide": round((decision.at - request.created_at).total_seconds(), 3),
         "answer": request.answer,
         "comment": decision.comment,

@@ -37,6 +37,7 @@ _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.MissingRoleError, 403),
     (errors.InvalidChangesError, 422),
     (errors.InvalidAnswerError, 422),
+    (errors.ReasonMissingError, 422),
     (errors.WrongKindError, 422),
     (errors.DecisionRefusedError, 409),
     (errors.StoreError, 503),

@@ -3,7 +3,8 @@
 Who sent it is said by the signature alone (`sayso.channels.webhook_key`), and for whom a hook speaks by its settings:
 the people it may name are listed, and stand in the record as `hook-NAME:subject`. A message has one effect: its id is
 kept with what was answered, and a repeated one gets the same answer. The invariant: nothing in a message is looked at
-before its signature fits to the last bit, and an approval names the fingerprint of what was seen.
+before its signature fits to the last bit, an approval names the fingerprint of what was seen, and who sends what no
+hook has signed is soon answered without another look.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Self, cast
@@ -29,6 +30,8 @@ from sayso.channels.webhook_key import ID, SIGNATURE, TIMESTAMP, WINDOW, Webhook
 from sayso.inbox.api import problem
 from sayso.inbox.api.body import parsed, read_bytes
 from sayso.inbox.api.problem import Problem
+from sayso.inbox.api.rate import Rate
+from sayso.inbox.visit import Settings
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
@@ -43,6 +46,7 @@ _SEEN = "seen"
 _KEPT = 2 * WINDOW + timedelta(minutes=10)
 _MOST_FORGOTTEN = 20
 _PATIENCE = 10.0  # seconds for a body
+_UNSIGNED = frozenset({"body_too_large", "body_too_slow", "not_signed_in"})
 
 
 @dataclass(frozen=True)
@@ -67,16 +71,16 @@ class Hook:
             ConfigError: A setting is missing, is not known, or cannot be used; or nobody is listed.
         """
         table = Table(f"hooks.{name}", settings, known=_KNOWN)
-        names, roles = table.texts("reviewers"), table.texts("roles")
-        if not names:
+        listed: list[Any] = table.get("reviewers", list, [])
+        if not listed:
             raise table.fault(
                 "reviewers", "must list the people for whom this hook speaks; without them it is not open"
             )
-        issuer = table.get("issuer", str, f"hook-{name}")
-        try:
-            people = {one: Reviewer(one, roles=roles, issuer=issuer) for one in names}
-        except ValueError as error:
-            raise table.fault("reviewers", f"cannot be used: {error}") from None
+        roles, issuer = table.texts("roles"), table.get("issuer", str, f"hook-{name}")
+        found = [table.person("reviewers", said, issuer=issuer, roles=roles) for said in listed]
+        people = {one.subject: one for one in found}
+        if len(people) < len(found):
+            raise table.fault("reviewers", "names somebody twice; a message could mean either")
         keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
         return cls(name, keys, people)
 
@@ -118,13 +122,19 @@ class Hooks:
     Args:
         store: Where the requests are.
         tables: What stands below `[hooks]` in the settings.
+        rate: How often one hook may send.
+        admits: Says who may review here at all.
 
     Raises:
         ConfigError: One of them cannot be used.
     """
 
-    def __init__(self, store: Store, tables: Mapping[str, Any]) -> None:
-        self._store = store
+    def __init__(
+        self, store: Store, tables: Mapping[str, Any], *, rate: Rate | None = None,
+        admits: Callable[[Reviewer], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
+        self._store, self._admits = store, admits
+        self._rate = Rate(None) if rate is None else rate
         self._hooks = [_hook(name, settings) for name, settings in tables.items()]
         # Of a message that comes twice at once, the second waits here for what the first is answered.
         self._one_by_one = threading.Lock()
@@ -137,10 +147,11 @@ class Hooks:
             body: As it came.
 
         Raises:
-            Problem: It is not signed, or cannot be read; it may be sent again.
+            Problem: It is not signed, came too soon, or cannot be read; it may be sent again.
             SaysoError: The store failed; it may be sent again.
         """
         hook = self._signer(headers, body)
+        self._rate.count(f"hook {hook.name}")
         key, digest = f"hook/{hook.name}/{headers[ID]}", hashlib.sha256(body).hexdigest()
         with self._one_by_one:
             known = self._known(key, digest)
@@ -192,6 +203,10 @@ class Hooks:
         reviewer = hook.reviewers.get(subject)
         if reviewer is None:
             raise Problem("invalid_input", "reviewer.subject is nobody for whom this hook speaks; nothing was decided")
+        if not self._admits(reviewer):
+            raise Problem(
+                "not_admitted", "the settings of this server do not let this person review; nothing was decided"
+            )
         return Review(self._store, reviewer=reviewer, channel=f"hook-{hook.name}")
 
 
@@ -237,21 +252,41 @@ def _told(fault: Problem) -> tuple[int, dict[str, Any]]:
 
 async def receive(http: Http) -> Response:
     """Take a decision that comes by webhook: `POST /hooks/decisions`."""
-    hooks: Hooks = http.app.state.hooks
     try:
-        given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
-        headers = {name: said[0] for name, said in given.items() if len(said) == 1}
-        async with asyncio.timeout(_PATIENCE):  # who sends it is not known yet, and must not stay for long
-            body = await read_bytes(http)
-        status, content = await run_in_threadpool(hooks.answer, headers, body)
+        status, content = await _answered(http)
     except ClientDisconnect:
         return Response(status_code=400)  # nobody is there to read it
-    except TimeoutError:
-        fault = Problem("body_too_slow", f"the body did not come in {_PATIENCE:.0f} s; nothing was decided")
-        return problem.response(fault)
     except Problem as fault:
         return problem.response(fault)
     except errors.SaysoError as fault:
         return problem.response(problem.of_fault(fault))
     kind = "application/json" if status == 200 else problem.MEDIA_TYPE
     return Response(json.dumps(content, sort_keys=True), status_code=status, media_type=kind)
+
+
+async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
+    hooks: Hooks = http.app.state.hooks
+    rate: Rate = http.app.state.rate
+    settings: Settings = http.app.state.settings
+    stranger = f"unsigned {settings.sender(http)}"
+    rate.must_have_room(stranger)  # before a body is read, or a signature computed
+    try:
+        headers, body = await _message(http)
+        return await run_in_threadpool(hooks.answer, headers, body)
+    except ClientDisconnect:
+        rate.count(stranger)
+        raise
+    except Problem as fault:
+        if fault.kind.code in _UNSIGNED:
+            rate.count(stranger)
+        raise
+
+
+async def _message(http: Http) -> tuple[dict[str, str], bytes]:
+    given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
+    headers = {name: said[0] for name, said in given.items() if len(said) == 1}
+    try:
+        async with asyncio.timeout(_PATIENCE):  # who sends it is not known yet, and must not stay for long
+            return headers, await read_bytes(http)
+    except TimeoutError:
+        raise Problem("body_too_slow", f"the body did not come in {_PATIENCE:.0f} s; nothing was decided") from None

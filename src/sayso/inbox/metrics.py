@@ -8,9 +8,11 @@ a program could make up without end.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -29,7 +31,7 @@ from sayso.inbox.api.problem import Problem
 from sayso.inbox.guard import LOOPBACK
 from sayso.inbox.visit import Settings
 from sayso.model.request import State
-from sayso.stores.base import Filter, Store
+from sayso.stores.base import Filter, Store, Unwatch
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -41,6 +43,7 @@ TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
 
 _SHORTEST = 16
 _FRESH = timedelta(seconds=5)
+_LINGER = 600.0  # seconds; scrapers come every minute or oftener
 _PAGE, _MOST = 500, 20
 _AGES = {"0s": 0, "1m": 60, "10m": 600, "1h": 3_600, "1d": 86_400}
 _BUCKETS = (1, 3, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400)
@@ -70,12 +73,35 @@ class Metrics:
         self.token = _token()
         self._store, self._happenings = store, happenings
         self._lock = threading.Lock()  # of scrapers that ask at once, one looks and the others get what it found
-        self._number: int | None = None  # of the last event that was counted; None until somebody asks
+        self._number = 0  # of the last event that was counted
+        self._end: Unwatch | None = None  # None while nothing is noticed
+        self._has_begun = self._is_heeding = False
+        self._asked_at = 0.0
         self._kept: tuple[datetime, bytes] | None = None
         self._decisions, self._ends = Counter[str](dict.fromkeys(_VERBS.values(), 0)), Counter[str]()
         self._spans: Counter[int] = Counter()
         self._seconds = 0.0
         self._lost = 0
+
+    def heed(self) -> None:
+        """Notice what happens from the next look on, until long nobody has asked or the running event loop ends."""
+        self._asked_at = time.monotonic()
+        if not self._is_heeding:
+            self._is_heeding = True
+            # A task and no timer: a loop that ends cancels its tasks, and forgets its timers.
+            asyncio.get_running_loop().create_task(self._linger()).add_done_callback(self._rest)
+
+    async def _linger(self) -> None:
+        left = _LINGER
+        while left > 0:
+            await asyncio.sleep(left)
+            left = self._asked_at + _LINGER - time.monotonic()
+
+    def _rest(self, _: asyncio.Task[None]) -> None:
+        """Have nothing watched any more; what happens meanwhile is caught up with."""
+        self._is_heeding, end, self._end = False, self._end, None
+        if end is not None:
+            end()
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format; reads the store.
@@ -95,9 +121,10 @@ class Metrics:
             return self._kept[1]
 
     def _count(self) -> None:
-        if self._number is None:
-            self._happenings.listen(lambda: None)  # from now on it notices, for as long as the server lives
-            self._number = self._happenings.number
+        if self._end is None:
+            self._end = self._happenings.listen(lambda: None)  # from now on it notices
+            if not self._has_begun:
+                self._has_begun, self._number = True, self._happenings.number
         found = self._happenings.since(self._number)
         if found is None:
             self._lost += 1
@@ -204,6 +231,7 @@ def _of_channels(store: Store) -> Iterator[Metric]:
 async def metrics(http: Http) -> Response:
     """Answer a scraper that may know."""
     found: Metrics = http.app.state.metrics
+    found.heed()
     try:
         return await run_in_threadpool(_answer, http, found.text)
     except Problem as problem:

@@ -22,14 +22,16 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.show import Change, card
 from sayso.model.show.escape import escape
-from sayso.model.show.journal import event_row
-from sayso.model.show.literal import value
+from sayso.model.show.journal import event_rows
+from sayso.model.show.literal import brief, value
 from sayso.model.show.standing import changed, outcome_rows
+from sayso.model.target import PLAN_TOOL, is_target
 from sayso.waiting.talk import LEFT
 
 __all__ = ["Sent", "fields_for", "request_page", "show_request", "standing"]
 
 _WIDTH = 84
+_TITLE_ROOM = 80
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,7 @@ def request_page(visit: Visit, request: Request, *, status: int = 200, sent: Sen
     now, given = clock.now(), Sent() if sent is None else sent
     widgets, unreadable = _widgets(request, given)
     widgets, rest = with_problems(widgets, given.problems)
-    timeline = [
-        event_row(entry) for entry in audit.entries(visit.settings.store, run_id=request.run_id, request_id=request.id)
-    ]
+    timeline = event_rows(audit.entries(visit.settings.store, run_id=request.run_id, request_id=request.id))
     return render(
         visit, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
         subject=_subject(request), cautions=card.cautions(request), words=_words(request),
@@ -109,7 +109,16 @@ def _subject(request: Request) -> dict[str, Any]:
     if request.kind == "question":
         return {"question": request.question.text, "call": "", "tool": ""}
     rows = card.subject_rows(request, width=_WIDTH, full=True)
-    return {"question": None, "call": "\n".join(rows), "tool": escape(request.call.name)}
+    return {"question": None, "call": "\n".join(rows), "tool": _title(request)}
+
+
+def _title(request: Request) -> str:
+    """Return what heads the page of a call: the name of its function, or which plan is to be carried out."""
+    call = request.effective
+    title = call.shown.get("title")
+    if call.tool != PLAN_TOOL or not isinstance(title, str):
+        return escape(call.name)
+    return f"Plan {brief(title, _TITLE_ROOM)}"
 
 
 def _words(request: Request) -> dict[str, str]:
@@ -146,5 +155,6 @@ def _moves(visit: Visit, request: Request) -> dict[str, bool]:
         "extend": request.state in {State.PENDING, State.APPROVED},
         "resolve": request.state is State.UNKNOWN,
         "force": request.state is State.RUNNING,
+        "needs_reason": is_target(request),
         "again": request.retries > 0 or request.idempotent,
     }

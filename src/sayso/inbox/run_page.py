@@ -21,7 +21,7 @@ from sayso.model.duration import ago
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.model.show.escape import escape
-from sayso.model.show.journal import event_row, moment
+from sayso.model.show.journal import event_rows, moment
 from sayso.model.show.label import token
 from sayso.model.show.literal import brief
 from sayso.runs.load import Span, load_run
@@ -88,7 +88,7 @@ def run(visit: Visit) -> Response:
         loaded = None
     only_human = visit.asked("only") == "human"
     steps = [] if loaded is None else [_step(span) for span in loaded.spans]
-    journal = [event_row(store.legible(entry)) for entry in store.journal(run_id=run_id, limit=_MOST_ROWS)]
+    journal = event_rows(map(store.legible, store.journal(run_id=run_id, limit=_MOST_ROWS)))
     return render(
         visit, "run.html", run_id=run_id, shown=token(run_id, 200),
         line=None if loaded is None else _line(loaded.record, now),

@@ -1,7 +1,7 @@
 """The page of settings, to be read: where the requests are, which gates ask, which channels and tokens there are.
 
-What it says is set elsewhere: in `sayso.toml`, in the environment, by commands. The invariant: no secret is shown,
-and the one thing that can be done here, a test message, decides nothing.
+What it says is set elsewhere: in `sayso.toml`, in the environment, by commands. Of channels it says what `sayso doctor`
+says. The invariant: no secret is shown, and the one thing that can be done here, a test message, decides nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock, config, errors
+from sayso.audit.schedule import Schedule
 from sayso.channels import outlet
+from sayso.channels.checkup import ChannelCheck, check
 from sayso.channels.message import test_notice
-from sayso.channels.outbox import ChannelHealth, health
+from sayso.channels.outbox import health
 from sayso.inbox.page import render
 from sayso.inbox.token import Token, Tokens
 from sayso.inbox.visit import Visit
@@ -64,7 +66,7 @@ class _TokenRow(NamedTuple):
 
 
 class _ChannelRow(NamedTuple):
-    """A channel, in words."""
+    """A channel, in words; one that a program brings along can only be tried there."""
 
     name: str
     kind: str
@@ -94,33 +96,29 @@ def send_test(visit: Visit) -> Response:
 
 def _page(visit: Visit, *, status: int = 200, said: str = "") -> Response:
     store, now = visit.settings.store, clock.now()
-    channels, fault = _channels(store, now)
+    channels, fault = check(health(store))
     return render(
         visit, "settings.html", status=status, said=said, is_fault=status != 200, store=_store_facts(store),
-        gates=_gates(store, now), most=_MOST, channels=channels, channel_fault=fault,
-        tokens=[_token_row(one, now) for one in Tokens(store).all()],
+        gates=_gates(store, now), most=_MOST, channels=[_channel_row(one, now) for one in channels],
+        channel_fault=None if fault is None else escape(fault),
+        tokens=[_token_row(one, now) for one in Tokens(store).all()], evidence_fault=_evidence_fault(visit),
     )  # fmt: skip
 
 
-def _channels(store: Store, now: datetime) -> tuple[list[_ChannelRow], str | None]:
-    """Return the channels that are announced to, those of the settings file first; and what is wrong with that file."""
-    fault, named = None, dict[str, str]()
-    try:
-        named = {name: str(table.get("type", "")) for name, table in config.channel_tables().items()}
-    except errors.ConfigError as error:
-        fault = escape(str(error))
-    known = {one.name: one for one in health(store)}
-    rows = [_channel_row(name, known.get(name), kind, now) for name, kind in named.items()]
-    return [*rows, *(_channel_row(name, one, None, now) for name, one in known.items() if name not in named)], fault
+def _evidence_fault(visit: Visit) -> str | None:
+    """Return why this server wrote no checkpoint the last time; None where it did, or writes none."""
+    schedule: Schedule | None = visit.http.app.state.checkpoints
+    return None if schedule is None or schedule.problem is None else escape(schedule.problem)
 
 
-def _channel_row(name: str, one: ChannelHealth | None, kind: str | None, now: datetime) -> _ChannelRow:
-    """Return a channel; `kind` is None for one that a program brings along, which can only be tried there."""
-    problem = None if one is None else one.problem
-    shown = kind or ("" if one is None else one.kind)
-    stands = "nobody has delivered to it yet" if one is None else escape(problem or "works")
-    sent = "never" if one is None or one.sent_at is None else ago(one.sent_at, now)
-    return _ChannelRow(escape(name), escape(shown), stands, problem is not None, sent, kind is not None)
+def _channel_row(one: ChannelCheck, now: datetime) -> _ChannelRow:
+    health = one.health
+    stands = "nobody has delivered to it yet" if health is None else "works"
+    sent = "never" if health is None or health.sent_at is None else ago(health.sent_at, now)
+    return _ChannelRow(
+        escape(one.name), escape(one.kind), escape(one.problem or stands), one.problem is not None, sent,
+        one.is_configured,
+    )  # fmt: skip
 
 
 def public_address(url: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from sayso.channels.admission import Admission
 from sayso.inbox.oidc import Provider
 from sayso.inbox.proxy import Proxy
 from sayso.inbox.session import ABSOLUTE
@@ -46,9 +47,7 @@ class SignIn:
 
     def admits(self, reviewer: Reviewer) -> bool:
         """Say whether somebody who is known may review here."""
-        if self.role is not None and self.role not in reviewer.roles:
-            return False
-        return self.reviewers is None or not {reviewer.subject, reviewer.identity.qualified}.isdisjoint(self.reviewers)
+        return Admission(self.reviewers, self.role).admits(reviewer)
 
 
 @dataclass

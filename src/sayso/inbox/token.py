@@ -1,8 +1,9 @@
 """Tokens of programs: who may ask, who may review, who may look after it all, as `sst_ID_SECRET`.
 
 They are made on the server's machine (`sayso token new`), shown once, and kept as the SHA-256 of a secret of 256
-random bits. The invariant: what is kept is of no use to whoever reads it, and a token that was revoked or has ended
-opens nothing from that instant on.
+random bits. That one was made or revoked stands in the journal, in a chain of its own, written with the token itself.
+The invariant: what is kept is of no use to whoever reads it, and a token that was revoked or has ended opens nothing
+from that instant on.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import Any, Literal, get_args
 
-from sayso import clock, errors
+from sayso import clock, config, errors
 from sayso.model.ids import new_token
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
 from sayso.stores.slip import Slip
+from sayso.stores.slip_verbs import Note
 
-__all__ = ["KINDS", "LASTS", "Token", "TokenKind", "Tokens"]
+__all__ = ["CHAIN", "KINDS", "LASTS", "Token", "TokenKind", "Tokens"]
 
 TokenKind = Literal["ask", "review", "admin"]
 KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 LASTS = timedelta(days=90)
+
+CHAIN = "sayso:tokens"
+"""The run id of the chain in which it stands what tokens were made and revoked."""
 
 _SLIP = "token"
 _ID = 16
@@ -78,8 +83,9 @@ class Tokens:
         self._written: dict[str, str] = {}
 
     def new(
-        self, kind: TokenKind, name: str, *, roles: Collection[str] = (), issuer: str = LOCAL, lasts: timedelta = LASTS
-    ) -> tuple[Token, str]:
+        self, kind: TokenKind, name: str, *, roles: Collection[str] = (), issuer: str = LOCAL, lasts: timedelta = LASTS,
+        by: Identity | None = None, channel: str = "python",
+    ) -> tuple[Token, str]:  # fmt: skip
         """Make a token, and return it with its whole text, which nothing can show again. Durable on return.
 
         Args:
@@ -88,6 +94,8 @@ class Tokens:
             roles: The roles of a reviewer.
             issuer: Who vouches for the name: the same as where this person signs in, or one person counts as two.
             lasts: How long.
+            by: Who makes it, for the journal; None is the configured reviewer.
+            channel: Through which channel.
 
         Raises:
             ValueError: The name, a role or the issuer cannot be one, or a program's name has an issuer.
@@ -98,7 +106,7 @@ class Tokens:
         token = Token(
             new_token()[:_ID], kind, person.identity, frozenset(person.roles), now, now + lasts, digest=_digest(secret)
         )
-        self._store.keep(_slip(token))
+        self._store.keep(_slip(token), note=_note("token_made", token, by, channel))
         return token, f"sst_{token.id}_{secret}"
 
     def find(self, text: str) -> Token | None:
@@ -135,9 +143,18 @@ class Tokens:
             if not page:
                 return [_token(slip) for slip in found]
 
-    def revoke(self, token_id: str) -> Token | None:
-        """End a token at once, and return it; None where there is none of this id. Durable on return."""
-        return self._change(token_id, lambda body: {"revoked_at": body["revoked_at"] or clock.now().isoformat()})
+    def revoke(self, token_id: str, *, by: Identity | None = None, channel: str = "python") -> Token | None:
+        """End a token at once, and return it; None where there is none of this id. Durable on return.
+
+        Args:
+            token_id: Which one; where it was revoked before, that stays as it was.
+            by: Who ends it, for the journal; None is the configured reviewer.
+            channel: Through which channel.
+        """
+        return self._change(
+            token_id, lambda body: {"revoked_at": body["revoked_at"] or clock.now().isoformat()},
+            lambda token: _note("token_revoked", token, by, channel),
+        )  # fmt: skip
 
     def write_uses(self) -> None:
         """Write down on which day the tokens were used last that `find` found here."""
@@ -147,18 +164,30 @@ class Tokens:
         for token_id, day in uses.items():
             self._change(token_id, lambda body, day=day: {"used_on": max(day, body["used_on"] or "")})
 
-    def _change(self, token_id: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Token | None:
+    def _change(
+        self, token_id: str, change: Callable[[dict[str, Any]], dict[str, Any]],
+        noted: Callable[[Token], Note | None] = lambda _: None,
+    ) -> Token | None:  # fmt: skip
         while True:  # until nobody changes it in between, so that what is written last never undoes a revocation
             before = self._store.slip(_SLIP, token_id)
             if before is None:
                 return None
             after = Slip(_SLIP, token_id, before.body | change(before.body))
-            if after == before or self._store.swap(before, after):
-                return _token(after)
+            token = _token(after)
+            if after == before or self._store.swap(before, after, note=noted(token)):
+                return token
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _note(event: str, token: Token, by: Identity | None, channel: str) -> Note:
+    detail = {
+        "token_id": token.id, "token_kind": token.kind, "subject": token.person.qualified,
+        "roles": sorted(token.roles), "expires_at": clock.written(token.expires_at),
+    }  # fmt: skip
+    return Note(CHAIN, event, config.default_reviewer().identity if by is None else by, channel, detail)
 
 
 def _slip(token: Token) -> Slip:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from sayso import clock
 from sayso.learning.lesson import decided, decision_of, proposed_and_approved, reason_of
 from sayso.model.call import Call
 from sayso.model.canonical import display
@@ -51,5 +52,5 @@ def _pair(request: Request) -> dict[str, str]:
         "chosen": dumps(display(dict(after))),
         "rejected": dumps(display(dict(before))),
         "reason": reason_of(request),
-        "decided_at": decision_of(request).at.isoformat(),
+        "decided_at": clock.written(decision_of(request).at),
     }

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from sayso import clock
 from sayso.learning.field import changed
 from sayso.learning.lesson import (
-    answer_of,
     decided,
     decision_of,
     label_of,
@@ -24,6 +24,7 @@ from sayso.model.call import Call
 from sayso.model.canonical import display
 from sayso.model.canonical.compact import dumps
 from sayso.model.request import Request
+from sayso.mplp.sample import answer_of
 from sayso.stores.base import Store
 
 __all__ = ["COLUMNS", "rows", "table"]
@@ -65,8 +66,8 @@ def _row(request: Request) -> dict[str, Any]:
         "tool": "",
         "risk": request.risk or "",
         "requester": request.requester.qualified,
-        "asked_at": request.created_at.isoformat(),
-        "decided_at": decision.at.isoformat(),
+        "asked_at": clock.written(request.created_at),
+        "decided_at": clock.written(decision.at),
         "seconds": seconds_of(request, decision),
         "state": str(request.state),
         "verb": decision.verb,

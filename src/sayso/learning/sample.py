@@ -14,14 +14,16 @@ from typing import Any, cast
 from sayso.learning.lesson import decided, without_secrets
 from sayso.model.request import Request
 from sayso.model.show.escape import storable
-from sayso.mplp import LearningSample, NotConformantError, sample_of
+from sayso.mplp import NotConformantError, sample_of
 from sayso.mplp.group import group_of
+from sayso.mplp.sample import export_of
 from sayso.mplp.view import facts_of
 from sayso.stores.base import Store
 
 __all__ = ["samples"]
 
 _LONGEST = 1_024  # bits of a number
+_BROUGHT = ("input", "output", "feedback")
 
 
 def samples(
@@ -38,13 +40,14 @@ def samples(
     for request in decided(store, since=since, until=until, tool=tool):
         rounds = (request,) if facts_of(request) is None else _rounds(store, request)
         if rounds:
-            yield without_secrets(request, _exported(sample_of(*rounds)))
+            yield without_secrets(request, _exported(rounds), _BROUGHT)
 
 
-def _exported(sample: LearningSample) -> dict[str, Any]:
+def _exported(rounds: tuple[Request, ...]) -> dict[str, Any]:
     try:
-        return sample.export()
+        return export_of(*rounds)
     except NotConformantError:  # one call with a number that the protocol does not take must not end an export
+        sample = sample_of(*rounds)
         return sample.model_copy(
             update={
                 "input": _fitted(sample.input),

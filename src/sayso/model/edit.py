@@ -17,6 +17,8 @@ from sayso.model.fingerprint import call_digest
 from sayso.model.redaction import MASK, Redaction
 from sayso.model.request import Request
 from sayso.model.shape import Shape, ShapeError
+from sayso.model.step import wrong_steps
+from sayso.model.target import PLAN_TOOL, moved
 from sayso.model.unmask import UnmaskError, unmask
 from sayso.model.unset import with_unset
 
@@ -66,9 +68,18 @@ def edited_call(
         raise errors.InvalidChangesError(request.id, [str(error)]) from None
     except errors.ArgumentError as error:
         raise errors.InvalidChangesError(request.id, [f"{error.argument}: {error.reason}"]) from None
+    if problems := _unfit(request, canonical.load(form.text)):
+        raise errors.InvalidChangesError(request.id, problems)
     digest = call_digest(before.tool, before.shape_digest, form.digest_input)
     masked = _masked_edit(request, canonical.load(form.text))
     return Call(before.tool, before.name, form.text, masked, digest, before.shape, before.shape_digest)
+
+
+def _unfit(request: Request, after: dict[str, Any]) -> list[str]:
+    """Return what is wrong with an edit of a call that waits for sayso itself, and which its types let through."""
+    if request.call.tool == PLAN_TOOL:
+        return wrong_steps(cast("dict[str, Any]", canonical.display(after)))
+    return moved(request, canonical.load(request.call.form), after)
 
 
 def _validated(shape: Shape, tree: dict[str, Any], real: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sayso.model.canonical.compact import quote
 
-__all__ = ["Entry", "Head", "chained", "first_link"]
+__all__ = ["Anchor", "Entry", "Head", "chained", "first_link"]
 
 
 class Entry(NamedTuple):
@@ -53,6 +53,28 @@ class Head(NamedTuple):
     run_id: str
     seq: int
     link: str
+
+
+class Anchor(NamedTuple):
+    """How the row of a request is tied to the journal, for `sayso.audit`.
+
+    Attributes:
+        request_id: Which request.
+        run_id: In which chain its rows stand.
+        state: The state that the row says.
+        link: Of the journal's row that made this row what it is.
+        asked: Digest of what never changes, computed from the row (see `sayso.stores.row.asked_digest`); the
+            journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
+        stands: Digest of what became of it, computed from the row (see `sayso.stores.row.stands_digest`); every row
+            of the journal about it carries the one of then. None as for `asked`, and where nobody could change it.
+    """
+
+    request_id: str
+    run_id: str
+    state: str
+    link: str
+    asked: str | None
+    stands: str | None = None
 
 
 def first_link(run_id: str) -> str:

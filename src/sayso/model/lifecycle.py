@@ -30,13 +30,14 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model.call import Call
 from sayso.model.decision import Decision
 from sayso.model.duration import ago
 from sayso.model.fingerprint import fingerprint
 from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import Identity
+from sayso.model.target import must_have_reason
 
 __all__ = [
     "Outcome",
@@ -179,6 +180,7 @@ def _must_fit(request: Request, decision: Decision) -> None:
         raise errors.WrongKindError(request.id, kind="question", verb=verb, instead="answer, reject or cancel")
     if request.kind == "call" and verb == "answer":
         raise errors.WrongKindError(request.id, kind="call", verb=verb, instead="approve, reject, feedback or cancel")
+    must_have_reason(request, decision)
 
 
 def decide(
@@ -188,7 +190,6 @@ def decide(
     """Take one person's decision.
 
     Args:
-        request: The request as it stands.
         decision: What was said; its `at` and `fingerprint` are set here.
         roles: The reviewer's roles.
         seen: Fingerprint of what the reviewer looked at; None takes the call as it stands.
@@ -207,9 +208,8 @@ def decide(
         raise errors.StaleViewError(request.id, seen=seen, current=current)
     decided = current if edited is None else fingerprint(request.run_id, edited.digest, request.place)
     decision = _evolve(decision, at=now, fingerprint=decided)
-    detail: dict[str, Any] = {"fingerprint": decision.fingerprint}
-    if decision.comment is not None:
-        detail["comment"] = decision.comment
+    words = {} if decision.comment is None else {"comment": decision.comment}
+    detail: dict[str, Any] = {"fingerprint": decided, **words}
     if decision.verb == "approve":
         return _approve(request, decision, edited, detail, now)
     new = _evolve(request, state=_PAST[decision.verb], decision=decision, votes=(), claimed_by=None, claimed_at=None)
@@ -268,7 +268,7 @@ def extend(
     _must_be_allowed(request, by, roles, now)
     end = "expires_at" if request.state is State.PENDING else "approval_expires_at"
     new = _evolve(request, **{end: now + span})
-    return Transition(new, "extended", by, channel, {"what": end, "until": (now + span).isoformat()})
+    return Transition(new, "extended", by, channel, {"what": end, "until": clock.written(now + span)})
 
 
 def resolve(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model.call import Call
 from sayso.model.canonical.compact import dumps
 from sayso.model.decision import Decision
@@ -67,7 +67,7 @@ def purged(request: Request, by: Identity, *, before: datetime, channel: str, no
         execution=None if execution is None else replace(execution, result=None, error=None),
         purged_at=now,
     )  # fmt: skip
-    return Transition(gone, "purged", by, channel, {"before": before.isoformat()})
+    return Transition(gone, "purged", by, channel, {"before": clock.written(before)})
 
 
 def _bare(call: Call, form: str) -> Call:

@@ -1,33 +1,39 @@
 """The calls that wait where a target waits for approval: what a reviewer is shown, and what a start runs.
 
-A plan waits as `carry_out_plan(title, objective, steps)`, so that people read the plan itself and may edit it like any
-other arguments; all other targets wait as `use_target(target_type, target_id, reason)`. Which target it is stands in
-the run's name; what the call says of it is read by `told_of`, and counts where both agree. Invariant: what runs is what
-`doing` was told, with the target as it was approved.
+A plan waits as `carry_out_plan(title, objective, steps)`, its steps as the protocol's own JSON, so that people read the
+plan itself and may edit it like any other arguments; all other targets wait as `use_target(target_type, target_id,
+reason)`. Which target it is stands in the run's name; what the call says of it is read by `told_of`, and counts where
+both agree. What a decision about them needs is `sayso.model.target`. Invariant: what runs is what `doing` was told,
+with the target as it was approved.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
+
+from pydantic import Field
 
 from sayso.errors import ArgumentError
 from sayso.gates import Gate
 from sayso.model import canonical
 from sayso.model.call import Call
 from sayso.model.quorum import Quorum
+from sayso.model.target import PLAN_TOOL, TARGET_TOOL
 from sayso.mplp.confirm import Confirm
+from sayso.mplp.ids import id_of
 from sayso.mplp.plan import Plan, PlanStep
-from sayso.mplp.status import StepStatus, TargetType
+from sayso.mplp.status import TargetType
 
 __all__ = [
     "PLAN_TOOL",
     "TARGET_TOOL",
+    "Step",
     "Terms",
     "arguments_of",
     "carry_out_plan",
@@ -35,10 +41,12 @@ __all__ = [
     "edited_plan",
     "gate_for",
     "is_ours",
+    "plan_with",
     "told_of",
     "use_target",
 ]
 
+_Text = Annotated[str, Field(min_length=1)]
 _doing: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_doing", default=None)
 
 
@@ -61,7 +69,18 @@ class Terms:
     prompt: str | None = None
 
 
-def carry_out_plan(title: str, objective: str, steps: list[PlanStep]) -> Any:
+class Step(TypedDict):
+    """A step as people read and edit it: nothing stands there that it does not have, and a new one needs no id."""
+
+    description: _Text
+    step_id: NotRequired[str]
+    status: NotRequired[Literal["pending", "in_progress", "completed", "blocked", "skipped", "failed"]]
+    dependencies: NotRequired[list[str] | None]
+    agent_role: NotRequired[str | None]
+    order_index: NotRequired[Annotated[int, Field(ge=0)] | None]
+
+
+def carry_out_plan(title: _Text, objective: _Text, steps: Annotated[list[Step], Field(min_length=1)]) -> Any:
     """Carry out a plan, once."""
     return _do({"title": title, "objective": objective, "steps": steps})
 
@@ -102,10 +121,6 @@ def doing(deed: Callable[[dict[str, Any]], Any]) -> Generator[None]:
             _doing.reset(token)
 
 
-PLAN_TOOL = canonical.function_name(carry_out_plan)
-TARGET_TOOL = canonical.function_name(use_target)
-
-
 def is_ours(call: Call) -> bool:
     """Say whether a call waits for the approval of a target."""
     return call.tool in {PLAN_TOOL, TARGET_TOOL}
@@ -128,8 +143,7 @@ def gate_for(tool: str, terms: Terms, *, is_async: bool = False) -> Gate:
 def arguments_of(target: Plan | Confirm) -> dict[str, Any]:
     """Return what a reviewer is shown of a target."""
     if isinstance(target, Plan):
-        # Every field is given, so that a plan is the same call whether its defaults were written down or not.
-        steps = [PlanStep(**dict(step)) for step in target.steps]
+        steps = [{"description": step.description, **_plain(step)} for step in target.steps]
         return {"title": target.title, "objective": target.objective, "steps": steps}
     return {"target_type": target.target_type, "target_id": target.target_id, "reason": target.reason}
 
@@ -143,5 +157,20 @@ def told_of(call: Call) -> dict[str, Any]:
 
 def edited_plan(plan: Plan, call: Call) -> Plan:
     """Return a plan with what a call says of it, as reviewers left it."""
-    said = canonical.decode(call.form, {canonical.class_name(one): one for one in (PlanStep, StepStatus)})
-    return plan.model_copy(update={name: said[name] for name in ("title", "objective", "steps")})
+    return plan_with(plan, canonical.decode(call.form, {}))
+
+
+def plan_with(plan: Plan, said: Mapping[str, Any]) -> Plan:
+    """Return a plan with these arguments of its call; steps that a reviewer added get the ids that follow from them."""
+    steps = cast("list[dict[str, Any]]", said["steps"])
+    known = [step["step_id"] for step in steps if "step_id" in step]
+    named: list[PlanStep] = []
+    for index, step in enumerate(steps):
+        own = {"step_id": id_of("step", plan.plan_id, index, step["description"], *known)}
+        named.append(PlanStep.model_validate(own | step))
+    return plan.model_copy(update={"title": said["title"], "objective": said["objective"], "steps": named})
+
+
+def _plain(step: PlanStep) -> dict[str, Any]:
+    """Return a step as JSON values, with its id and status, whether these were written down or not."""
+    return step.model_dump(mode="json", exclude_none=True)

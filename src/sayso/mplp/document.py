@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Self, cast
 
@@ -19,6 +19,8 @@ from sayso.mplp.fault import NotConformantError
 from sayso.mplp.reading import UnreadableError, read
 
 __all__ = ["Document", "Part", "time_text"]
+
+_NO_OFFSET = timedelta(0)
 
 
 class Part(BaseModel):
@@ -106,12 +108,7 @@ def time_text(moment: datetime) -> str:
     """Return an instant as the protocol's own examples write it; without a zone where it has none."""
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
     text = moment.isoformat(timespec=precision)
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision)}Z" if _is_utc(moment) else text
-
-
-def _is_utc(moment: datetime) -> bool:
-    offset = moment.utcoffset()
-    return offset is not None and not offset
+    return f"{text.removesuffix('+00:00')}Z" if moment.utcoffset() == _NO_OFFSET else text
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.mplp import subscriber, trace
-from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, arguments_of, doing, gate_for
+from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, arguments_of, doing, gate_for, plan_with
 from sayso.mplp.confirm import Confirm, Decision
 from sayso.mplp.fault import ConfirmNotFoundError, ConfirmRefusedError
 from sayso.mplp.group import Group, chain_of, group_of, rounds_of, target_group
@@ -333,6 +333,6 @@ def _deed(do: Callable[[Any], Any], group: Group, arguments: dict[str, Any]) -> 
             told = f"what was approved is not {confirm.target_type} {confirm.target_id}, which was submitted"
             raise errors.AlteredRequestError(group.last.id, told)
         return do(confirm.model_copy(update={"reason": arguments.get("reason")}))
-    plan = group.plan.model_copy(update={**arguments, "status": PlanStatus.IN_PROGRESS})
+    plan = plan_with(group.plan, arguments).model_copy(update={"status": PlanStatus.IN_PROGRESS})
     plan.export()
     return do(plan)

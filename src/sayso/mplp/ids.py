@@ -10,10 +10,11 @@ import hashlib
 import re
 
 from sayso.model.ids import new_token
+from sayso.model.step import ID_PATTERN
 
 __all__ = ["ID_PATTERN", "id_of", "is_id", "new_id", "shaped"]
 
-ID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 _WHOLE = re.compile(ID_PATTERN.removeprefix("^").removesuffix("$"))
 
 
@@ -29,11 +30,12 @@ def new_id() -> str:
 
 def shaped(digits: str) -> str:
     """Return 32 hexadecimal digits as an identifier: the six bits that say "UUID v4" are set, all others stay."""
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
 def id_of(*parts: object) -> str:
     """Return the identifier that follows from these parts, always the same one."""
-    content = "\n".join(["sayso/mplp/1", *(f"{len(str(part))}:{part}" for part in parts)])
+    content = "sayso/mplp/1"
+    for text in map(str, parts):
+        content += f"\n{len(text)}:{text}"
     return shaped(hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ConfigDict, Field
@@ -18,13 +19,25 @@ from sayso.model.call import Call
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request
 from sayso.mplp.confirm import Confirm
-from sayso.mplp.document import Document, Part
+from sayso.mplp.document import Document, Part, time_text
 from sayso.mplp.fault import MismatchError
 from sayso.mplp.ids import id_of, new_id
 from sayso.mplp.plan import Plan
+from sayso.mplp.reading import is_sound
 from sayso.mplp.status import ConfirmStatus
+from sayso.mplp.view import Gist, confirm_of, facts_of, gist_of, plan_of
 
-__all__ = ["FeedbackLabel", "LearningSample", "SampleMeta", "sample_of", "sample_of_plan", "sample_of_request"]
+__all__ = [
+    "FeedbackLabel",
+    "LearningSample",
+    "SampleMeta",
+    "answer_of",
+    "export_of",
+    "redaction_of",
+    "sample_of",
+    "sample_of_plan",
+    "sample_of_request",
+]
 
 
 class FeedbackLabel(StrEnum):
@@ -53,6 +66,14 @@ _LABELS = {
     ConfirmStatus.CANCELLED: ("cancellation", "unknown", "unknown", FeedbackLabel.NOT_REVIEWED),
     ConfirmStatus.PENDING: ("none", "unknown", "unknown", FeedbackLabel.NOT_REVIEWED),
 }
+
+
+# Where a sample about a call or question has what people and programs brought; all else in it is ours.
+_BROUGHT = (
+    ("input", "tool"), ("input", "risk"), ("input", "proposed"), ("input", "question"),
+    ("output", "approved"), ("output", "answer"), ("output", "decider_role"), ("feedback", "details"),
+)  # fmt: skip
+_ORDER = ("sample_id", "sample_family", "created_at", "input", "state", "output", "feedback", "meta")
 
 
 class LearningSample(Document):
@@ -86,8 +107,9 @@ def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | No
     steps = [step.model_dump(mode="json", exclude_none=True) for step in plan.steps]
     masked = _masked({"objective": plan.objective, "title": plan.title, "steps": steps, "context": context})
     _, _, resolution, _ = _LABELS[confirm.status]
+    gist = _gist(confirm)
     return LearningSample(
-        sample_id=_sample_id(confirm),
+        sample_id=_sample_id(gist),
         sample_family="intent_resolution",
         input={
             "intent_id": plan.plan_id,
@@ -102,8 +124,8 @@ def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | No
             "plan_step_count": len(steps),
             "resolution_quality_label": resolution,
         },
-        feedback=_feedback(confirm),
-        meta=_meta(confirm, clarification_rounds=_rounds(confirm) - 1),
+        feedback=_feedback(gist),
+        meta=SampleMeta(**_meta(gist, clarification_rounds=_rounds(gist) - 1)),
     )
 
 
@@ -112,76 +134,111 @@ def sample_of(request: Request, *rounds: Request) -> LearningSample:
 
     Pure: the same requests give the same sample, also its id and instant.
     """
-    from sayso.mplp.view import confirm_of, facts_of, plan_of
-
     asked = (request, *rounds)
     confirm, last = confirm_of(asked), asked[-1]
-    at = {"created_at": last.created_at if last.decision is None else last.decision.at}
+    at = {"created_at": _at(last)}
     if facts_of(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
         return sample_of_plan(confirm, plan_of(asked)).model_copy(update=at)
     return sample_of_request(confirm, last).model_copy(update=at)
 
 
+def _at(request: Request) -> datetime:
+    return request.created_at if request.decision is None else request.decision.at
+
+
+def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
+    """Return `sample_of(request, *rounds).export()`; of a call or question without making documents for it.
+
+    The parts that are ours conform as they are made, and what people and programs brought is looked at here.
+
+    Raises:
+        NotConformantError: Something in it is no JSON that the protocol takes; `problems` says what.
+    """
+    if rounds or facts_of(request) is not None:
+        return sample_of(request, *rounds).export()
+    made: dict[str, Any] = _of_request(gist_of(request), request) | {"created_at": time_text(_at(request))}
+    if not all(is_sound(made[part].get(name), 2) for part, name in _BROUGHT):
+        return sample_of(request).export()
+    return {name: made[name] for name in _ORDER}
+
+
 def sample_of_request(confirm: Confirm, request: Request) -> LearningSample:
     """Return what a Confirm says about a call or question: what was proposed, and what became of it."""
-    subject, last = request.subject, confirm.decisions[-1] if confirm.decisions else None
-    given: dict[str, Any] = {"confirm_id": confirm.confirm_id, "kind": request.kind, "risk": request.risk}
+    return LearningSample(**_of_request(_gist(confirm), request))
+
+
+def _of_request(gist: Gist, request: Request) -> dict[str, Any]:
+    """Return the fields of a sample about a call or question, as JSON values."""
+    subject, last = request.subject, gist.decisions[-1] if gist.decisions else None
+    given: dict[str, Any] = {"confirm_id": gist.confirm_id, "kind": request.kind, "risk": request.risk}
     made: dict[str, Any] = {
-        "final_status": str(confirm.status),
+        "final_status": str(gist.status),
         "state": str(request.state),
-        "decision_rounds": _rounds(confirm),
+        "decision_rounds": _rounds(gist),
         "rejection_reason": last.reason if last is not None and last.status == "rejected" else None,
         "decider_role": None if last is None else last.decided_by_role,
     }
     if isinstance(subject, Call):
-        given |= {"tool": subject.tool, "proposed": subject.arguments}
+        edited, shown = request.edited, subject.shown
+        given |= {"tool": subject.tool, "proposed": canonical.display(shown)}
         is_yes = request.decision is not None and request.decision.verb == "approve"
-        made |= {"is_edited": request.edited is not None, "approved": request.effective.arguments if is_yes else None}
+        left = canonical.display(shown if edited is None else edited.shown) if is_yes else None
+        made |= {"is_edited": edited is not None, "approved": left}
     else:
         given |= {"question": subject.text}
-        made |= {"answer": _answer(request)}
-    return LearningSample(
-        sample_id=_sample_id(confirm),
-        sample_family="confirm_decision",
-        input={name: value for name, value in given.items() if value is not None},
-        state={"quorum": request.quorum.count, "roles": sorted(request.quorum.roles)},
-        output=made,
-        feedback=_feedback(confirm),
-        meta=_meta(confirm),
-    )
+        made |= {"answer": answer_of(request)}
+    return {
+        "sample_id": _sample_id(gist),
+        "sample_family": "confirm_decision",
+        "input": {name: value for name, value in given.items() if value is not None},
+        "state": {"quorum": request.quorum.count, "roles": sorted(request.quorum.roles)},
+        "output": made,
+        "feedback": _feedback(gist),
+        "meta": _meta(gist),
+    }
 
 
-def _sample_id(confirm: Confirm) -> str:
-    return id_of("sample", confirm.confirm_id, len(confirm.decisions), confirm.status)
+def answer_of(request: Request) -> Any:
+    """Return the answer to a question as plain JSON values, masked; None where there is none."""
+    if request.decision is None or request.decision.answer is None:
+        return None
+    tree: Any = canonical.display(redaction_of(request.redact).mask(canonical.load(request.decision.answer)))
+    return tree["answer"]
 
 
-def _rounds(confirm: Confirm) -> int:
+redaction_of = lru_cache(maxsize=256)(Redaction)
+"""Return what masks beside the default names also these, which a gate gave; one is made for many requests."""
+
+
+def _gist(confirm: Confirm) -> Gist:
+    events = [event.event_id for event in confirm.events or ()]
+    return Gist(confirm.confirm_id, confirm.status, confirm.requested_at, confirm.decisions, events)
+
+
+def _sample_id(gist: Gist) -> str:
+    return id_of("sample", gist.confirm_id, len(gist.decisions), gist.status)
+
+
+def _rounds(gist: Gist) -> int:
     """Return how often it was asked: each no before the end began another round."""
-    noes = sum(decision.status == "rejected" for decision in confirm.decisions)
-    return noes if noes and confirm.status is ConfirmStatus.REJECTED else noes + 1
+    noes = sum(decision.status == "rejected" for decision in gist.decisions)
+    return noes if noes and gist.status is ConfirmStatus.REJECTED else noes + 1
 
 
-def _feedback(confirm: Confirm) -> dict[str, Any]:
-    kind, quality, _, _ = _LABELS[confirm.status]
-    reason = confirm.decisions[-1].reason if confirm.decisions else None
+def _feedback(gist: Gist) -> dict[str, Any]:
+    kind, quality, _, _ = _LABELS[gist.status]
+    reason = gist.decisions[-1].reason if gist.decisions else None
     return {"source": "user", "type": kind, "quality_label": quality} | ({} if reason is None else {"details": reason})
 
 
-def _meta(confirm: Confirm, **more: Any) -> SampleMeta:
-    if confirm.decisions:
-        waited = confirm.decisions[-1].decided_at - confirm.requested_at
+def _meta(gist: Gist, **more: Any) -> dict[str, Any]:
+    if gist.decisions:
+        waited = gist.decisions[-1].decided_at - gist.requested_at
         more["decision_latency_ms"] = int(waited.total_seconds() * 1000)
-    events = [event.event_id for event in confirm.events or ()]
-    return SampleMeta(human_feedback_label=_LABELS[confirm.status][3], source_event_ids=events, **more)
+    label = _LABELS[gist.status][3].value
+    return {"source_event_ids": list(gist.event_ids), "human_feedback_label": label, **more}
 
 
 def _masked(values: dict[str, Any]) -> dict[str, Any]:
     tree: Any = Redaction().mask(values)
     return tree
-
-
-def _answer(request: Request) -> Any:
-    if request.decision is None or request.decision.answer is None:
-        return None
-    tree: Any = canonical.display(Redaction(request.redact).mask(canonical.load(request.decision.answer)))
-    return tree["answer"]

@@ -30,11 +30,14 @@ from sayso.mplp.trace import trace_of
 __all__ = [
     "BROUGHT",
     "Facts",
+    "Gist",
     "Names",
+    "Word",
     "confirm_id_of",
     "confirm_of",
     "decisions_of",
     "facts_of",
+    "gist_of",
     "is_about",
     "plan_of",
     "run_of",
@@ -97,6 +100,33 @@ class Facts(NamedTuple):
     confirm: Mapping[str, Any]
     plan: Mapping[str, Any]
     traceparent: str | None
+
+
+class Word(NamedTuple):
+    """One decision on a Confirm, with the fields that `Decision` has and without its id."""
+
+    status: DecisionStatus
+    decided_by_role: str
+    decided_at: datetime
+    reason: str
+
+
+class Gist(NamedTuple):
+    """What a learning sample needs to know of a Confirm.
+
+    Attributes:
+        confirm_id: Which one.
+        status: Where it stands.
+        requested_at: When it was asked for.
+        decisions: What was said, oldest first.
+        event_ids: Ids of its events, oldest first.
+    """
+
+    confirm_id: str
+    status: ConfirmStatus
+    requested_at: datetime
+    decisions: Sequence[Decision | Word]
+    event_ids: Sequence[str]
 
 
 def run_of(target_type: str, target_id: str) -> str:
@@ -166,6 +196,13 @@ def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm
     return confirm.model_copy(update=changes)
 
 
+def gist_of(request: Request) -> Gist:
+    """Return what the Confirm comes to of a request that a program made by itself, without making the documents."""
+    status, made = _status(request), _words(request)
+    told = [_event_id(request, word) for word in _steps(status, is_said=bool(made))]
+    return Gist(_id_of(request.id), status, request.created_at, made, told)
+
+
 def plan_of(rounds: Sequence[Request]) -> Plan:
     """Return the plan of which these requests are the rounds, as it was last proposed, or as reviewers left it.
 
@@ -188,40 +225,47 @@ def plan_of(rounds: Sequence[Request]) -> Plan:
 
 def decisions_of(request: Request, names: Names | None = None) -> list[Decision]:
     """Return what people said about one request, oldest first; that its time was over counts as a cancellation."""
-    said = list(request.votes)
-    if request.decision is not None and request.decision not in said:
-        said.append(request.decision)
-    made = [_decision(request, one, names or {}) for one in said]
+    made = [_decision(request, one, names or {}) for one in _said(request)]
     if request.state is State.EXPIRED:
-        made.append(_run_out(request))
+        made.append(_document(id_of("decision", request.id, "expired"), _run_out(request)))
     return made
 
 
+def _said(request: Request) -> list[Said]:
+    """Return what people said about one request, votes included, oldest first."""
+    said = list(request.votes)
+    if request.decision is not None and request.decision not in said:
+        said.append(request.decision)
+    return said
+
+
+def _words(request: Request) -> list[Word]:
+    """Return `decisions_of` without ids."""
+    made = [_word(request, one) for one in _said(request)]
+    return [*made, _run_out(request)] if request.state is State.EXPIRED else made
+
+
 def _decision(request: Request, said: Said, names: Names) -> Decision:
-    own = id_of("decision", request.id, said.verb, said.by.folded, said.at.isoformat())
-    decision_id, role = names.get(own, (own, said.by.subject))
+    own, word = id_of("decision", request.id, said.verb, said.by.folded, said.at.isoformat()), _word(request, said)
+    decision_id, role = names.get(own, (own, word.decided_by_role))
+    return _document(decision_id, word._replace(decided_by_role=role))
+
+
+def _document(decision_id: str, word: Word) -> Decision:
+    return Decision(decision_id=decision_id, **word._asdict())
+
+
+def _word(request: Request, said: Said) -> Word:
     status = DecisionStatus.REJECTED if _is_no(request) else _SAID[said.verb]
     words = storable(said.comment) if said.comment and said.comment.strip() else ""
-    return Decision(
-        decision_id=decision_id,
-        status=status,
-        decided_by_role=role,
-        decided_at=said.at,
-        reason=words or f"{status} by {said.by} ({said.channel}), without a word",
-    )
+    return Word(status, said.by.subject, said.at, words or f"{status} by {said.by} ({said.channel}), without a word")
 
 
-def _run_out(request: Request) -> Decision:
+def _run_out(request: Request) -> Word:
     ended, what = request.expires_at, "nobody decided in time, and no answer is a no"
     if request.decision is not None and request.approval_expires_at is not None:
         ended, what = request.approval_expires_at, "the approval was not used in time"
-    return Decision(
-        decision_id=id_of("decision", request.id, "expired"),
-        status=DecisionStatus.CANCELLED,
-        decided_by_role="clock",
-        decided_at=ended,
-        reason=what,
-    )
+    return Word(DecisionStatus.CANCELLED, "clock", ended, what)
 
 
 def _is_no(request: Request) -> bool:
@@ -245,18 +289,28 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
 
     def event(word: str, at: datetime, data: dict[str, Any]) -> Event:
         return Event(
-            event_id=id_of("event", request.id, word), event_type=f"confirm.{word}", timestamp=at, trace_id=trace_id,
+            event_id=_event_id(request, word), event_type=f"confirm.{word}", timestamp=at, trace_id=trace_id,
             data=about | {"round": number} | data,
         )  # fmt: skip
 
-    found = [event("requested", request.created_at, {})]
-    status = _status(request)
-    if status is not ConfirmStatus.PENDING and made:
+    first, *others = _steps(_status(request), is_said=bool(made))
+    found = [event(first, request.created_at, {})]
+    for word in others:
         last = made[-1]
-        word = "cancelled" if status is ConfirmStatus.CANCELLED else "decided"
         data = {"decision_id": last.decision_id, "status": str(last.status), "decided_by_role": last.decided_by_role}
         found.append(event(word, last.decided_at, data))
     return found
+
+
+def _steps(status: ConfirmStatus, *, is_said: bool) -> list[str]:
+    """Return what has happened to one round of a Confirm."""
+    if status is ConfirmStatus.PENDING or not is_said:
+        return ["requested"]
+    return ["requested", "cancelled" if status is ConfirmStatus.CANCELLED else "decided"]
+
+
+def _event_id(request: Request, word: str) -> str:
+    return id_of("event", request.id, word)
 
 
 def _submitted(request: Request, facts: Facts) -> Confirm:

@@ -19,13 +19,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.call import Call
 from sayso.model.decision import Decision
-from sayso.model.entry import Entry
+from sayso.model.entry import Anchor, Entry
 from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
@@ -35,7 +35,7 @@ from sayso.stores.evidence_verbs import EvidenceVerbs
 from sayso.stores.run_verbs import RunTransaction, RunVerbs, save
 from sayso.stores.slip_verbs import SlipTransaction, SlipVerbs
 
-__all__ = ["Anchor", "Filter", "Page", "Store", "Transaction", "Unwatch"]
+__all__ = ["Filter", "Page", "Store", "Transaction", "Unwatch"]
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
@@ -79,28 +79,6 @@ class Page:
     cursor: str | None
 
 
-class Anchor(NamedTuple):
-    """How the row of a request is tied to the journal, for `sayso.audit`.
-
-    Attributes:
-        request_id: Which request.
-        run_id: In which chain its rows stand.
-        state: The state that the row says.
-        link: Of the journal's row that made this row what it is.
-        asked: Digest of what never changes, computed from the row (see `sayso.stores.row.asked_digest`); the
-            journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
-        stands: Digest of what became of it, computed from the row (see `sayso.stores.row.stands_digest`); every row
-            of the journal about it carries the one of then. None as for `asked`, and where nobody could change it.
-    """
-
-    request_id: str
-    run_id: str
-    state: str
-    link: str
-    asked: str | None
-    stands: str | None = None
-
-
 class Transaction(RunTransaction, SlipTransaction, Protocol):
     """What a store offers to the verbs inside one transaction."""
 
@@ -113,11 +91,11 @@ class Transaction(RunTransaction, SlipTransaction, Protocol):
         ...
 
     def insert(self, transition: Transition) -> None:
-        """Write a new request and its row in the journal, whose detail gets the digest `asked` (see `Anchor`)."""
+        """Write a new request and its row in the journal, whose detail gets the digests of an `Anchor`."""
         ...
 
     def update(self, transition: Transition) -> None:
-        """Write a changed request and its row in the journal."""
+        """Write a changed request and its row in the journal, with the digest `stands` of an `Anchor`."""
         ...
 
     def stands(self, request: Request) -> bool:

@@ -15,14 +15,14 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 from sayso import errors
-from sayso.model.entry import Entry
+from sayso.model.entry import Anchor, Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import Saved
 from sayso.model.show.escape import storable
 from sayso.stores import worker
-from sayso.stores.base import Anchor, Filter, Page, Store, Transaction, Unwatch
+from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.http_fault import beginning
 from sayso.stores.http_line import Line, LostError
 from sayso.stores.http_runs import HttpRuns

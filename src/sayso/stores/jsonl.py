@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from sayso import clock, errors
-from sayso.model.entry import Entry
+from sayso.model.entry import Anchor, Entry
 from sayso.model.request import Request
-from sayso.stores.base import Anchor, Filter, Page, Store, Transaction
+from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.jsonl_state import JsonlState
 from sayso.stores.jsonl_transaction import JsonlTransaction, step_column
@@ -42,7 +42,7 @@ class JsonlStore(Watched, ShelfReads, SlipReads, Store):
     """The store behind `jsonl:path`.
 
     Args:
-        path: The file; it is made, mode 0600, with its folder, when it is not there.
+        path: The file; it is made, mode 0600, with its folder, when something is written and it is not there.
         key: Seals arguments, answers, what is recorded of decisions and outcomes, people's words in the journal, and
             the steps of runs, and slips (see `sayso.stores.seal`).
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from sayso import errors
 from sayso.clock import microseconds
-from sayso.model.entry import Entry, first_link
+from sayso.model.entry import Anchor, Entry, first_link
 from sayso.model.request import LIVE, Request, State
 from sayso.model.run import Step
-from sayso.stores.base import Anchor, Filter, Page
+from sayso.stores.base import Filter, Page
 from sayso.stores.memory_runs import RunShelf, run_of, run_values
 from sayso.stores.memory_slips import SlipShelf
 from sayso.stores.row import Row, anchor_of, is_borne_out, request_of

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.model.canonical.compact import dumps_sorted
-from sayso.model.entry import Entry, chained, first_link
+from sayso.model.entry import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.stores.base import Anchor, Filter, Page, Store, Transaction, Unwatch
+from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.memory_runs import RunShelf, RunWrites, ShelfReads
 from sayso.stores.memory_slips import SlipReads, SlipShelf, SlipWrites
 from sayso.stores.row import asked_digest, asked_values

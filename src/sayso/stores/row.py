@@ -19,12 +19,12 @@ from sayso.clock import instant, microseconds
 from sayso.model.call import Call, Question
 from sayso.model.canonical.compact import dumps
 from sayso.model.decision import Decision
+from sayso.model.entry import Anchor
 from sayso.model.escalation import Escalation
 from sayso.model.quorum import Quorum
 from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.trail import stands_in
-from sayso.stores.base import Anchor
 from sayso.stores.progress import progress_values
 from sayso.stores.seal import Seal
 from sayso.stores.select import search_text

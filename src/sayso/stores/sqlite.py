@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sayso import clock, errors
-from sayso.model.entry import Entry
+from sayso.model.entry import Anchor, Entry
 from sayso.model.request import Request, State
-from sayso.stores.base import Anchor, Filter, Page, Store, Transaction
+from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.migrate import migrate, refuse_foreign
 from sayso.stores.row import anchor_of
 from sayso.stores.seal import Seal
@@ -127,7 +127,8 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             make_file(path)
         except PermissionError as error:
-            raise errors.StoreReadOnlyError(f"{self._path} cannot be written ({error.strerror})") from error
+            verb = "written" if os.access(self._path, os.R_OK) or not Path(self._path).exists() else "read"
+            raise errors.StoreReadOnlyError(f"{self._path} cannot be {verb} ({error.strerror})") from error
         except OSError as error:
             kind = errors.StoreReadOnlyError if error.errno == 30 else errors.StoreUnavailableError
             raise kind(f"{self._path} cannot be opened ({error.strerror})") from error

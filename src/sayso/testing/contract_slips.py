@@ -10,8 +10,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from sayso.model.reviewer import Identity
 from sayso.stores.base import Store
 from sayso.stores.slip import Slip
+from sayso.stores.slip_verbs import Note
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
 __all__ = ["SlipContract"]
@@ -107,6 +109,22 @@ class SlipContract(Scene):
         assert self.store.swap(mine, after)
         refusal(ValueError, lambda: self.store.swap(after, Slip("delivery", "other", {})))
         assert self.store.slip("delivery", "k") == after
+
+    def test_what_is_noted_of_a_slip_stands_in_the_journal_where_the_slip_was_written(self) -> None:
+        def note(event: str) -> Note:
+            return Note("run_slips", event, Identity("local", "ada"), "cli", {"n": event})
+
+        first, second = Slip("token", "t", {"n": 1}), Slip("token", "t", {"n": 2})
+        assert self.store.keep(first, note=note("kept"))
+        assert not self.store.keep(second, only_new=True, note=note("kept twice"))
+        assert not self.store.swap(second, first, note=note("swapped first"))
+        assert self.store.swap(first, second, note=note("swapped"))
+        rows = self.store.journal(run_id="run_slips")
+        assert [(row.seq, row.event, row.by, row.channel, row.request_id, row.detail) for row in rows] == [
+            (1, "kept", "local:ada", "cli", "", '{"n":"kept"}'),
+            (2, "swapped", "local:ada", "cli", "", '{"n":"swapped"}'),
+        ]
+        assert self.store.slip("token", "t") == second
 
     def test_of_eight_who_drop_a_slip_at_once_one_does(self) -> None:
         self.store.keep(Slip("link", "k", {}))

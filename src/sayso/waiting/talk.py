@@ -20,6 +20,7 @@ from sayso.model.show.escape import escape
 from sayso.model.show.label import in_short, short, token
 from sayso.model.show.literal import brief, value
 from sayso.model.show.standing import changed, stands
+from sayso.model.target import is_target
 from sayso.reviews import Review, edited_call, shape_of
 from sayso.waiting.screen import Screen
 
@@ -151,7 +152,8 @@ class Talk:
         return after
 
     def _reject(self) -> Request:
-        words = self._screen.ask("why? (the program is told; enter for no reason) ")
+        rest = "" if is_target(self._request) else "; enter for no reason"
+        words = self._screen.ask(f"why? (the program is told{rest}) ")
         return self._review.reject(self._request.id, words or None, seen=self._request.current_fingerprint)
 
     def _feedback(self) -> Request | None:

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from sayso.cli.say import out, paint
+from sayso.errors import ConfigError
 
 __all__ = ["FILES", "RUN", "Effect", "Place", "say"]
 
@@ -53,7 +54,21 @@ class Place:
 
     @classmethod
     def made_in(cls, folder: Path | None) -> Place:
-        """Make a new folder with the files, in `folder` or among the temporary files of this machine."""
+        """Make a new folder with the files, in `folder` or among the temporary files of this machine.
+
+        Raises:
+            ConfigError: It cannot be made there.
+        """
+        try:
+            return cls._made_in(folder)
+        except OSError as error:
+            where = tempfile.gettempdir() if folder is None else folder
+            raise ConfigError(
+                f"the folder cannot be made in {where} ({error.strerror}); name another with --dir"
+            ) from error
+
+    @classmethod
+    def _made_in(cls, folder: Path | None) -> Place:
         if folder is None:
             place = cls(Path(tempfile.mkdtemp(prefix="sayso-demo-")).resolve())
         else:

@@ -53,6 +53,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.show.literal import brief
 from sayso.stores.base import Filter
 from sayso.stores.http_wire import mark_of, request_wire
+from sayso.stores.outbox import waiting_kind
 
 __all__ = [
     "OPERATIONS",
@@ -96,7 +97,7 @@ def ask(asked: Asked) -> Answer:
         raise errors.AskRefusedError(f"a call is retried {stop.MOST_RETRIES} times at most here; give the gate less")
     own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
     saved = None if said.saved is None else said.saved.read(own, request.run_id)
-    with _room(request.run_id):  # so that of many who ask at once no more find room than there is
+    with _room(own):  # so that of many who ask at once no more find room than there is
         known = own.store.find(request.fingerprint)
         if known is None or is_due(known, clock.now()):
             known = _known_by_id(own, request)
@@ -104,6 +105,7 @@ def ask(asked: Asked) -> Answer:
             raise errors.RunNotFoundError(request.run_id)
         if known is None:
             _must_have_room(asked, own, request.run_id)
+            _must_have_share(asked, own)
         opened = own.store.open(request, saved) if known is None or saved is not None or known.holds else known
     once.after(opened)
     return Answer(_row(opened), 201 if known is None and opened.id == request.id else 200)
@@ -120,8 +122,8 @@ def _known_by_id(own: Own, request: Request) -> Request | None:
     return known
 
 
-def _room(run_id: str) -> threading.Lock:
-    return _rooms[hash(run_id) % len(_rooms)]
+def _room(own: Own) -> threading.Lock:
+    return _rooms[hash(own.me) % len(_rooms)]  # a run is one program's, so that this holds for its runs, too
 
 
 def _must_have_room(asked: Asked, own: Own, run_id: str) -> None:
@@ -134,6 +136,18 @@ def _must_have_room(asked: Asked, own: Own, run_id: str) -> None:
             own.store.settle(request.id)
     if own.store.count(waiting) >= limit:
         raise errors.TooManyOpenError(run_id, limit)
+
+
+def _must_have_share(asked: Asked, own: Own) -> None:
+    """Refuse what is one too many of the program; reads no more slips than may wait, and no other request."""
+    limit: int = asked.http.app.state.open_per_token
+    kind = waiting_kind(own.me)
+    if len(own.store.slips(kind, limit=limit)) < limit:
+        return
+    for slip in own.store.slips(kind, due_by=clock.now(), limit=limit):
+        own.store.settle(slip.key)
+    if len(own.store.slips(kind, limit=limit)) >= limit:
+        raise errors.TooManyOpenForTokenError(own.me.subject, limit)
 
 
 # -- one request -----------------------------------------------------------------------------------------------
@@ -271,8 +285,13 @@ def own_journal(asked: Asked) -> Entries:
 async def changes(asked: Asked) -> Changed:
     """Wait until something differs from what was seen."""
     own, said = Own(asked), asked.said(Seen)
-    count = None if said.any is None else Changes.of(own.store)
+    if said.any is None:
+        return await _changed(asked, own, said, None)
+    with Changes.counted(own.store) as count:
+        return await _changed(asked, own, said, count)
 
+
+async def _changed(asked: Asked, own: Own, said: Seen, count: Changes | None) -> Changed:
     def look(request_ids: Collection[str]) -> Changed | None:
         marks = {one: _mark(own, one) for one in request_ids}
         changed = {one: mark for one, mark in marks.items() if mark is not None and mark != said.seen[one]}
@@ -280,13 +299,7 @@ async def changes(asked: Asked) -> Changed:
             return Changed(changed=changed, any=None if count is None else count.mark)
         return None
 
-    if count is not None:
-        await run_in_threadpool(count.begin)
-    try:
-        found = await until_changed(asked.http, own.store, said.seen, look, said.wait, is_any=count is not None)
-    finally:
-        if count is not None:
-            count.end()
+    found = await until_changed(asked.http, own.store, said.seen, look, said.wait, is_any=count is not None)
     return found or Changed(changed={}, any=said.any)
 
 
@@ -306,7 +319,9 @@ OPERATIONS = [
     Operation(
         "POST", "/v1/program/requests", "Ask for a person's word on a call or question, or find it asked", ask,
         kinds=_KINDS, body=Ask, answer=Row, status=201,
-        problems=("ask_refused", "too_many_open", "key_reused", "request_not_found", *_SAVING),
+        problems=(
+            "ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", "request_not_found", *_SAVING,
+        ),
         headers=HEADERS, also={200: "It was asked before; this is how it stands."},
     ),
     Operation(

@@ -1,8 +1,9 @@
 """What belongs to the program of a token: the requests that it asked, and the runs that it began.
 
 A request belongs to who asked it. A run belongs to who first asked in it, noted something in it or kept it; its name
-may be anything, so that two programs can hit upon one, and then the second is refused. The invariant: what belongs to
-somebody else is told apart from what is not there in no answer.
+may be anything, so that two programs can hit upon one, and then the second is refused. Only the names of the chains
+that sayso itself writes are nobody's. The invariant: what belongs to somebody else is told apart from what is not there
+in no answer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["Own"]
 
 _ID = re.compile(r"rq_[0-9a-f]{32}")
 _SLIP = "run"
+_OWN_CHAINS = "sayso:"  # of checkpoints and tokens; who stood first in one could write what is believed there
 _LOOKED_AT = 2_000  # requests that one page of a list looks through
 _SOMEBODY = Identity(PROGRAM, "somebody")
 
@@ -125,6 +127,8 @@ class Own:
                 raise errors.RequestNotFoundError(request_id)
 
     def _owner(self, run_id: str) -> Identity | None:
+        if run_id.startswith(_OWN_CHAINS):
+            return _SOMEBODY
         claimed = self._claimed_by(run_id)
         if claimed is not None:
             return claimed

@@ -1,6 +1,6 @@
 """How often one token, session or stranger may ask: a moving window in this process (the library `limits`).
 
-The invariant: one who asks too often slows nobody else down.
+The invariant: one who asks too often slows nobody else down, and waiting for room takes none.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 
-from limits import parse
+from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
@@ -37,11 +37,18 @@ class Rate:
 
     def count(self, who: str) -> None:
         """Count a request of somebody; raises `Problem` where there were too many."""
-        if self._limit is None or self._windows.hit(self._limit, who):
-            return
-        free_at = self._windows.get_window_stats(self._limit, who).reset_time
+        if self._limit is not None and not self._windows.hit(self._limit, who):
+            raise self._too_many(self._limit, who)
+
+    def must_have_room(self, who: str) -> None:
+        """Count nothing; raises `Problem` where the next request of somebody would be one too many."""
+        if self._limit is not None and not self._windows.test(self._limit, who):
+            raise self._too_many(self._limit, who)
+
+    def _too_many(self, limit: RateLimitItem, who: str) -> Problem:
+        free_at = self._windows.get_window_stats(limit, who).reset_time
         wait = max(1, math.ceil(free_at - time.time()))  # noqa: TID251  the library counts by the machine's own clock
-        raise Problem(
-            "rate_limited", f"more than {self._limit}; nothing was done, try again in {wait} s",
+        return Problem(
+            "rate_limited", f"more than {limit}; nothing was done, try again in {wait} s",
             headers={"retry-after": str(wait)},
         )  # fmt: skip

@@ -205,8 +205,11 @@ OPERATIONS = (
         approve, "Approve a call, as it stands or with changes", Approve, "seen_required", "stale_view", "wrong_kind",
         "invalid_changes", "already_voted", matches=True,
     ),
-    _verb(reject, "Say no", Reject, "stale_view", matches=True),
-    _verb(feedback, "Send a call back with words to the program", Feedback, "stale_view", "wrong_kind", matches=True),
+    _verb(reject, "Say no", Reject, "stale_view", "reason_missing", matches=True),
+    _verb(
+        feedback, "Send a call back with words to the program", Feedback, "stale_view", "wrong_kind", "reason_missing",
+        matches=True,
+    ),
     _verb(answer, "Answer a question", Reply, "wrong_kind", "invalid_answer"),
     _verb(cancel, "End the whole run at a request", Cancel),
     _verb(claim, "Take a request on: nobody else can decide it", Claim),

@@ -20,7 +20,8 @@ def tokens(asked: Asked) -> wire.Tokens:
 
 def revoke(asked: Asked) -> wire.Token:
     """End one."""
-    token = Tokens(asked.settings.store).revoke(asked.path("token_id"))
+    who = asked.principal
+    token = Tokens(asked.settings.store).revoke(asked.path("token_id"), by=who.reviewer.identity, channel=who.channel)
     if token is None:
         raise Problem("not_found", "there is no token of this id; nothing was changed")
     return wire.Token.of(token)

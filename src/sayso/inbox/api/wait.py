@@ -1,17 +1,18 @@
 """Answers that wait for a change: one coroutine for each program that waits, and no thread.
 
 A program says what it has seen, and is answered when something of it differs, so that it loses nothing while it is not
-connected. The invariant: who has gone, or waited long enough, or meets a server that ends, waits no longer.
+connected. The invariant: who has gone, or waited long enough, or meets a server that ends, waits no longer, and leaves
+nothing watched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import anyio
 from sse_starlette.sse import AppStatus
@@ -19,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as Http
 
 from sayso.model.ids import new_token
-from sayso.stores.base import Store
+from sayso.stores.base import Store, Unwatch
 
 __all__ = ["LONGEST", "Changes", "until_changed"]
 
@@ -32,48 +33,63 @@ _LINGER = 5.0  # seconds in which a program comes back that was just answered
 
 
 class Changes:
-    """Counts the changes of a store while programs want to hear of any.
+    """Counts the changes of a store while programs of one event loop want to hear of any.
 
     A program that was answered comes back a moment later; what happens in between is counted, because the store is
     watched for a while longer than it is asked about.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._began, self._count, self._asking = new_token(), 0, 0
-        self._unwatch: Callable[[], None] | None = None
+    def __init__(self) -> None:
+        self._began, self._count = new_token(), 0
+        self._asking, self._asked_at = 0, 0.0
 
     @classmethod
-    def of(cls, store: Store) -> Changes:
-        """Return the one count of a store."""
-        return _counts.setdefault(store, cls(store))
+    @contextmanager
+    def counted(cls, store: Store) -> Generator[Changes]:
+        """Count from now on, while the block runs and a little longer; in the event loop."""
+        place = asyncio.get_running_loop(), store
+        changes = _counts.get(place)
+        if changes is None:
+            changes = _counts[place] = cls()
+            changes._watch(*place)
+        changes._asking += 1
+        try:
+            yield changes
+        finally:
+            changes._asking -= 1
+            changes._asked_at = time.monotonic()
 
     @property
     def mark(self) -> str:
         """Something that differs after each change, and after one that may have been missed."""
         return f"{self._began}.{self._count}"
 
-    def begin(self) -> None:
-        """Count from now on, until as many have ended as have begun, and a little longer."""
-        self._asking += 1
-        if self._unwatch is None:
-            self._began, self._unwatch = new_token(), self._store.watch_all(self._changed)
+    def _watch(self, loop: asyncio.AbstractEventLoop, store: Store) -> None:
+        unwatch = store.watch_all(self._changed)
 
-    def end(self) -> None:
-        """End what was begun; in the event loop."""
-        self._asking -= 1
-        asyncio.get_running_loop().call_later(_LINGER, self._rest)
+        def forget() -> None:
+            if _counts.get((loop, store)) is self:
+                del _counts[loop, store]
+
+        def rest(_: asyncio.Task[None]) -> None:
+            unwatch()
+            forget()
+
+        # A task and no timer: a loop that ends cancels its tasks, and forgets its timers.
+        loop.create_task(self._linger(forget)).add_done_callback(rest)
+
+    async def _linger(self, forget: Callable[[], None]) -> None:
+        left = _LINGER
+        while left > 0:
+            await asyncio.sleep(left)
+            left = _LINGER if self._asking else self._asked_at + _LINGER - time.monotonic()
+        forget()  # at once: who comes before the task has ended counts anew
 
     def _changed(self) -> None:
         self._count += 1
 
-    def _rest(self) -> None:
-        if self._asking == 0 and self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
 
-
-_counts: WeakKeyDictionary[Store, Changes] = WeakKeyDictionary()
+_counts: dict[tuple[asyncio.AbstractEventLoop, Store], Changes] = {}  # those that are watched now
 
 
 async def until_changed(
@@ -101,13 +117,13 @@ async def until_changed(
         with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
             loop.call_soon_threadsafe(ring)
 
-    def watch() -> list[Callable[[], None]]:
-        wakes = [store.watch(one, lambda one=one: wake(one)) for one in request_ids]
-        return [*wakes, store.watch_all(wake)] if is_any else wakes
-
-    until, unwatch = time.monotonic() + min(wait, LONGEST), await run_in_threadpool(watch)
-    has_gone = asyncio.ensure_future(_gone(http))
+    until, has_gone = time.monotonic() + min(wait, LONGEST), asyncio.ensure_future(_gone(http))
+    unwatch: list[Unwatch] = []
     try:
+        # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
+        unwatch.extend(store.watch(one, partial(wake, one)) for one in request_ids)
+        if is_any:
+            unwatch.append(store.watch_all(wake))
         while True:
             bell.clear()
             looked_at, rung = rung, set[str]()

@@ -34,29 +34,39 @@ NARROW = 60
 _NAME_ROOM, _VALUE_ROOM = 20, 40
 _NAME_LIMIT = 2_000
 _FACT_ROOM = 15
+_AFTER_NAME = 6  # what a fact leaves to words behind a name, as how long ago; a run has none
 _CAUTION_INDENT = len("  warning")
 
 
 def headline(request: Request, limit: int = 100) -> str:
     """Return the call that would run, or the question, on one line of about `limit` characters (60 or more)."""
-    subject = request.subject
+    subject, gone = request.subject, _gone(request)
     if isinstance(subject, Question):
-        return f"question {brief(subject.text, limit - 9)}"
+        return f"question {brief(subject.text, limit - 9)}" if gone is None else f"question ({gone})"
+    if gone is not None:
+        return f"{token(subject.name, limit - len(gone) - 2)}({gone})"
     return line(subject.name, request.effective.shown, limit)
 
 
 def subject_rows(request: Request, *, width: int, full: bool = False) -> list[str]:
     """Return what would run, drawn from its bound arguments, or what is asked; no row is wider than `width`."""
-    subject = request.subject
+    subject, gone = request.subject, _gone(request)
     if isinstance(subject, Question):
+        if gone is not None:
+            return [f"  the question was {gone}"]
         return _columned({"question": subject.text}, 2, width, full=full)
     call = request.effective
-    rows = _columned(call.shown, 4, width, full=full)
+    rows = _columned(call.shown, 4, width, full=full) if gone is None else [f"    arguments were {gone}"]
     return [
         f"  {token(call.name, _VALUE_ROOM)}",
         f"    from {token(call.tool, width - 14)}",
         *(rows or ["    (no arguments)"]),
     ]
+
+
+def _gone(request: Request) -> str | None:
+    """Return when a purge removed what was asked; None where it is there. No argument can say so: those have names."""
+    return None if request.purged_at is None else f"removed on {request.purged_at:%Y-%m-%d}"
 
 
 def is_whole(request: Request, width: int = NARROW) -> bool:
@@ -150,7 +160,7 @@ def starts(request: Request) -> str | None:
 def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     """Return who asked, when and in which run, and what an approval needs, each on a row of its own."""
     facts = [("asked by", name_of(request.requester, room)), ("asked", ago(request.created_at, now))]
-    facts.append(("in run", token(request.run_id, room)))
+    facts.append(("in run", token(request.run_id, room + _AFTER_NAME)))
     facts += [("on behalf of", name_of(person, room)) for person in request.acts_for]
     if request.risk is not None:
         facts.append(("risk", token(request.risk, room)))
@@ -188,5 +198,5 @@ def ask_rows(request: Request, now: datetime, *, width: int, full: bool = False)
         *subject_rows(request, width=width, full=full),
         *(row for said in cautions(request) for row in _caution_rows(said, width)),
         *_words_rows(request, width=width, full=full),
-        *_circumstances(request, now, width - _FACT_ROOM - 8),
+        *_circumstances(request, now, width - _FACT_ROOM - 2 - _AFTER_NAME),
     ]

@@ -6,22 +6,25 @@ Invariant: every part of a row is escaped, because somebody may have written int
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, cast
 
 from sayso.clock import instant
 from sayso.model.entry import Entry
 from sayso.model.show import escape
-from sayso.model.show.label import token
+from sayso.model.show.label import columns, padded, token
 from sayso.model.show.literal import brief
 
-__all__ = ["event_row", "moment"]
+__all__ = ["event_rows", "moment"]
 
 _ROOM = 300
+_EVENT_ROOM = 10, 24  # the usual words fit; a longer one widens the column, and a strange one sticks out
 _OWN_CHANNELS = frozenset({"clock", "program", "sweep"})
 # What the other columns say already, or only machines read.
 _SILENT = frozenset({
-    "asked", "at", "attempt", "before", "fingerprint", "heads", "key", "kind", "root", "shown", "signature", "worker",
+    "asked", "at", "attempt", "before", "fingerprint", "heads", "key", "kind", "root", "shown", "signature", "stands",
+    "worker",
 })  # fmt: skip
 _WORDS = {
     "comment": "", "edited": "with changes", "missing": "more approvals needed:", "until": "until",
@@ -34,12 +37,19 @@ def moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
-def event_row(entry: Entry) -> str:
-    """Return when what happened by whom, and what the row says of it."""
+def event_rows(entries: Iterable[Entry]) -> list[str]:
+    """Return of each when what happened by whom, and what the row says of it; what and whom stand in columns."""
+    rows = [(entry, token(entry.event)) for entry in entries]
+    usual, most = _EVENT_ROOM
+    pad = max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])
+    return [_row(entry, padded(event, pad)) for entry, event in rows]
+
+
+def _row(entry: Entry, event: str) -> str:
     # The program's own steps come through no other channel, so its issuer says nothing more.
     issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
     who = f"{token(entry.by.removeprefix(issuer))} ({token(entry.channel)})"
-    return f"{_when(entry.at)}  {token(entry.event):10}  {who}{_detail(entry.detail)}"
+    return f"{_when(entry.at)}  {event}  {who}{_detail(entry.detail)}"
 
 
 def _when(at: int) -> str:

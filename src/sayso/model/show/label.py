@@ -16,9 +16,12 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.show import escape
 from sayso.model.show.literal import brief
 
-__all__ = ["SHORT", "columns", "in_short", "is_random", "name_of", "padded", "short", "time_left", "token"]
+__all__ = ["RUN_ROOM", "SHORT", "columns", "in_short", "is_random", "name_of", "padded", "short", "time_left", "token"]
 
 SHORT = len("rq_") + 8
+RUN_ROOM = 48
+"""What a list leaves to the id of a run: people copy it, and `confirm:` with a UUID has 44 characters."""
+
 _ROOM = 80
 _SHORTEST_ISSUER = 12
 _PLAIN = re.compile(r"[\w.@:/#+<>-]+")
