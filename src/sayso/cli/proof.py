@@ -27,16 +27,18 @@ _CHECKED = (
     " store alone, nor that all of it was and it began anew: an anchor that is kept elsewhere shows both."
 )
 _ANCHORED = "That what came after {witness} was cut off together with its requests cannot be known."
-_UNSIGNED = "Nothing here is signed: whoever can write the store could have written all of it anew."
+_UNSIGNED = "The newest of it is not signed: whoever can write the store could have written all of it anew."
+_ANY_KEY = "Whoever can write the store can sign with a key of their own: --key PUBLIC says which one to believe."
 
 
 def verify(desk: Desk, run_id: str | None, anchor: Path | None, key: str | None, *, as_json: bool) -> int:
     """Verify the journal, hold it to its checkpoints and to an anchor, and print what was found."""
     store, by = desk.store, trusted(key)
+    mine = signer() if by is None else None
     held_to = None if anchor is None else read_anchor_file(anchor.expanduser(), trusted=by)
     if held_to is not None:
         held_to.must_be_of(store)
-    past = history(store, trusted=by)
+    past = history(store, trusted=by if mine is None else mine.key)
     known = [*past.known, *(() if held_to is None else held_to.known)]
     found = audit.verify(store, run_id=run_id, known=known)
     if run_id is not None and not found.rows and not found.broken:  # one that is known and gone is broken
@@ -47,7 +49,7 @@ def verify(desk: Desk, run_id: str | None, anchor: Path | None, key: str | None,
     if as_json:
         document(_document(found, broken, past, held_to))
     else:
-        out(*_rows(found, broken, past, held_to))
+        out(*_rows(found, broken, past, held_to), *_limits(past, held_to, is_held=by is not None or mine is not None))
     return WRONG if broken else 0
 
 
@@ -82,17 +84,24 @@ def _rows(found: audit.Verified, broken: list[audit.Break], past: History, ancho
         rows.append(
             f"{counted(found.unopened, 'request')} sealed: what was asked was not compared; set SAYSO_KEY for that"
         )
-    return [*rows, *_limits(past, anchor)]
+    return rows
 
 
-def _limits(past: History, anchor: AnchorFile | None) -> list[str]:
+def _limits(past: History, anchor: AnchorFile | None, *, is_held: bool) -> list[str]:
+    """Say what cannot be known; `is_held` says whether a key is believed that did not come from the store."""
     if anchor is not None:
         rows = [_ANCHORED.format(witness=anchor.witness)]
     else:
         rows = [_ALONE if past.newest is None else _CHECKED]
-    has_witness = anchor is not None or past.newest is not None
-    is_signed = past.keys or (anchor is not None and anchor.key is not None)
-    return [*rows, _UNSIGNED] if has_witness and not is_signed else rows
+    if len(past.keys) > 1:
+        rows.append(f"Checkpoints are signed with {len(past.keys)} keys, in this order: {', '.join(past.keys)}.")
+    signed_with = [past.newest.key] if past.newest is not None else []
+    signed_with += [anchor.key] if anchor is not None else []
+    if signed_with and not any(signed_with):
+        rows.append(_UNSIGNED)
+    elif signed_with and not is_held:
+        rows.append(_ANY_KEY)
+    return rows
 
 
 def make_checkpoint(desk: Desk, *, as_json: bool) -> int:
