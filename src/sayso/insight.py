@@ -44,6 +44,7 @@ class Tally:
         answered: Questions with an answer.
         expired: Those that ended without a decision.
         waiting: Those that wait.
+        withdrawn: Those that the program took back.
         spans: How long each decision took, the shortest first.
     """
 
@@ -54,6 +55,7 @@ class Tally:
     answered: int = 0
     expired: int = 0
     waiting: int = 0
+    withdrawn: int = 0
     spans: tuple[timedelta, ...] = field(default=(), repr=False)
 
     @property
@@ -119,13 +121,16 @@ class _Count:
 
     def __init__(self, until: datetime) -> None:
         self._until = until
-        self.asked = self.approved = self.changed = self.refused = self.answered = self.expired = self.waiting = 0
+        self.asked = self.approved = self.changed = self.refused = self.answered = 0
+        self.expired = self.waiting = self.withdrawn = 0
         self.spans: list[timedelta] = []
 
     def add(self, request: Request) -> None:
         """Count a request, and the decision that ended its wait."""
         self.asked += 1
-        if request.decision is not None:
+        if request.decision is not None and request.decision.is_withdrawal:
+            self.withdrawn += 1
+        elif request.decision is not None:
             self._decided(request, request.decision)
         elif request.state is State.EXPIRED or request.expires_at <= self._until:
             self.expired += 1  # also where nobody has written it down yet
@@ -151,7 +156,7 @@ class _Count:
     def tally(self) -> Tally:
         return Tally(
             self.asked, self.approved, self.changed, self.refused, self.answered, self.expired, self.waiting,
-            tuple(sorted(self.spans)),
+            self.withdrawn, tuple(sorted(self.spans)),
         )  # fmt: skip
 
 
@@ -203,7 +208,7 @@ def _asked_since(store: Store, since: datetime, most: int) -> Iterator[Request]:
 def _said(request: Request) -> Iterable[Decision]:
     """Return what each person said of a request, votes included, each once."""
     said = {vote.by.folded: vote for vote in request.votes}
-    if request.decision is not None:
+    if request.decision is not None and not request.decision.is_withdrawal:
         said[request.decision.by.folded] = request.decision
     return said.values()
 

@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -160,14 +161,14 @@ def test_what_cannot_be_known_is_said_each_time() -> None:
     sayso("log", "--checkpoint")
     *_, checked, unsigned = sayso("log", "--verify").out.splitlines()
     assert checked.startswith("That the newest checkpoints were cut off")
-    assert unsigned.startswith("Nothing here is signed")
+    assert unsigned.startswith("The newest of it is not signed")
     sayso("log", "--anchor", "anchor.json")
     *_, anchored, unsigned = sayso("log", "--verify", "--anchor", "anchor.json").out.splitlines()
     assert anchored.startswith("That what came after the anchor of ")
-    assert unsigned.startswith("Nothing here is signed")
+    assert unsigned.startswith("The newest of it is not signed")
     a_key()
     sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="signing.key")
-    assert "Nothing here is signed" not in sayso("log", "--verify").out
+    assert "The newest of it is not signed" not in sayso("log", "--verify").out
 
 
 def test_a_key_that_must_have_signed_is_missed() -> None:
@@ -182,6 +183,33 @@ def test_a_key_that_must_have_signed_is_missed() -> None:
         told = sayso("log", "--verify", "--key", key)
         assert told.code == 2
         assert "--key" in told.err
+
+
+def test_the_configured_key_is_the_one_that_is_believed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    public = a_key()
+    refunded()
+    assert sayso("log", "--checkpoint").code == 0  # by somebody without the key
+    found = sayso("log", "--verify", SAYSO_SIGNING_KEY="signing.key")
+    assert (found.code, f"is not signed, and must be by {public}" in found.out) == (1, True)
+    assert sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="signing.key").code == 0
+    assert sayso("log", "--verify", SAYSO_SIGNING_KEY="signing.key").code == 0
+
+
+def test_a_key_that_nobody_vouches_for_is_told_and_each_change_of_it() -> None:
+    first = a_key()
+    refunded()
+    assert sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="signing.key").code == 0
+    alone = sayso("log", "--verify").out
+    assert "a key of their own" in alone
+    assert "keys, in this order" not in alone
+    assert "a key of their own" not in sayso("log", "--verify", "--key", first).out
+    second = sayso("key", "new", "another.key").out.strip()
+    refunded(order_id="A-2")
+    assert sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="another.key").code == 0
+    assert f"signed with 2 keys, in this order: {first}, {second}." in sayso("log", "--verify").out
+    refunded(order_id="A-3")
+    assert sayso("log", "--checkpoint").code == 0
+    assert "The newest of it is not signed" in sayso("log", "--verify").out
 
 
 @pytest.mark.parametrize(
@@ -300,6 +328,39 @@ def test_a_receipt_that_was_changed_or_is_none_is_refused() -> None:
         assert (as_data.code, as_data.data["ok"], as_data.err) == (1, False, "")
         assert as_data.data["reason"] in " ".join(told.err.split())
     assert "cannot be read" in sayso("receipt", "verify", "none.json").err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_what_is_no_file_is_written_to_and_not_replaced() -> None:
+    request = refunded()
+    os.mkfifo("pipe")
+    heard: list[str] = []
+    reader = threading.Thread(target=lambda: heard.append(Path("pipe").read_text()))
+    reader.start()
+    assert sayso("receipt", request.id, "-o", "pipe").code == 0
+    reader.join(10)
+    assert (Path("pipe").is_fifo(), json.loads(heard[0])["receipt"]["request"]["id"]) == (True, request.id)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_no_key_and_nobody_waits_for_it() -> None:
+    os.mkfifo("signing.key")
+    told = sayso("key", "show", "signing.key")
+    assert (told.code, "is no file, and signs nothing" in told.err) == (1, True)
+
+
+@pytest.mark.parametrize(("column", "value"), [("detail", "[" * 5_000), ("seq", 1.5), ("at", "x"), ("by", b"x")])
+def test_a_row_that_is_none_is_an_error_in_every_format_and_in_a_receipt(
+    here: Path, column: str, value: object
+) -> None:
+    request = refunded()
+    with closing(sqlite3.connect(here / "requests.db")) as connection:
+        connection.execute("DROP TRIGGER journal_is_not_updated")
+        connection.execute(f"UPDATE journal SET {column} = ? WHERE event = 'started'", (value,))  # noqa: S608  ours
+        connection.commit()
+    for words in (("receipt", request.id, "-o", "r"), *(("log", "export", "--format", f) for f in ("csv", "ocsf"))):
+        told = sayso(*words)
+        assert (told.code, "Traceback" in told.err, "error: " in told.err) == (1, False, True)
 
 
 def test_there_is_no_receipt_of_what_waits_or_of_nothing() -> None:

@@ -961,6 +961,20 @@ MUTANTS = [
     ),
     # -- what happened in a run, and what is decided in it -----------------------------------------------------------
     Mutant(
+        "the configured key is believed", "cli/proof.py",
+        "trusted=by if mine is None else mine.key", "trusted=by",
+        "integration/test_evidence_cli.py::test_the_configured_key_is_the_one_that_is_believed",
+    ),
+    Mutant(
+        "each change of the key is told", "cli/proof.py", "if len(past.keys) > 1:", "if False:",
+        "integration/test_evidence_cli.py::test_a_key_that_nobody_vouches_for_is_told_and_each_change_of_it",
+    ),
+    Mutant(
+        "a newest checkpoint without a signature is told", "cli/proof.py",
+        "if signed_with and not any(signed_with):", "if not past.keys:",
+        "integration/test_evidence_cli.py::test_a_key_that_nobody_vouches_for_is_told_and_each_change_of_it",
+    ),
+    Mutant(
         "a start looks at the journal", "stores/base.py", "if must_stand and not tx.stands(request):", "if False:",
         _ALTERED + "test_a_spent_approval_is_not_made_new_by_hand",
     ),

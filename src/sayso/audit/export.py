@@ -20,7 +20,7 @@ from sayso import errors
 from sayso.audit.walk import entries
 from sayso.clock import instant, microseconds, written
 from sayso.model.canonical.compact import dumps
-from sayso.model.entry import Entry
+from sayso.model.entry import KINDS, Entry
 from sayso.model.reviewer import PROGRAM
 from sayso.model.show.cell import cell
 from sayso.model.show.document import entry_document
@@ -68,11 +68,13 @@ def exported(
         if entry.run_id != run:  # a request's rows all stand in one chain
             tools, run = {}, entry.run_id
         try:
+            if tuple(map(type, entry)) != KINDS:
+                raise TypeError("a value of another kind")
             detail = _detail(entry)
             tool = _tool(entry, detail, tools)
             if (first is None or entry.at >= first) and (end is None or entry.at < end):
                 yield line(entry, detail, tool)
-        except (ArithmeticError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
             raise errors.StoreCorruptError(
                 f"row {entry.seq!r} of run {entry.run_id!r} holds what is never written; `sayso log --verify` says more"
             ) from error

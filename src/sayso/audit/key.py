@@ -85,6 +85,8 @@ def signer_at(path: Path) -> Signer:
         ConfigError: It is not there, others can read it, or it is no private key of ours; nothing was signed.
     """
     try:
+        if path.exists() and not path.is_file():  # to open a pipe would wait for who writes into it
+            raise errors.ConfigError(f"the key {path} is no file, and signs nothing")
         with path.open("rb") as file:
             mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read(_LONGEST)
     except OSError as error:

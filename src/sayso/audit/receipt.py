@@ -20,12 +20,14 @@ from sayso.audit.statement import facts_of, statement_of
 from sayso.audit.tree import climbed, proof_of
 from sayso.audit.walk import must_agree, rows_of
 from sayso.model.entry import Entry, Head, chained, first_link
+from sayso.model.request import Request
 from sayso.stores.base import Store
 
 __all__ = ["Proven", "receipt_of", "receipt_text", "verify_receipt", "verify_receipt_file"]
 
 _KIND = "receipt"
 _LIMIT = 64 << 20
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class Proven(NamedTuple):
@@ -65,7 +67,17 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
             f"what was shown of {request_id} was removed on {request.purged_at:%Y-%m-%d}: a receipt is made before that"
         )
     must_agree(store, request)
-    own = list(rows_of(store, run_id=request.run_id, request_id=request_id))
+    try:
+        return _body(store, request)
+    except _DAMAGED as error:
+        raise errors.EvidenceError(
+            f"the rows of {request_id} do not say what such rows say ({type(error).__name__}): there is nothing to"
+            " prove; see `sayso log --verify`"
+        ) from error
+
+
+def _body(store: Store, request: Request) -> dict[str, Any]:
+    own = list(rows_of(store, run_id=request.run_id, request_id=request.id))
     covered = covering(store, Head(request.run_id, own[-1].seq, own[-1].link))
     last = own[-1].seq if covered is None else covered[2].seq
     rows = _between(store, request.run_id, own[0].seq, last)
@@ -83,6 +95,7 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
         },
         "checkpoint": None if covered is None else _checkpoint(*covered),
     }
+    _followed(body)
     _must_be_said(body, own)
     return body
 
@@ -132,7 +145,7 @@ def verify_receipt(content: bytes, *, trusted: str | None = None) -> Proven:
             raise errors.EvidenceError("the rows in the receipt do not begin where its request was asked")
         _must_be_said(body, own)
         made = None if body["checkpoint"] is None else _known_to(body["checkpoint"], rows[-1], trusted)
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except _DAMAGED as error:
         raise errors.EvidenceError(f"the receipt does not say what a receipt says ({type(error).__name__})") from error
     return Proven(body, key, made)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sayso import errors
-from sayso.model.entry import Anchor, Entry, Head, chained, first_link
+from sayso.model.entry import KINDS, Anchor, Entry, Head, chained, first_link
 from sayso.model.request import Request
 from sayso.model.trail import Trail
 from sayso.stores.base import Store
@@ -23,7 +23,6 @@ from sayso.stores.base import Store
 __all__ = ["Break", "Entry", "Known", "Verified", "entries", "must_agree", "rows_of", "verify"]
 
 _PAGE = 1000
-_KINDS = (str, int, int, str, str, str, str, str, str)
 
 
 class Break(NamedTuple):
@@ -195,7 +194,7 @@ def must_agree(store: Store, request: Request) -> None:
 
 
 def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
-    if tuple(map(type, entry)) != _KINDS:  # a database takes bytes for text, and then nothing can be computed
+    if tuple(map(type, entry)) != KINDS:  # a database takes bytes for text, and then nothing can be computed
         return Break(str(entry.run_id), seq, f"row {seq} holds a value of a kind that is never written")
     if entry.seq != seq:
         return Break(entry.run_id, seq, f"row {seq} is missing (row {entry.seq} follows)")

@@ -77,9 +77,15 @@ def told(made: Checkpoint) -> str:
 def written_to(path: Path, *, may_replace: bool = True) -> Generator[IO[str]]:
     """Let a file be written, for its owner alone; it stands there whole, or not at all.
 
+    What is there and is no file, as `/dev/null` or a pipe, is written to as it is, and not replaced.
+
     Raises:
         ConfigError: It cannot be written.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
     part = path.with_name(f"{path.name}.part")
     try:
         if not may_replace and path.exists():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +23,7 @@ from sayso.learning.share import Share
 from sayso.model.duration import text as span_text
 from sayso.model.reviewer import Identity
 from sayso.model.show.escape import escape
-from sayso.model.show.label import name_of, token
+from sayso.model.show.label import name_of, short, token
 
 if TYPE_CHECKING:
     from sayso.learning import Candidate, Report
@@ -35,6 +36,7 @@ __all__ = [
 
 _DAYS = 90
 _ROOM = 100
+_NAMED = 5
 
 
 @click.group()
@@ -65,11 +67,16 @@ def export(
     if as_pairs and as_table:
         raise click.UsageError("--pairs and --table are two things; nothing was written")
     columns = PAIR_COLUMNS if as_pairs else COLUMNS
-    read = pairs if as_pairs else rows if as_table or form != "jsonl" else samples
+    unread: list[str] = []
+    read = pairs if as_pairs else rows if as_table or form != "jsonl" else partial(samples, unread=unread)
     found = read(desk.store, since=since, until=until, tool=tool)
     if form == "parquet":
         return _as_parquet(found, columns, output)
-    return _as_text(json_lines(found) if form == "jsonl" else csv_lines(found, columns), form, output)
+    code = _as_text(json_lines(found) if form == "jsonl" else csv_lines(found, columns), form, output)
+    if unread:
+        named = ", ".join(map(short, unread[:_NAMED]))
+        complain(f"{counted(len(unread), 'request')} left out, which no sample can be made of: {named}")
+    return code
 
 
 def _as_text(lines: Iterator[str], form: str, output: Path | None) -> int:
@@ -144,7 +151,7 @@ def _candidate(one: Candidate) -> Iterator[str]:
         yield "    a rule to consider, for when= of its gate:"
         yield from (f"      {escape(line)}" for line in one.rule.splitlines())
     elif not one.is_hasty:
-        yield "    no rule is proposed: nothing but the name of the function is the same in these calls"
+        yield "    no rule is proposed: it could not tell these calls from others"
 
 
 def _edits(found: Report) -> Iterator[str]:

@@ -62,6 +62,10 @@ class Field:
         else:
             self.low = self.high = None
 
+    def is_always(self, calls: int) -> bool:
+        """Say whether it was the same in so many calls."""
+        return not self.is_masked and self.seen == calls and len(self.values) == 1
+
     @property
     def few(self) -> list[Scalar] | None:
         """The values, where there are few and all are plain and short; else None."""
@@ -83,6 +87,9 @@ class Field:
         if few is not None:
             return f"one of {', '.join(map(dumps, few))}"
         count = len(self.values)
+        if count == 1:
+            (text,) = self.values
+            return f"always {text}" if len(text) <= _LONG else "always the same, which is long"
         return f"{count:,}{'' if count < _MOST else ' or more'} different values"
 
 

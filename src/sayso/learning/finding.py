@@ -45,8 +45,8 @@ class Candidate:
         is_hasty: Half of the decisions took less than `HASTE`: that says more of the reviewers than of the calls.
         went_wrong: How many of these calls failed, or ended unknown.
         fields: Of each argument what it was, in words.
-        rule: A rule to consider, as Python; None where it would have to let every call through, and where the decisions
-            were hasty.
+        rule: A rule to consider, as Python; None where it could not tell these calls from others, and where the
+            decisions were hasty.
     """
 
     tool: str

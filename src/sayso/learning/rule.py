@@ -1,8 +1,9 @@
 """A rule that people may want, as text to paste: it lets through what was always approved, and holds all else.
 
 It is written only over what never varied, over few values, and over bounds of numbers; what varied freely is named in
-it as what it does not look at. Values stand in it as Python literals in ASCII. The invariant: nothing that came from a
-program can end a line or a literal of that text, and nothing here puts a rule into force.
+it as what it does not look at. Where something that never varied cannot be written down there is no rule. Values stand
+in it as Python literals in ASCII. The invariant: nothing that came from a program can end a line or a literal of that
+text, and nothing here puts a rule into force.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping
+from typing import Any, cast
 
 from sayso.learning.field import Field, Scalar
+from sayso.model.canonical.tree import items_of, tag_in
 
 __all__ = ["rule_text"]
 
-_TAKEN = frozenset({"sayso"})
+_TAKEN = frozenset({"sayso", "__debug__"})
+_ROOM = 500
+_SINGLE = frozenset({"None", "True", "False"})
 
 
 def rule_text(name: str, fields: Mapping[str, Field], calls: int, evidence: str) -> str | None:
-    """Return a rule for `when=`; None where it would have to let every call through.
+    """Return a rule for `when=`; None where it would have to let through what is unlike these calls.
 
     Args:
         name: Of the function.
@@ -29,6 +34,8 @@ def rule_text(name: str, fields: Mapping[str, Field], calls: int, evidence: str)
     """
     tests: dict[str, str] = {}
     for argument, field in fields.items():
+        if field.is_always(calls) and _literal(field) is None:
+            return None  # a rule that looked away would let through what nobody has seen
         test = _test(argument, field) if field.seen == calls else None  # a rule cannot ask for what may be missing
         if test is not None:
             tests[argument] = test
@@ -47,16 +54,35 @@ def _test(argument: str, field: Field) -> str | None:
     few = field.few
     if argument in _TAKEN or not argument.isidentifier() or not argument.isascii() or keyword.iskeyword(argument):
         return None
-    if few is not None and len(few) == 1:
-        return _is(argument, few[0])
+    if len(field.values) == 1:
+        literal = _literal(field)
+        return None if literal is None else f"{argument} {'is' if literal in _SINGLE else '=='} {literal}"
     if field.low is not None:
         return f"{field.low!r} <= {argument} <= {field.high!r}"
     return None if few is None else f"{argument} in ({', '.join(map(ascii, few))})"
 
 
-def _is(argument: str, value: Scalar) -> str:
-    sign = "is" if value is None or isinstance(value, bool) else "=="
-    return f"{argument} {sign} {value!a}"
+def _literal(field: Field) -> str | None:
+    """Return the one value of an argument as Python; None where it is too long, or of a type that is no literal."""
+    (tree,) = field.values.values()
+    try:
+        literal = ascii(_value(tree))
+    except ValueError:
+        return None
+    return literal if len(literal) <= _ROOM else None
+
+
+def _value(tree: Any) -> Scalar | list[Any] | tuple[Any, ...] | dict[str, Any]:
+    """Return what a canonical tree stands for; raises `ValueError` where that is no text, number, list or dict."""
+    items = items_of(tree)
+    if items is not None:
+        values = [_value(item) for item in items]
+        return tuple(values) if isinstance(tree, dict) else values
+    if not isinstance(tree, dict):
+        return cast("Scalar", tree)
+    if tag_in(tree) is not None:
+        raise ValueError("no literal")
+    return {name: _value(held) for name, held in cast("dict[str, Any]", tree).items()}
 
 
 def _function(name: str) -> str:

@@ -7,14 +7,16 @@ protocol's schema, and holds no value that people may not see.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, cast
 
-from sayso.learning.lesson import decided, without_secrets
+from sayso.errors import ArgumentError
+from sayso.learning.lesson import decided, is_lesson
 from sayso.model.request import Request
 from sayso.model.show.escape import storable
-from sayso.mplp import NotConformantError, sample_of
+from sayso.mplp import ConfirmRefusedError, NotConformantError, sample_of
 from sayso.mplp.group import group_of
 from sayso.mplp.sample import export_of
 from sayso.mplp.view import facts_of
@@ -22,13 +24,15 @@ from sayso.stores.base import Store
 
 __all__ = ["samples"]
 
+_log = logging.getLogger("sayso")
+_UNREADABLE = (ArgumentError, ConfirmRefusedError, NotConformantError, ValueError)
 _LONGEST = 1_024  # bits of a number
-_BROUGHT = ("input", "output", "feedback")
 
 
 def samples(
-    store: Store, *, since: datetime | None = None, until: datetime | None = None, tool: str | None = None
-) -> Iterator[dict[str, Any]]:
+    store: Store, *, since: datetime | None = None, until: datetime | None = None, tool: str | None = None,
+    unread: list[str] | None = None,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Yield a learning sample, as JSON values, for each decision of a person, the newest request first.
 
     Args:
@@ -36,11 +40,21 @@ def samples(
         since: Only what was asked then or later.
         until: Only what was asked before.
         tool: Only of this function, by its name or `module:name`.
+        unread: Gets the ids of requests that no sample can be made of, because what a program asked for by the name of
+            a plan is none; they are left out. The log is told of each where nobody takes them.
     """
     for request in decided(store, since=since, until=until, tool=tool):
-        rounds = (request,) if facts_of(request) is None else _rounds(store, request)
-        if rounds:
-            yield without_secrets(request, _exported(rounds), _BROUGHT)
+        try:
+            rounds = (request,) if facts_of(request) is None else _rounds(store, request)
+            made = _exported(rounds) if rounds else None
+        except _UNREADABLE as error:  # one program's request must not end the export of all
+            if unread is None:
+                _log.warning("no learning sample can be made of request %s: %s", request.id, error)
+            else:
+                unread.append(request.id)
+            continue
+        if made is not None:
+            yield made
 
 
 def _exported(rounds: tuple[Request, ...]) -> dict[str, Any]:
@@ -76,7 +90,7 @@ def _fitted(content: Any) -> Any:
 def _rounds(store: Store, request: Request) -> tuple[Request, ...]:
     """Return the rounds up to this one, where it is the last that was decided; else none: one sample speaks for all."""
     rounds = group_of(store, request.id).rounds
-    ended = [place for place, one in enumerate(rounds) if one.decision is not None and one.purged_at is None]
+    ended = [place for place, one in enumerate(rounds) if is_lesson(one)]
     if not ended or rounds[ended[-1]].id != request.id:
         return ()
     return tuple(one for one in rounds[: ended[-1] + 1] if one.purged_at is None)

@@ -1,4 +1,7 @@
-"""What a person said about a request: approve (with or without changes), reject, feedback, answer, cancel."""
+"""What a person said about a request: approve (with or without changes), reject, feedback, answer, cancel.
+
+A program says one thing itself, which is a cancel: that it takes back what it asked.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from sayso.model.reviewer import Identity
+from sayso.model.reviewer import PROGRAM, Identity
 
 __all__ = ["Decision", "Verb"]
 
@@ -36,3 +39,8 @@ class Decision:
     fingerprint: str
     edited: bool = False
     answer: str | None = field(default=None, repr=False)
+
+    @property
+    def is_withdrawal(self) -> bool:
+        """Whether nobody decided: the program took back what it had asked."""
+        return self.channel == PROGRAM and self.by.issuer == PROGRAM

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sayso.model.canonical.compact import quote
 
-__all__ = ["Anchor", "Entry", "Head", "chained", "first_link"]
+__all__ = ["KINDS", "Anchor", "Entry", "Head", "chained", "first_link"]
 
 
 class Entry(NamedTuple):
@@ -39,6 +39,10 @@ class Entry(NamedTuple):
     channel: str
     detail: str
     link: str
+
+
+KINDS = (str, int, int, str, str, str, str, str, str)
+"""Of what is written; a database takes other values as well."""
 
 
 class Head(NamedTuple):

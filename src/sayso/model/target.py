@@ -34,7 +34,9 @@ def must_have_reason(request: Request, decision: Decision) -> None:
     Raises:
         ReasonMissingError: It does.
     """
-    if decision.verb in _NOES and is_target(request) and not (decision.comment or "").strip():
+    from sayso.model.show.escape import is_blank  # the package that draws is not wanted where nobody says no
+
+    if decision.verb in _NOES and is_target(request) and is_blank(decision.comment or ""):
         raise errors.ReasonMissingError(request.id)
 
 

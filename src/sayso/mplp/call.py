@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from pydantic import Field
 
@@ -26,6 +26,7 @@ from sayso.model.call import Call
 from sayso.model.quorum import Quorum
 from sayso.model.target import PLAN_TOOL, TARGET_TOOL
 from sayso.mplp.confirm import Confirm
+from sayso.mplp.fault import NotConformantError
 from sayso.mplp.ids import id_of
 from sayso.mplp.plan import Plan, PlanStep
 from sayso.mplp.status import TargetType
@@ -161,14 +162,25 @@ def edited_plan(plan: Plan, call: Call) -> Plan:
 
 
 def plan_with(plan: Plan, said: Mapping[str, Any]) -> Plan:
-    """Return a plan with these arguments of its call; steps that a reviewer added get the ids that follow from them."""
-    steps = cast("list[dict[str, Any]]", said["steps"])
-    known = [step["step_id"] for step in steps if "step_id" in step]
+    """Return a plan with these arguments of its call; steps that a reviewer added get the ids that follow from them.
+
+    Raises:
+        NotConformantError: They are not those of a plan; a program may have written the call by hand.
+    """
+    try:
+        steps = _steps(plan.plan_id, said["steps"])
+        return plan.model_copy(update={"title": said["title"], "objective": said["objective"], "steps": steps})
+    except (KeyError, TypeError, ValueError):
+        raise NotConformantError("Plan", ["/: what waits has not the title, objective and steps of a plan"]) from None
+
+
+def _steps(plan_id: str, said: list[dict[str, Any]]) -> list[PlanStep]:
+    known = [step["step_id"] for step in said if "step_id" in step]
     named: list[PlanStep] = []
-    for index, step in enumerate(steps):
-        own = {"step_id": id_of("step", plan.plan_id, index, step["description"], *known)}
+    for index, step in enumerate(said):
+        own = {"step_id": id_of("step", plan_id, index, step["description"], *known)}
         named.append(PlanStep.model_validate(own | step))
-    return plan.model_copy(update={"title": said["title"], "objective": said["objective"], "steps": named})
+    return named
 
 
 def _plain(step: PlanStep) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from sayso import clock
 from sayso.model.request import Request
@@ -22,6 +22,7 @@ from sayso.mplp.ids import new_id
 from sayso.mplp.part import Event, Governance, Meta, Trace, fresh_meta
 from sayso.mplp.plan import Plan
 from sayso.mplp.reading import pointer
+from sayso.mplp.series import Series
 from sayso.mplp.status import ConfirmStatus, DecisionStatus, TargetType
 
 __all__ = ["Confirm", "Decision", "Home"]
@@ -81,9 +82,9 @@ class Confirm(Document):
     requested_by_role: str
     requested_at: datetime = Field(default_factory=clock.now)
     reason: str | None = None
-    decisions: list[Decision] = Field(default=[])
+    decisions: Annotated[list[Decision], AfterValidator(Series)] = Field(default=[], validate_default=True)
     trace: Trace | None = None
-    events: list[Event] | None = None
+    events: Annotated[list[Event], AfterValidator(Series)] | None = None
 
     _home: Home = PrivateAttr(default_factory=Home)
 

@@ -76,6 +76,22 @@ class Document(BaseModel):
         """Yield what the protocol forbids in words and its schema does not."""
         return iter(())
 
+    @classmethod
+    def fitting(cls, brought: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of some fields, as JSON values, that fit the schema; the others are left out."""
+        from sayso.mplp.schema import schema_of
+
+        schema, found = schema_of(cls), dict[str, Any]()
+        for name, value in brought.items():
+            rule = schema["properties"].get(name)
+            try:
+                plain = read({name: value})
+            except UnreadableError:
+                continue
+            if rule is not None and not problems_of({**rule, "$defs": schema["$defs"]}, plain[name]):
+                found |= plain
+        return found
+
     def export(self) -> dict[str, Any]:
         """Return the document as JSON values, which fit the protocol's schema.
 

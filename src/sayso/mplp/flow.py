@@ -91,7 +91,10 @@ def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
         raise RuntimeError("a check that names no request")  # the gate holds every call
     yield from _must_be_only(store, run_id, answer.request)
     group: Group = yield Verb(store.blocks, group_of, store, answer.request.id)
-    yield from _told(store, group)
+    try:
+        yield from _told(store, group)
+    except errors.RunNotFoundError as error:  # a server keeps a run for the program that began it
+        raise (yield from _taken_back(store, group)) from error
     return _at_home(store, group, asked.confirm or group.confirm, target if isinstance(target, Plan) else None)
 
 
@@ -147,6 +150,15 @@ def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
         raise _changed(first)
 
 
+def _taken_back(store: Store, group: Group) -> Effects[ConfirmRefusedError]:
+    """Take a request back whose Confirm another program was first to write about, and return what that says."""
+    confirm_id, request = group.confirm.confirm_id, group.last
+    if request.state is State.PENDING:
+        yield Verb(store.blocks, store.clear, request.id, requester(), "another program uses the id of its Confirm")
+    reason = f"another program uses the id of Confirm {confirm_id}, and {request.id} does not wait any more"
+    return ConfirmRefusedError(confirm_id, f"{reason}; submit it under a new Confirm")
+
+
 def _changed(waiting: Request) -> ConfirmRefusedError:
     reason = f"{waiting.run_id} was changed, and waits as it was as {waiting.id}; have that decided or withdrawn first"
     return ConfirmRefusedError(confirm_id_of(waiting), reason)
@@ -157,7 +169,7 @@ def _changed(waiting: Request) -> ConfirmRefusedError:
 
 def deciding(confirm: Confirm, decision: Decision) -> Effects[None]:
     """Add a decision: through the person's door where the Confirm waits in a store, else to the document."""
-    if confirm.home.store is None:
+    if confirm.home.seen is None:
         decide(confirm, decision)
     else:
         yield from processing(confirm, decision, None, None)
@@ -170,6 +182,8 @@ def processing(
     must_be_open(confirm)
     where = config.open_store(confirm.home.store if store is None else store)
     group: Group | None = yield Verb(where.blocks, _known, where, confirm.confirm_id)
+    if group is None and confirm.home.seen is not None:  # what was read of a request is decided on that request
+        raise ConfirmNotFoundError(confirm.confirm_id)
     if group is None:
         yield from _decided_alone(confirm, decision)
         return

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.show.escape import is_blank
 from sayso.mplp.confirm import Confirm, Decision
 from sayso.mplp.document import time_text
 from sayso.mplp.fault import ConfirmLockedError, ConfirmRefusedError, MismatchError, NotConformantError
@@ -16,6 +18,7 @@ from sayso.mplp.ids import id_of
 from sayso.mplp.part import Event, StageEvent
 from sayso.mplp.plan import Plan
 from sayso.mplp.reading import brief_of
+from sayso.mplp.series import Series
 from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
 
 __all__ = ["create_confirm", "decide", "must_be_about", "must_be_open", "must_take", "stage_of", "to_submit"]
@@ -69,7 +72,7 @@ def must_take(confirm: Confirm, decision: Decision) -> None:
     must_be_open(confirm)
     if confirm.status is not ConfirmStatus.PENDING:
         raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{_by(confirm)}")
-    if decision.status is DecisionStatus.REJECTED and not (decision.reason or "").strip():
+    if decision.status is DecisionStatus.REJECTED and is_blank(decision.reason or ""):
         raise ConfirmRefusedError(confirm.confirm_id, f"a rejection needs a reason, and {_named(confirm)} got none")
     if any(decision.decision_id == known.decision_id for known in confirm.decisions):
         reason = f"{_named(confirm)} has a decision with the id {brief_of(decision.decision_id)} already"
@@ -80,9 +83,12 @@ def decide(confirm: Confirm, decision: Decision) -> list[Event]:
     """Write a decision down in a Confirm that is in no store, and return what happened to it.
 
     Raises:
-        ConfirmRefusedError: It cannot take the decision.
+        ConfirmRefusedError: It cannot take the decision, or the role that asked decides.
     """
     must_take(confirm, decision)
+    if _is_own(confirm, decision):
+        reason = f"{brief_of(decision.decided_by_role)} asked for {_named(confirm)}, and who asks does not decide"
+        raise ConfirmRefusedError(confirm.confirm_id, reason)
     word = "cancelled" if decision.status is DecisionStatus.CANCELLED else "decided"
     event = Event(
         event_id=id_of("event", confirm.confirm_id, decision.decision_id),
@@ -90,7 +96,7 @@ def decide(confirm: Confirm, decision: Decision) -> list[Event]:
         timestamp=decision.decided_at,
         data={"confirm_id": confirm.confirm_id, "decision_id": decision.decision_id, "status": str(decision.status)},
     )
-    changes = {"status": ConfirmStatus(decision.status), "decisions": [*confirm.decisions, decision]}
+    changes = {"status": ConfirmStatus(decision.status), "decisions": Series([*confirm.decisions, decision])}
     confirm.take(confirm.model_copy(update=changes))
     return [event]
 
@@ -132,6 +138,15 @@ def to_submit(target: Plan | Confirm, confirm: Confirm | None) -> None:
         reason = f"{_named(confirm)} is {confirm.status} by its own account, which counts for nothing here"
         raise ConfirmRefusedError(confirm.confirm_id, reason)
     confirm.export()
+
+
+def _is_own(confirm: Confirm, decision: Decision) -> bool:
+    """Say whether the role that decides could be the one that asked, as a store would say of two names."""
+    asked, decided = (" ".join(role.split()) for role in (confirm.requested_by_role, decision.decided_by_role))
+    try:
+        return Identity(PROGRAM, decided).may_be(Identity(PROGRAM, asked))
+    except ValueError:  # no person can have such a name, and in a document it is a name all the same
+        return decided == asked
 
 
 def _named(confirm: Confirm) -> str:

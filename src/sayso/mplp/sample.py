@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any
 
 from pydantic import ConfigDict, Field
@@ -17,12 +16,13 @@ from sayso import clock
 from sayso.model import canonical
 from sayso.model.call import Call
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Document, Part, time_text
 from sayso.mplp.fault import MismatchError
 from sayso.mplp.ids import id_of, new_id
 from sayso.mplp.plan import Plan
+from sayso.mplp.quote import redaction_of, secrets_of, without
 from sayso.mplp.reading import is_sound
 from sayso.mplp.status import ConfirmStatus
 from sayso.mplp.view import Gist, confirm_of, facts_of, gist_of, plan_of
@@ -33,7 +33,6 @@ __all__ = [
     "SampleMeta",
     "answer_of",
     "export_of",
-    "redaction_of",
     "sample_of",
     "sample_of_plan",
     "sample_of_request",
@@ -71,7 +70,12 @@ _LABELS = {
 # Where a sample about a call or question has what people and programs brought; all else in it is ours.
 _BROUGHT = (
     ("input", "tool"), ("input", "risk"), ("input", "proposed"), ("input", "question"),
-    ("output", "approved"), ("output", "answer"), ("output", "decider_role"), ("feedback", "details"),
+    ("output", "approved"), ("output", "answer"), ("output", "decider_role"), ("output", "rejection_reason"),
+    ("feedback", "details"),
+)  # fmt: skip
+_BROUGHT_BY_PLAN = (
+    ("input", "intent_text"), ("input", "raw_request_summary"), ("input", "context"),
+    ("output", "final_intent_summary"), ("output", "plan_structure"), ("feedback", "details"),
 )  # fmt: skip
 _ORDER = ("sample_id", "sample_family", "created_at", "input", "state", "output", "feedback", "meta")
 
@@ -102,31 +106,36 @@ def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | No
     Raises:
         MismatchError: The Confirm is about something else.
     """
+    return LearningSample(**_of_plan(_gist(confirm), confirm, plan, context))
+
+
+def _of_plan(said: Gist, confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of a sample about a plan, as JSON values; `said` is what people made of its Confirm."""
     if confirm.target_id != plan.plan_id:
         raise MismatchError(confirm.confirm_id, confirm.target_id, plan.plan_id)
     steps = [step.model_dump(mode="json", exclude_none=True) for step in plan.steps]
-    masked = _masked({"objective": plan.objective, "title": plan.title, "steps": steps, "context": context})
-    _, _, resolution, _ = _LABELS[confirm.status]
-    gist = _gist(confirm)
-    return LearningSample(
-        sample_id=_sample_id(gist),
-        sample_family="intent_resolution",
-        input={
+    brought = {"objective": plan.objective, "title": plan.title, "steps": steps, "context": context}
+    masked: Any = Redaction().mask(brought)
+    made: dict[str, Any] = {
+        "sample_id": _sample_id(_gist(confirm)),
+        "sample_family": "intent_resolution",
+        "input": {
             "intent_id": plan.plan_id,
             "intent_text": masked["objective"],
             "raw_request_summary": masked["objective"],
             "context": masked["context"] or {"context_id": plan.context_id},
         },
-        output={
+        "output": {
             "final_intent_summary": masked["title"],
             "plan_structure": masked["steps"],
             "plan_id": plan.plan_id,
             "plan_step_count": len(steps),
-            "resolution_quality_label": resolution,
+            "resolution_quality_label": _LABELS[said.status][2],
         },
-        feedback=_feedback(gist),
-        meta=SampleMeta(**_meta(gist, clarification_rounds=_rounds(gist) - 1)),
-    )
+        "feedback": _feedback(said),
+        "meta": _meta(said, clarification_rounds=_rounds(said) - 1),
+    }
+    return without(made, _BROUGHT_BY_PLAN, Redaction().secrets(brought))
 
 
 def sample_of(request: Request, *rounds: Request) -> LearningSample:
@@ -138,7 +147,8 @@ def sample_of(request: Request, *rounds: Request) -> LearningSample:
     confirm, last = confirm_of(asked), asked[-1]
     at = {"created_at": _at(last)}
     if facts_of(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
-        return sample_of_plan(confirm, plan_of(asked)).model_copy(update=at)
+        made = _of_plan(_by_people(_gist(confirm), last), confirm, plan_of(asked), None)
+        return LearningSample(**without(made, _BROUGHT_BY_PLAN, secrets_of(last))).model_copy(update=at)
     return sample_of_request(confirm, last).model_copy(update=at)
 
 
@@ -169,7 +179,8 @@ def sample_of_request(confirm: Confirm, request: Request) -> LearningSample:
 
 def _of_request(gist: Gist, request: Request) -> dict[str, Any]:
     """Return the fields of a sample about a call or question, as JSON values."""
-    subject, last = request.subject, gist.decisions[-1] if gist.decisions else None
+    said = _by_people(gist, request)
+    subject, last = request.subject, said.decisions[-1] if said.decisions else None
     given: dict[str, Any] = {"confirm_id": gist.confirm_id, "kind": request.kind, "risk": request.risk}
     made: dict[str, Any] = {
         "final_status": str(gist.status),
@@ -187,15 +198,16 @@ def _of_request(gist: Gist, request: Request) -> dict[str, Any]:
     else:
         given |= {"question": subject.text}
         made |= {"answer": answer_of(request)}
-    return {
+    sample = {
         "sample_id": _sample_id(gist),
         "sample_family": "confirm_decision",
         "input": {name: value for name, value in given.items() if value is not None},
         "state": {"quorum": request.quorum.count, "roles": sorted(request.quorum.roles)},
         "output": made,
-        "feedback": _feedback(gist),
-        "meta": _meta(gist),
+        "feedback": _feedback(said),
+        "meta": _meta(said),
     }
+    return without(sample, _BROUGHT, secrets_of(request))
 
 
 def answer_of(request: Request) -> Any:
@@ -206,13 +218,16 @@ def answer_of(request: Request) -> Any:
     return tree["answer"]
 
 
-redaction_of = lru_cache(maxsize=256)(Redaction)
-"""Return what masks beside the default names also these, which a gate gave; one is made for many requests."""
-
-
 def _gist(confirm: Confirm) -> Gist:
     events = [event.event_id for event in confirm.events or ()]
     return Gist(confirm.confirm_id, confirm.status, confirm.requested_at, confirm.decisions, events)
+
+
+def _by_people(gist: Gist, request: Request) -> Gist:
+    """Return what people made of it: that an approval ran out unused takes nobody's yes back."""
+    if request.state is State.EXPIRED and request.decision is not None:
+        return gist._replace(status=ConfirmStatus.APPROVED, decisions=gist.decisions[:-1])
+    return gist
 
 
 def _sample_id(gist: Gist) -> str:
@@ -237,8 +252,3 @@ def _meta(gist: Gist, **more: Any) -> dict[str, Any]:
         more["decision_latency_ms"] = int(waited.total_seconds() * 1000)
     label = _LABELS[gist.status][3].value
     return {"source_event_ids": list(gist.event_ids), "human_feedback_label": label, **more}
-
-
-def _masked(values: dict[str, Any]) -> dict[str, Any]:
-    tree: Any = Redaction().mask(values)
-    return tree

@@ -113,7 +113,8 @@ def add_decision(
 
     Raises:
         ConfirmLockedError: It is locked.
-        ConfirmRefusedError: It is decided already, or a rejection has no reason.
+        ConfirmRefusedError: It is decided already, a rejection has no reason, or the role that asked decides.
+        ConfirmNotFoundError: It was read from a request, and the store knows none of its id.
         DecisionRefusedError: The store refuses it, e.g. because it changed since the Confirm was read.
     """
     decision = Decision(status=DecisionStatus(status), decided_by_role=decided_by_role, reason=reason)
@@ -133,7 +134,9 @@ def process_decision(
 
     Raises:
         ConfirmLockedError: It is locked.
-        ConfirmRefusedError: It is decided already, a rejection has no reason, or the decision's id is known.
+        ConfirmRefusedError: It is decided already, a rejection has no reason, or the decision's id is known; or it is
+            in no store, and the role that asked decides.
+        ConfirmNotFoundError: It was read from a request, and the store knows none of its id.
         StaleViewError: It was edited, or asked in another round, since the Confirm was read.
         DecisionRefusedError: The store refuses it, e.g. because the role asked for it, or is none of those asked for.
     """

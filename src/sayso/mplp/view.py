@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from pydantic import ValidationError
-
 from sayso.model.call import Call
 from sayso.model.decision import Decision as Said
 from sayso.model.request import Request, State
@@ -24,6 +22,7 @@ from sayso.mplp.fault import ConfirmRefusedError
 from sayso.mplp.ids import id_of, is_id, shaped
 from sayso.mplp.part import Event, Meta, Trace
 from sayso.mplp.plan import Plan
+from sayso.mplp.series import Series
 from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
 from sayso.mplp.trace import trace_of
 
@@ -50,6 +49,7 @@ BROUGHT = frozenset({"meta", "governance", "reason", "trace"})
 """What a Confirm brings along. Not what was decided elsewhere, nor when: nobody here can know that it was."""
 
 _RANDOM = re.compile(r"(?:rq|run)_([0-9a-f]{32})")
+_DIGITS = re.compile(r"[0-9a-f]{32}")
 _RUNS = frozenset({"agent", "workflow"})
 _STATUS = {
     State.PENDING: ConfirmStatus.PENDING,
@@ -154,7 +154,7 @@ def facts_of(request: Request) -> Facts | None:
         confirm_id,
         TargetType(target_type),
         target_id,
-        role if isinstance(role, str) else request.requester.subject,
+        storable(role) if isinstance(role, str) else request.requester.subject,
         _fields(told.get("confirm")),
         _fields(told.get("plan")),
         parent if isinstance(parent, str) else None,
@@ -192,7 +192,7 @@ def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm
         made = decisions_of(request, names)
         decisions += made
         events += _events(confirm, request, number, made)
-    changes = {"status": _status(rounds[-1]), "decisions": decisions, "events": events}
+    changes = {"status": _status(rounds[-1]), "decisions": Series(decisions), "events": Series(events)}
     return confirm.model_copy(update=changes)
 
 
@@ -209,6 +209,7 @@ def plan_of(rounds: Sequence[Request]) -> Plan:
     Raises:
         ValueError: They are not about a plan.
         ConfirmRefusedError: It was purged.
+        NotConformantError: What waits by the name of a plan is none.
     """
     request = rounds[-1]
     facts = facts_of(request)
@@ -217,10 +218,11 @@ def plan_of(rounds: Sequence[Request]) -> Plan:
         raise ConfirmRefusedError(facts.confirm_id, reason)
     if facts is None or request.call.tool != PLAN_TOOL:
         raise ValueError(f"{request.id} is not about a plan")
+    bare: dict[str, Any] = {"meta": {}, "context_id": id_of("context", facts.target_id)}
     own: dict[str, Any] = {"plan_id": facts.target_id, "title": "", "objective": "", "steps": []}
-    bare = Plan.model_validate({"meta": {}, "context_id": "", **facts.plan, **own})
+    plan = Plan.model_validate(bare | Plan.fitting(facts.plan) | own)
     status = _PLAN_STATUS.get(request.state, PlanStatus.DRAFT)
-    return edited_plan(bare, request.effective).model_copy(update={"status": status})
+    return edited_plan(plan, request.effective).model_copy(update={"status": status})
 
 
 def decisions_of(request: Request, names: Names | None = None) -> list[Decision]:
@@ -315,26 +317,21 @@ def _event_id(request: Request, word: str) -> str:
 
 def _submitted(request: Request, facts: Facts) -> Confirm:
     """Return the Confirm that was submitted, without what was decided here."""
-    brought = {name: value for name, value in facts.confirm.items() if name in BROUGHT}
-    told = (_reason(request), brought.get("reason"), request.prompt)
+    brought = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in BROUGHT})
+    told = (_reason(request), facts.confirm.get("reason"), request.prompt)
     reason = next((one for one in told if isinstance(one, str) and one), f"Requesting approval for {facts.target_type}")
     fields: dict[str, Any] = {
         "meta": Meta(created_at=request.created_at),
         "trace": trace_of(facts.traceparent),
         **brought,
         "reason": storable(reason),
-    }
-    names = {
         "requested_at": request.created_at,
         "confirm_id": facts.confirm_id,
         "target_type": facts.target_type,
         "target_id": facts.target_id,
         "requested_by_role": facts.role,
     }
-    try:
-        return Confirm.model_validate({**fields, **names})
-    except ValidationError:  # somebody wrote into the store by hand; what counts is what was decided
-        return Confirm.model_validate({"reason": storable(reason), **names})
+    return Confirm.model_validate(fields)
 
 
 def _reason(request: Request) -> Any:
@@ -347,10 +344,10 @@ def _described(request: Request) -> Confirm:
     subject, facts = request.subject, request.context or {}
     if not isinstance(subject, Call):
         target_type, target_id, asks = TargetType.CONTEXT, _id_of(request.run_id), subject.text
-    elif facts.get("runnable_type") in _RUNS:
+    elif str(facts.get("runnable_type")) in _RUNS:
         target_type, target_id, asks = TargetType.TRACE, _id_of(request.run_id), f"run {subject.name}"
     else:
-        target_type, target_id, asks = TargetType.OTHER, shaped(request.fingerprint[:32]), f"call {subject.tool}"
+        target_type, target_id, asks = TargetType.OTHER, _digits_of(request.fingerprint), f"call {subject.tool}"
     parent = facts.get("traceparent")
     trace = trace_of(parent if isinstance(parent, str) else None)
     return Confirm(
@@ -367,5 +364,11 @@ def _described(request: Request) -> Confirm:
 
 def _id_of(name: str) -> str:
     """Return the id that a request or run has in the protocol: its own digits where it has them."""
-    found = _RANDOM.fullmatch(name)
+    found = _RANDOM.fullmatch(str(name))  # whatever stands in a row that somebody altered
     return id_of("name", name) if found is None else shaped(found[1])
+
+
+def _digits_of(fingerprint: str) -> str:
+    """Return the id of a call that is asked for: the first digits of its fingerprint, where it has them."""
+    found = _DIGITS.match(str(fingerprint))
+    return id_of("fingerprint", fingerprint) if found is None else shaped(found[0])

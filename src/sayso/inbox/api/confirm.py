@@ -20,6 +20,9 @@ def _confirm(asked: Asked) -> JSONResponse:
         return JSONResponse(mplp.document_of(asked.settings.store, asked.path("confirm_id")))
     except mplp.ConfirmNotFoundError:
         raise Problem("not_found", "there is no Confirm, plan or request of this id here; nothing was done") from None
+    except mplp.NotConformantError:
+        words = "what a program asked for by this id is no document of the protocol; nothing was done"
+        raise Problem("not_found", words) from None
 
 
 def _schema(asked: Asked) -> JSONResponse:

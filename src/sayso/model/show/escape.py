@@ -11,7 +11,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-__all__ = ["escape", "hidden_in", "mixed_direction", "mixed_script", "storable"]
+__all__ = ["escape", "hidden_in", "is_blank", "mixed_direction", "mixed_script", "storable"]
 
 # `str.isprintable` is false for the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and every Zs but the space. These are
 # printable by their category and are seen as nothing, or as a space: fillers, joiners, variation selectors, U+FFFC.
@@ -66,6 +66,11 @@ def hidden_in(text: str) -> list[str]:
     if text.isprintable() and (text.isascii() or _BLANK_ONE.search(text) is None):
         return []
     return [_name(character) for character in dict.fromkeys(text) if character not in "\n\t" and _is_hidden(character)]
+
+
+def is_blank(text: str) -> bool:
+    """Say whether there is nothing in `text` that anybody could see."""
+    return all(character.isspace() or _is_hidden(character) for character in text)
 
 
 def mixed_script(text: str) -> dict[str, list[str]]:
