@@ -68,8 +68,6 @@ def exported(
         if entry.run_id != run:  # a request's rows all stand in one chain
             tools, run = {}, entry.run_id
         try:
-            if tuple(map(type, entry)) != KINDS:
-                raise TypeError("a value of another kind")
             detail = _detail(entry)
             tool = _tool(entry, detail, tools)
             if (first is None or entry.at >= first) and (end is None or entry.at < end):
@@ -81,6 +79,8 @@ def exported(
 
 
 def _detail(entry: Entry) -> dict[str, Any]:
+    if tuple(map(type, entry)) != KINDS:
+        raise TypeError("a value of another kind")
     found: Any = json.loads(entry.detail)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
