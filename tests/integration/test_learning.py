@@ -7,7 +7,8 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from sayso.learning.file import csv_lines, need_parquet
 from sayso.learning.lesson import label_of
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
-from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.mplp import LearningSample, NotConformantError, sample_of
 from sayso.mplp.sample import export_of
 from sayso.stores.base import Filter, Store
@@ -97,6 +98,26 @@ def test_reading_stops_where_older_requests_begin(memory: Store, clock: Clock, m
     assert len(pages) == 3
 
 
+def test_what_the_program_takes_back_is_nobodys_decision(memory: Store, clock: Clock) -> None:
+    always(memory, clock)
+    for _ in range(25):
+        asked = memory.open(sample_call())
+        clock.tick(seconds=1)
+        memory.clear(asked.id, Identity(PROGRAM, "tests"))
+    found = report(memory)
+    assert (found.decisions, found.reasons) == (30, ())
+    assert [one.approved for one in found.candidates] == [Share(30, 30)]
+    assert {stamp.reviewer.issuer for stamp in found.stamps} <= {LOCAL}
+    assert len(list(samples(memory))) == len(table(memory)) == 30
+
+
+def test_a_cancel_of_a_person_is_a_decision(memory: Store, clock: Clock) -> None:
+    request = memory.open(sample_call())
+    sayso.Review(memory, reviewer="ada", channel="program").cancel(request.id, "not today")
+    assert [one.id for one in decided(memory)] == [request.id]
+    assert [one.words for one in report(memory).reasons] == ["not today"]
+
+
 # -- samples --------------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +153,29 @@ def test_a_plan_gives_one_sample_for_all_its_rounds(memory: Store, clock: Clock)
     assert (whole["meta"]["human_feedback_label"], whole["meta"]["clarification_rounds"]) == ("approved", 1)
     assert whole["input"]["intent_id"] == first["input"]["intent_id"] == plan.plan_id
     assert confirm.target_id == plan.plan_id
+
+
+def test_a_round_that_the_program_took_back_hides_no_decision_about_a_plan(memory: Store, clock: Clock) -> None:
+    plan, _, request = submitted()
+    sayso.Review(reviewer="dba").reject(request.id, "no rollback")
+    (before,) = samples(memory)
+    sayso.mplp.submit_plan_for_approval(plan, "agent")
+    memory.clear(sayso.Review().list().requests[0].id, Identity(PROGRAM, "tests"))
+    assert list(samples(memory)) == [before]
+
+
+def test_an_approval_that_ran_out_unused_is_an_approval(memory: Store, clock: Clock) -> None:
+    _, _, plan = submitted()
+    decide(memory, clock, "approve")
+    sayso.Review(reviewer="dba").approve(plan.id, comment="fine")
+    clock.tick(days=400)
+    memory.sweep()
+    assert [row["state"] for row in table(memory)] == ["expired", "expired"]
+    assert [row["label"] for row in table(memory)] == ["approved", "approved"]
+    for sample in samples(memory):
+        assert (sample["meta"]["human_feedback_label"], sample["feedback"]["type"]) == ("approved", "approval")
+        assert sample["meta"]["decision_latency_ms"] == SLOW * 1000
+        LearningSample.parse(sample)
 
 
 class TestLabels(Scene):
@@ -298,6 +342,15 @@ def test_no_cell_is_a_formula_and_none_hides_a_character(memory: Store, clock: C
         assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t", "＝")), cell  # noqa: RUF001
 
 
+@pytest.mark.parametrize("words", [*HOSTILE, '"=1', ' ""=1', ";=1"])
+def test_no_cell_is_a_formula_where_semicolons_end_cells(memory: Store, clock: Clock, words: str) -> None:
+    decide(memory, clock, "reject", f"ok;{words}", risk=f"a,b;{words}", arguments={"to": f"x; {words}"})
+    text = "".join(csv_lines(table(memory), COLUMNS))
+    for row in csv.reader(io.StringIO(text), delimiter=";"):
+        for cell in row:
+            assert not cell.strip(' "').startswith(("=", "+", "-", "@", "\t", "＝")), cell  # noqa: RUF001
+
+
 # -- secrets --------------------------------------------------------------------------------------------------------
 
 
@@ -403,7 +456,7 @@ def test_a_rule_that_would_let_everything_through_is_not_proposed(memory: Store,
 
 @pytest.mark.parametrize("words", [*HOSTILE, "'; import os #", '"""', "\\", "\u2028x", "a\nb"])
 def test_hostile_values_stay_literals_in_a_rule(memory: Store, clock: Clock, words: str) -> None:
-    arguments = {"to": words, words: 1, "sayso": 1, "class": 1}
+    arguments = {"to": words, words: 1, "sayso": 1, "class": 1, "__debug__": 1}
     for _ in range(20):
         decide(memory, clock, arguments=arguments)
     text = report(memory).candidates[0].rule
@@ -413,6 +466,39 @@ def test_hostile_values_stay_literals_in_a_rule(memory: Store, clock: Clock, wor
     exec(text, names)  # noqa: S102  as somebody would paste it
     assert names["rule_for_pay"](to=words) == sayso.allow()
     assert names["rule_for_pay"](to=words + "!") == sayso.hold()
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        ({"dry": True, "to": ["a", 1]}, {"dry": False, "to": ["a", 1]}),
+        ({}, {"force": True}),
+        ((), ("x",)),
+        ((1, [2.5, None]), (1, [2.5, 3])),
+        ("x" * 200, "x" * 199),
+        ({"'];import os#\n": "\u2028"}, {}),
+    ],
+)
+def test_a_rule_looks_at_whatever_never_varied(memory: Store, clock: Clock, value: Any, other: Any) -> None:
+    for _ in range(20):
+        decide(memory, clock, arguments={"mode": "a", "options": value})
+    (found,) = report(memory).candidates
+    assert found.fields["options"].startswith("always ")
+    assert found.rule is not None
+    assert found.rule.isascii()
+    names: dict[str, Any] = {"sayso": sayso}
+    exec(found.rule, names)  # noqa: S102  as somebody would paste it
+    assert names["rule_for_pay"](mode="a", options=value) == sayso.allow()
+    assert names["rule_for_pay"](mode="a", options=other) == sayso.hold()
+
+
+@pytest.mark.parametrize("value", [Decimal("1.5"), {"at": [date(2026, 1, 2)]}, "x" * 600, ["x"] * 200])
+def test_no_rule_lets_through_what_it_cannot_look_at(memory: Store, clock: Clock, value: Any) -> None:
+    for number in range(20):
+        decide(memory, clock, arguments={"mode": "a", "amount": number, "options": value})
+    (found,) = report(memory).candidates
+    assert found.rule is None
+    assert found.fields["options"].startswith("always ")
 
 
 def test_a_rule_asks_for_no_argument_that_was_missing_once(memory: Store, clock: Clock) -> None:

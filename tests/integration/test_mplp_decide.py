@@ -28,8 +28,11 @@ from sayso.mplp import (
     refresh,
     start,
     submit_plan_for_approval,
+    subscribe,
 )
 from sayso.mplp.ids import id_of, is_id
+from sayso.stores.memory import MemoryStore
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.submitting import plan_of_three, submitted, told
 from tests.protocol import frozen, misfits, needs_frozen
@@ -190,6 +193,40 @@ def test_whoever_comes_second_is_told_who_was_first() -> None:
     reviewer().reject(request.id, "no")
     with pytest.raises(ConfirmRefusedError, match="already rejected by 'ada'"):
         process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+
+
+def test_a_confirm_that_was_read_of_a_request_is_decided_in_no_other_store() -> None:
+    _, confirm, request = submitted()
+    of_request = Confirm.from_request(request)
+    heard: list[Any] = []
+    unsubscribe = subscribe(heard.append)
+    for one in (confirm, read_confirm(confirm.confirm_id), pickle.loads(pickle.dumps(of_request)), of_request):
+        with pytest.raises(ConfirmNotFoundError):
+            process_decision(one, Decision(status="approved", decided_by_role="dba"), store=MemoryStore())
+        assert (one.status, one.decisions) == ("pending", [])
+    unsubscribe()
+    assert heard == []
+    assert read_confirm(confirm.confirm_id).status == "pending"
+
+
+def test_the_confirm_of_a_request_is_decided_where_the_request_waits() -> None:
+    elsewhere = Confirm.from_request(sample_call())
+    with pytest.raises(ConfirmNotFoundError):
+        add_decision(elsewhere, "approved", "dba")
+    assert (elsewhere.status, elsewhere.decisions) == ("pending", [])
+    _, confirm, request = submitted()
+    add_decision(Confirm.from_request(request), "approved", "dba")
+    assert read_confirm(confirm.confirm_id).status == "approved"
+
+
+def test_the_role_that_asked_decides_no_document_from_elsewhere() -> None:
+    _, confirm, _ = submitted()
+    parsed = Confirm.parse(confirm.export())
+    with pytest.raises(ConfirmRefusedError, match="who asks does not decide"):
+        process_decision(parsed, Decision(status="approved", decided_by_role="agent"), store=MemoryStore())
+    assert parsed.status == "pending"
+    process_decision(parsed, Decision(status="approved", decided_by_role="dba"), store=MemoryStore())
+    assert (parsed.status, read_confirm(confirm.confirm_id).status) == ("approved", "pending")
 
 
 def test_a_decision_is_added_where_the_confirm_waits() -> None:

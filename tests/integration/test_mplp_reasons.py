@@ -54,7 +54,7 @@ def test_the_two_calls_have_the_names_by_which_a_decision_knows_them() -> None:
 # -- a no without a reason ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [None, "", "  \n"])
+@pytest.mark.parametrize("words", [None, "", "  \n", "\u200b", "\u2800\ufeff"])
 @pytest.mark.parametrize("verb", ["reject", "feedback"])
 def test_a_no_without_a_reason_is_refused(store: Store, waiting: Request, verb: str, words: Any) -> None:
     with pytest.raises(errors.ReasonMissingError, match=SAID):

@@ -11,8 +11,11 @@ from starlette.testclient import TestClient
 import sayso
 from sayso import config, errors
 from sayso.inbox import create_app
+from sayso.model.request import State
 from sayso.mplp import (
+    ConfirmRefusedError,
     Decision,
+    create_confirm,
     document_of,
     process_decision,
     read_confirm,
@@ -21,12 +24,12 @@ from sayso.mplp import (
     start,
     submit_plan_for_approval,
 )
-from sayso.stores.base import Store
+from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
 from tests.integration.browsing import BASE
 from tests.integration.calling import bearer
-from tests.integration.submitting import submitted
+from tests.integration.submitting import plan_of_three, submitted
 from tests.serving import Serving, new_token, serving
 
 
@@ -88,6 +91,25 @@ def test_a_program_cannot_give_a_persons_decision_another_role(here: Store, ther
         except errors.SaysoError:
             assert event == "confirm.said"
     assert document_of(there, confirm.confirm_id)["decisions"] == [decision]
+
+
+def test_the_id_of_a_confirm_that_another_program_uses_leaves_nothing_waiting(
+    server: Serving, here: Store, there: Store
+) -> None:
+    from sayso.gates import requester
+
+    plan = plan_of_three()
+    brought = create_confirm("plan", plan.plan_id, "agent")
+    other = HttpStore(server.url, new_token(there, name="other-bot"))
+    other.note(f"confirm:{brought.confirm_id}", "denied", requester(), {"tool": "x"})
+    other.close()
+    with pytest.raises(ConfirmRefusedError, match=r"another program uses .* does not wait any more; submit it under"):
+        submit_plan_for_approval(plan, "agent", confirm=brought, store=here)
+    assert (plan.status, brought.status) == ("draft", "pending")
+    assert there.list(Filter()).requests[0].state is State.CANCELLED
+    assert sayso.Review(there).list().requests == ()
+    confirm = submit_plan_for_approval(plan, "agent", store=here)
+    assert (plan.status, confirm.status) == ("proposed", "pending")
 
 
 def test_a_reviewer_reads_the_confirm_over_http_and_a_program_does_not(there: Store) -> None:

@@ -305,7 +305,29 @@ def test_a_sample_of_a_call_says_what_was_proposed_and_what_was_approved() -> No
 def test_a_secret_in_a_plan_is_masked_in_its_sample() -> None:
     plan = plan_of_three(objective="Copy postgres://me:hunter2@db/x")
     confirm = submit_plan_for_approval(plan, "agent")
-    assert "hunter2" not in json.dumps(capture_learning_sample(confirm, plan).export())
+    sample = capture_learning_sample(confirm, plan, context={"password": 4711}).export()
+    assert "hunter2" not in json.dumps(sample)
+    assert sample["input"]["context"] == {"password": "***"}
+
+
+def test_a_secret_that_a_reviewer_quotes_is_masked_in_each_sample() -> None:
+    @sayso.gate(wait="raise")
+    def pay(amount: int, password: str) -> str:
+        return f"paid {amount}"
+
+    request = sayso.Review().get(held(pay, 100, "hunter2").confirmation_id)
+    request = reviewer().reject(request.id, "hunter2 is revoked")
+    confirm = Confirm.from_request(request)
+    for sample in (sample_of(request), capture_learning_sample(confirm, request)):
+        assert sample.feedback is not None
+        assert sample.feedback["details"] == sample.output["rejection_reason"] == "*** is revoked"
+    plan = plan_of_three(objective="Copy postgres://me:hunter2@db/x")
+    confirm = submit_plan_for_approval(plan, "agent")
+    process_decision(confirm, Decision(status="rejected", decided_by_role="dba", reason="hunter2 is revoked"))
+    asked = group_of(sayso.Review().store, confirm.confirm_id).last
+    for sample in (sample_of(asked), capture_learning_sample(confirm, plan)):
+        assert sample.feedback is not None
+        assert sample.feedback["details"] == "*** is revoked"
 
 
 @needs_frozen

@@ -80,6 +80,7 @@ _MPLP_SUBMIT, _MPLP_DECIDE = "integration/test_mplp_submit.py::", "integration/t
 _MPLP_START, _MPLP_VIEWS = "integration/test_mplp_start.py::", "integration/test_mplp_views.py::"
 _MPLP_CHANNELS = "integration/test_mplp_channels.py::"
 _MPLP_EVENTS, _MPLP_SERVED = "integration/test_mplp_events.py::", "integration/test_mplp_served.py::"
+_MPLP_HOSTILE = "integration/test_mplp_hostile.py::"
 _CHECKPOINTS, _RECEIPTS = "unit/test_checkpoints.py::", "unit/test_receipts.py::"
 _LOSSES = "unit/test_checkpoint_attacks.py::"
 _EXPORT, _PURGE = "unit/test_export.py::", "unit/test_purge.py::"
@@ -2226,7 +2227,7 @@ MUTANTS = [
     ),
     Mutant(
         "a rejection needs a reason", "mplp/round.py",
-        "if decision.status is DecisionStatus.REJECTED and not (decision.reason or \"\").strip():", "if False:",
+        "if decision.status is DecisionStatus.REJECTED and is_blank(decision.reason or \"\"):", "if False:",
         _MPLP_DECIDE + "test_a_rejection_of_a_submitted_plan_needs_a_reason",
     ),
     Mutant(
@@ -2457,7 +2458,7 @@ MUTANTS = [
     ),
     Mutant(
         "secrets are masked in samples", "mplp/sample.py",
-        "tree: Any = Redaction().mask(values)", "tree: Any = values",
+        "masked: Any = Redaction().mask(brought)", "masked: Any = brought",
         _MPLP_VIEWS + "test_a_secret_in_a_plan_is_masked_in_its_sample",
     ),
     # -- the pages of the inbox ------------------------------------------------------------------------------------
@@ -2741,7 +2742,7 @@ MUTANTS = [
     ),
     Mutant(
         "no character hides in a cell", "model/show/cell.py",
-        "shown = escape(text)", "shown = text",
+        """_BEHIND.sub(";'", escape(text))""", """_BEHIND.sub(";'", text)""",
         _EXPORT + "test_no_character_hides_in_an_export",
     ),
     Mutant(
@@ -2796,24 +2797,74 @@ MUTANTS = [
     ),
     Mutant(
         "what was purged teaches nothing", "learning/lesson.py",
-        "if request.decision is None or request.purged_at is not None:", "if request.decision is None:",
+        " and request.purged_at is None", "",
         _LEARNING + "test_what_nobody_decided_and_what_was_purged_is_left_out",
     ),
     Mutant(
         "a reason quotes no secret", "learning/lesson.py",
-        "told.fit(words.strip(), _secrets_of(request))", "words.strip()",
+        "told.fit(words.strip(), secrets_of(request))", "words.strip()",
         _LEARNING + "test_no_secret_is_in_anything_that_is_learned",
     ),
     Mutant(
-        "a sample quotes no secret", "learning/sample.py",
-        "yield without_secrets(request, _exported(rounds), _BROUGHT)", "yield _exported(rounds)",
+        "a sample quotes no secret", "mplp/sample.py",
+        "return without(sample, _BROUGHT, secrets_of(request))", "return sample",
         _LEARNING + "test_no_secret_is_in_anything_that_is_learned",
     ),
     Mutant(
-        "a reason does not tell what a gate's redactor hides", "learning/lesson.py",
-        "redaction.secrets(tree) | {text for text in redaction.texts(tree) if text not in shown}",
-        "redaction.secrets(tree) or frozenset(shown and ())",
+        "a reason does not tell what a gate's redactor hides", "mplp/quote.py",
+        "redaction.secrets(tree) | {text for text in redaction.texts(tree) if not _stands_in(shown, text)}",
+        "redaction.secrets(tree)",
         _LEARNING + "test_what_a_gates_own_redactor_hides_is_not_told_by_a_reviewers_words",
+    ),
+    Mutant(
+        "what a program takes back teaches nothing", "learning/lesson.py",
+        " and not request.decision.is_withdrawal", "",
+        _LEARNING + "test_what_the_program_takes_back_is_nobodys_decision",
+    ),
+    Mutant(
+        "a cancel through a channel of a program's name is a person's", "model/decision.py",
+        "self.channel == PROGRAM and self.by.issuer == PROGRAM", "self.channel == PROGRAM",
+        _LEARNING + "test_a_cancel_of_a_person_is_a_decision",
+    ),
+    Mutant(
+        "a round that was taken back hides no decision", "learning/sample.py",
+        "if is_lesson(one)]", "if one.decision is not None and one.purged_at is None]",
+        _LEARNING + "test_a_round_that_the_program_took_back_hides_no_decision_about_a_plan",
+    ),
+    Mutant(
+        "figures count what a program takes back for nobody", "insight.py",
+        "if request.decision is not None and request.decision.is_withdrawal:", "if False:",
+        "unit/test_insight.py::test_what_the_program_takes_back_is_nobodys_decision",
+    ),
+    Mutant(
+        "a program is no reviewer", "insight.py",
+        "if request.decision is not None and not request.decision.is_withdrawal:", "if request.decision is not None:",
+        "unit/test_insight.py::test_what_the_program_takes_back_is_nobodys_decision",
+    ),
+    Mutant(
+        "an approval that ran out is no refusal", "mplp/sample.py",
+        "if request.state is State.EXPIRED and request.decision is not None:", "if False:",
+        _LEARNING + "test_an_approval_that_ran_out_unused_is_an_approval",
+    ),
+    Mutant(
+        "a plan's sample quotes no secret", "mplp/sample.py",
+        "return without(made, _BROUGHT_BY_PLAN, Redaction().secrets(brought))", "return made",
+        "integration/test_mplp_views.py::test_a_secret_that_a_reviewer_quotes_is_masked_in_each_sample",
+    ),
+    Mutant(
+        "no formula behind a semicolon", "model/show/cell.py",
+        """_BEHIND.sub(";'", escape(text))""", "escape(text)",
+        _LEARNING + "test_no_cell_is_a_formula_where_semicolons_end_cells",
+    ),
+    Mutant(
+        "a rule lets nothing through that it cannot look at", "learning/rule.py",
+        "if field.is_always(calls) and _literal(field) is None:", "if False:",
+        _LEARNING + "test_no_rule_lets_through_what_it_cannot_look_at",
+    ),
+    Mutant(
+        "a value that is no literal is in no rule", "learning/rule.py",
+        "if tag_in(named) is not None:", "if False:",
+        _LEARNING + "test_no_rule_lets_through_what_it_cannot_look_at",
     ),
     Mutant(
         "hasty approvals propose no rule", "learning/finding.py",
@@ -2847,7 +2898,7 @@ MUTANTS = [
     ),
     Mutant(
         "a value is no code in a rule", "learning/rule.py",
-        "{sign} {value!a}", "{sign} '{value}'",
+        "literal = ascii(_value(tree))", "literal = f\"'{_value(tree)}'\"",
         _LEARNING + "test_hostile_values_stay_literals_in_a_rule",
     ),
     Mutant(
@@ -3177,7 +3228,7 @@ MUTANTS = [
     ),
     Mutant(
         "blanks are no reason", "model/target.py",
-        'not (decision.comment or "").strip()', "not decision.comment",
+        'is_blank(decision.comment or "")', "not decision.comment",
         _REASONS + "test_a_no_without_a_reason_is_refused",
     ),
     Mutant(
@@ -3191,18 +3242,107 @@ MUTANTS = [
         _LEARNING + "test_what_the_protocol_does_not_take_is_found_without_documents",
     ),
     Mutant(
-        "a sample's own words are not taken for a secret", "learning/sample.py",
-        '_BROUGHT = ("input", "output", "feedback")', '_BROUGHT = ("input", "output", "feedback", "meta")',
+        "a sample's own words are not taken for a secret", "mplp/sample.py",
+        '    ("feedback", "details"),\n)  # fmt: skip\n_BROUGHT_BY_PLAN',
+        '    ("feedback", "details"), ("meta", "human_feedback_label"),\n)  # fmt: skip\n_BROUGHT_BY_PLAN',
         _LEARNING + "test_a_secret_that_reads_like_a_label_or_a_year_leaves_both",
     ),
     Mutant(
-        "texts that are cleaned together are taken apart rightly", "learning/lesson.py",
+        "texts that are cleaned together are taken apart rightly", "mplp/quote.py",
         "if len(pieces) != len(texts) or any(_BETWEEN in secret for secret in secrets):", "if False:",
         _LEARNING + "test_a_secret_is_taken_out_of_each_text_that_quotes_it",
     ),
     Mutant(
-        "what everybody sees is no secret", "learning/lesson.py",
+        "what everybody sees is no secret", "mplp/quote.py",
         "return text in form or json.dumps(text, ensure_ascii=False)[1:-1] in form", "return text in form",
         _LEARNING + "test_an_argument_that_everybody_sees_is_no_secret",
+    ),
+    # -- Confirms that programs write by hand --------------------------------------------------------------------------
+    Mutant(
+        "a reason is something to see", "mplp/round.py",
+        'is_blank(decision.reason or "")', 'not (decision.reason or "").strip()',
+        _MPLP_DOCUMENTS + "test_a_rejection_without_a_reason_is_refused",
+    ),
+    Mutant(
+        "the role that asked decides no document", "mplp/round.py",
+        "if _is_own(confirm, decision):", "if False:",
+        _MPLP_DOCUMENTS + "test_the_role_that_asked_decides_no_document",
+    ),
+    Mutant(
+        "a Confirm of a store is decided in no other", "mplp/flow.py",
+        "if group is None and confirm.home.seen is not None:", "if False:",
+        _MPLP_DECIDE + "test_a_confirm_that_was_read_of_a_request_is_decided_in_no_other_store",
+    ),
+    Mutant(
+        "the Confirm of a request is decided on the request", "mplp/flow.py",
+        "if confirm.home.seen is None:", "if confirm.home.store is None:",
+        _MPLP_DECIDE + "test_the_confirm_of_a_request_is_decided_where_the_request_waits",
+    ),
+    Mutant(
+        "a request does not wait under a Confirm that another program writes about", "mplp/flow.py",
+        "raise (yield from _taken_back(store, group)) from error", "raise",
+        _MPLP_SERVED + "test_the_id_of_a_confirm_that_another_program_uses_leaves_nothing_waiting",
+    ),
+    Mutant(
+        "nothing is added to a Confirm in place", "mplp/series.py",
+        "append = extend = insert", "extend = insert",
+        _MPLP_DOCUMENTS + "test_the_lists_of_a_confirm_do_not_change_in_place",
+    ),
+    Mutant(
+        "what was decided is not added to in place", "mplp/round.py",
+        "Series([*confirm.decisions, decision])", "[*confirm.decisions, decision]",
+        _MPLP_DOCUMENTS + "test_the_lists_of_a_confirm_do_not_change_in_place",
+    ),
+    Mutant(
+        "what a program brings along fits", "mplp/document.py",
+        "if rule is not None and not problems_of(", "if True or not problems_of(",
+        _MPLP_HOSTILE + "test_a_field_that_does_not_fit_is_left_out_of_a_plan",
+    ),
+    Mutant(
+        "a Confirm is made of what fits", "mplp/view.py",
+        "Confirm.fitting({name: value for name, value in facts.confirm.items() if name in BROUGHT})",
+        "{name: value for name, value in facts.confirm.items() if name in BROUGHT}",
+        _MPLP_HOSTILE + "test_a_field_that_does_not_fit_is_left_out_of_a_confirm",
+    ),
+    Mutant(
+        "a plan has a context, whatever a program says", "mplp/view.py",
+        '"context_id": id_of("context", facts.target_id)', '"context_id": ""',
+        _MPLP_HOSTILE + "test_a_field_that_does_not_fit_is_left_out_of_a_plan",
+    ),
+    Mutant(
+        "a role leaves as whole characters", "mplp/view.py",
+        "storable(role) if isinstance(role, str)", "role if isinstance(role, str)",
+        _MPLP_HOSTILE + "test_words_with_half_of_a_character_are_written_out",
+    ),
+    Mutant(
+        "a kind of run is a word", "mplp/view.py",
+        'str(facts.get("runnable_type")) in _RUNS', 'facts.get("runnable_type") in _RUNS',
+        _MPLP_HOSTILE + "test_a_kind_of_run_that_is_no_word_is_none",
+    ),
+    Mutant(
+        "an altered fingerprint stops no document", "mplp/view.py",
+        'return id_of("fingerprint", fingerprint) if found is None else shaped(found[0])',
+        "return shaped(fingerprint[:32])",
+        _MPLP_HOSTILE + "test_a_row_that_was_altered_is_a_confirm_all_the_same",
+    ),
+    Mutant(
+        "what waits as a plan is one", "mplp/call.py",
+        "except (KeyError, TypeError, ValueError):", "except ZeroDivisionError:",
+        _MPLP_HOSTILE + "test_what_is_no_plan_is_refused_as_one_and_left_out_of_samples",
+    ),
+    Mutant(
+        "one program's request does not end the export of all", "learning/sample.py",
+        "except _UNREADABLE as error:", "except ZeroDivisionError as error:",
+        _MPLP_HOSTILE + "test_what_is_no_plan_is_refused_as_one_and_left_out_of_samples",
+    ),
+    Mutant(
+        "an export says what it left out", "cli/learn.py",
+        "    if unread:\n", "    if False:\n",
+        _MPLP_HOSTILE + "test_an_export_says_what_it_left_out",
+    ),
+    Mutant(
+        "what is no document is not served", "inbox/api/confirm.py",
+        "except mplp.NotConformantError:", "except ZeroDivisionError:",
+        _MPLP_HOSTILE + "test_a_target_whose_id_is_none_is_not_found_over_http",
     ),
 ]  # fmt: skip

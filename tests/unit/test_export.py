@@ -73,6 +73,13 @@ def test_no_cell_is_a_formula(scene: Scene, begin: str) -> None:
         assert not any(cell.startswith(tuple("=+-@\t\r\n＝＋－＠")) for cell in row)  # noqa: RUF001  the same
 
 
+@pytest.mark.parametrize("begin", ["=", "+", ' "=', "＝"])  # noqa: RUF001  these very letters
+def test_no_cell_is_a_formula_where_semicolons_end_cells(scene: Scene, begin: str) -> None:
+    scene.store.note(f"x;{begin}1", "denied", Identity(PROGRAM, "tests"), {"tool": f"a,b; {begin}HYPERLINK(1)"})
+    for row in csv.reader(io.StringIO(text(scene, "csv")), delimiter=";"):
+        assert not any(cell.strip(' "').startswith(tuple("=+-@＝")) for cell in row)  # noqa: RUF001  the same
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_no_character_hides_in_an_export(scene: Scene, form: Format) -> None:
     scene.store.note(

@@ -12,6 +12,7 @@ from sayso import clock as sayso_clock
 from sayso.inbox.chart import HEIGHT, WIDTH, brief_span, counts_chart, percent, spans_chart
 from sayso.insight import QUESTIONS, Insight, Period, Tally, insight
 from sayso.model.request import Request
+from sayso.model.reviewer import PROGRAM, Identity
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
@@ -55,6 +56,17 @@ def test_shares_and_spans_are_of_what_people_decided(store: MemoryStore, clock: 
     assert whole.approval_rate == 4 / 6
     assert (whole.median, whole.p90) == (timedelta(seconds=10), timedelta(seconds=40))
     assert (whole.hasty, whole.hasty_share) == (2, 2 / 6)
+
+
+def test_what_the_program_takes_back_is_nobodys_decision(store: MemoryStore, clock: Clock) -> None:
+    decided(store, clock, "cancel", 10)
+    asked = store.open(sample_call())
+    clock.tick(seconds=1)
+    store.clear(asked.id, Identity(PROGRAM, "tests"))
+    found = seen(store)
+    assert (found.whole.asked, found.whole.refused, found.whole.withdrawn) == (2, 1, 1)
+    assert (found.whole.spans, found.whole.hasty) == ((timedelta(seconds=10),), 0)
+    assert [str(who) for who, _ in found.reviewers] == ["ada"]
 
 
 def test_where_nobody_decided_there_is_no_share(store: MemoryStore, clock: Clock) -> None:

@@ -183,7 +183,7 @@ def test_a_second_decision_is_refused() -> None:
     assert len(confirm.decisions) == 1
 
 
-@pytest.mark.parametrize("reason", [None, "", " \n"])
+@pytest.mark.parametrize("reason", [None, "", " \n", "\u200b", "\u2800 \x00\u00a0"])
 def test_a_rejection_without_a_reason_is_refused(reason: str | None) -> None:
     confirm = create_confirm("extension", PLAN, "agent")
     with pytest.raises(ConfirmRefusedError, match="needs a reason"):
@@ -200,6 +200,42 @@ def test_a_locked_confirm_refuses_every_change() -> None:
         confirm.reason = "another"
     confirm.governance = Governance(locked=False)
     add_decision(confirm, "approved", "dba")
+    assert confirm.status == "approved"
+
+
+@pytest.mark.parametrize(
+    ("change", "given"),
+    [
+        ("append", (1,)), ("extend", ([1],)), ("insert", (0, 1)), ("pop", ()), ("remove", (1,)), ("clear", ()),
+        ("sort", ()), ("reverse", ()), ("__setitem__", (0, 1)), ("__delitem__", (0,)), ("__iadd__", ([1],)),
+        ("__imul__", (2,)),
+    ],
+)  # fmt: skip
+def test_the_lists_of_a_confirm_do_not_change_in_place(change: str, given: tuple[Any, ...]) -> None:
+    confirm = Confirm.parse(confirm_json(decisions=[decision_json(reason="no")], events=[]))
+    decided = create_confirm("extension", PLAN, "agent")
+    add_decision(decided, "rejected", "dba", "no")
+    for one in (confirm, decided, copy.deepcopy(confirm), pickle.loads(pickle.dumps(confirm))):
+        before = list(one.decisions)
+        for held in (one.decisions, create_confirm("plan", PLAN, "agent").decisions):
+            with pytest.raises(TypeError, match="nothing was"):
+                getattr(held, change)(*given)
+        assert one.decisions == before
+
+
+@pytest.mark.parametrize("role", ["agent", "Agent", "  agent ", "\uff41gent", "agent@host"])
+def test_the_role_that_asked_decides_no_document(role: str) -> None:
+    confirm = create_confirm("extension", PLAN, "agent")
+    with pytest.raises(ConfirmRefusedError, match="who asks does not decide"):
+        add_decision(confirm, "approved", role)
+    assert (confirm.status, confirm.decisions) == ("pending", [])
+
+
+def test_a_role_that_nobody_could_have_is_compared_as_it_stands() -> None:
+    confirm = create_confirm("extension", PLAN, "\u200b")
+    with pytest.raises(ConfirmRefusedError, match="who asks does not decide"):
+        add_decision(confirm, "approved", "\u200b")
+    add_decision(confirm, "approved", "\u200c")
     assert confirm.status == "approved"
 
 

@@ -79,10 +79,11 @@ def _value(tree: Any) -> Scalar | list[Any] | tuple[Any, ...] | dict[str, Any]:
         values = [_value(item) for item in items]
         return tuple(values) if isinstance(tree, dict) else values
     if not isinstance(tree, dict):
-        return cast("Scalar", tree)
-    if tag_in(tree) is not None:
+        return tree
+    named = cast("dict[str, Any]", tree)
+    if tag_in(named) is not None:
         raise ValueError("no literal")
-    return {name: _value(held) for name, held in cast("dict[str, Any]", tree).items()}
+    return {name: _value(held) for name, held in named.items()}
 
 
 def _function(name: str) -> str:

@@ -114,7 +114,7 @@ def _of_plan(said: Gist, confirm: Confirm, plan: Plan, context: dict[str, Any] |
     if confirm.target_id != plan.plan_id:
         raise MismatchError(confirm.confirm_id, confirm.target_id, plan.plan_id)
     steps = [step.model_dump(mode="json", exclude_none=True) for step in plan.steps]
-    brought = {"objective": plan.objective, "title": plan.title, "steps": steps, "context": context}
+    brought: dict[str, Any] = {"objective": plan.objective, "title": plan.title, "steps": steps, "context": context}
     masked: Any = Redaction().mask(brought)
     made: dict[str, Any] = {
         "sample_id": _sample_id(_gist(confirm)),
