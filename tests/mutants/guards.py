@@ -976,6 +976,11 @@ MUTANTS = [
         "integration/test_evidence_cli.py::test_a_key_that_nobody_vouches_for_is_told_and_each_change_of_it",
     ),
     Mutant(
+        "a row that was altered holds up no sweep", "stores/base.py",
+        "except errors.StoreCorruptError as error:", "except ZeroDivisionError as error:",
+        _ALTERED + "test_a_row_that_was_altered_holds_up_no_other",
+    ),
+    Mutant(
         "a start looks at the journal", "stores/base.py", "if must_stand and not tx.stands(request):", "if False:",
         _ALTERED + "test_a_spent_approval_is_not_made_new_by_hand",
     ),

@@ -90,6 +90,19 @@ def test_a_spent_approval_is_not_made_new_by_hand(
     refusal(errors.AlteredRequestError, lambda: playing(key).store.start(request.id, "token"))
 
 
+def test_a_row_that_was_altered_holds_up_no_other(
+    playing: Callable[[str | None], Scene], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = playing(None)
+    altered, other = scene.ask(), scene.ask()
+    rewrite(path, altered, "claimed_by", "local:mallory")
+    scene = playing(None)
+    scene.clock.tick(days=2)
+    assert scene.store.sweep() == 1
+    assert scene.store.get(other.id).state is State.EXPIRED
+    assert altered.id in caplog.text
+
+
 def test_an_answer_that_was_turned_around_shows(playing: Callable[[str | None], Scene], path: Path) -> None:
     request = playing(None).in_state(State.ANSWERED)
     with as_somebody_with_the_file(path) as connection:

@@ -15,6 +15,7 @@ from here.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -242,11 +243,17 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
         return self._transact(work)
 
     def sweep(self) -> int:
-        """Settle everything that is due, each in its own transaction; return how many requests changed."""
+        """Settle everything that is due, each in its own transaction; return how many requests changed.
+
+        One that was altered, or cannot be read, is left as it is, with a line in the log, and holds up no other.
+        """
         changed = 0
         for request_id in self._due():
-            before = self.get(request_id)
-            changed += self.settle(request_id).state is not before.state
+            try:
+                before = self.get(request_id)
+                changed += self.settle(request_id).state is not before.state
+            except errors.StoreCorruptError as error:
+                logging.getLogger("sayso").warning("not settled: %s", error)
         for slip in self.slips(outbox.ESCALATION, due_by=clock.now()):
             changed += self._escalate(slip.key)
         return changed
