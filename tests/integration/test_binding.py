@@ -191,7 +191,7 @@ def assert_not_run(act: Callable[..., Any], request_id: str, paid: list[Any]) ->
         act(5, "alice")
     assert caught.value.request_id == request_id
     assert paid == []
-    # A store that sees it starts nothing; where it could not, the program looks before it runs, and says that it failed.
+    # A store that sees it starts nothing; elsewhere the program looks before it runs, and says that it failed.
     after = sayso.Review().get(request_id)
     assert after.state is State.FAILED or after.execution is None
 

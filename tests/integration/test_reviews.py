@@ -18,6 +18,8 @@ import sayso
 from sayso import errors, reviews
 from sayso.model.request import FINAL, Request, State
 from sayso.model.reviewer import Identity, Reviewer
+from sayso.mplp import create_confirm, submit_for_approval
+from sayso.mplp.ids import id_of
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.integration.acting import Pay, approved, held, payer
@@ -149,6 +151,12 @@ def invalid_answer(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, C
     return request_id, lambda: review.answer(request_id, "perhaps")
 
 
+def reason_missing(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, Callable[[], Any]]:
+    submit_for_approval(create_confirm("extension", id_of("test", "one"), "agent", "why"))
+    (request,) = review.list().requests
+    return request.id, lambda: review.reject(request.id)
+
+
 def not_unknown(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, Callable[[], Any]]:
     request_id = approved(pay, 5)
     pay(5)
@@ -169,6 +177,7 @@ REFUSALS: list[tuple[Case, type[errors.DecisionRefusedError], dict[str, Any], st
     (wrong_kind, errors.WrongKindError, {"kind": "call", "verb": "answer"}, "takes no answer; use approve"),
     (invalid_changes, errors.InvalidChangesError, {}, "nothing was decided"),
     (invalid_answer, errors.InvalidAnswerError, {}, "still waits"),
+    (reason_missing, errors.ReasonMissingError, {}, "needs a reason; nothing was decided"),
     (not_unknown, errors.NotUnknownError, {"state": "done"}, "its outcome is not unknown"),
 ]  # fmt: skip
 
