@@ -24,7 +24,7 @@ import sayso
 from sayso import errors
 from sayso.inbox import create_app
 from sayso.inbox.api import happenings
-from sayso.inbox.api.happenings import Happenings
+from sayso.inbox.api.happenings import Happening, Happenings
 from sayso.inbox.token import Tokens
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Store
@@ -198,6 +198,24 @@ def test_a_revoked_token_hears_no_more(server: Server, file_store: Store) -> Non
         (token,) = Tokens(file_store).all()
         Tokens(file_store).revoke(token.id)
         file_store.open(sample_call())
+        assert client.next() is None
+
+
+def test_what_happens_while_a_token_is_revoked_is_not_told(
+    server: Server, file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = Happenings.since
+
+    def revoked_meanwhile(happenings: Happenings, number: int) -> list[Happening] | None:
+        for token in Tokens(file_store).all():
+            Tokens(file_store).revoke(token.id)
+        file_store.open(sample_call())
+        return since(happenings, number)
+
+    with stream(server) as client:
+        client.take(1)
+        monkeypatch.setattr(Happenings, "since", revoked_meanwhile)
+        file_store.open(sample_call())  # so that it looks
         assert client.next() is None
 
 

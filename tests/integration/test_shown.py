@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,14 +12,8 @@ from sayso import errors
 from sayso.model import redaction
 from sayso.model.request import State
 from sayso.stores.base import Store
+from tests.altering import rewrite
 from tests.integration.acting import held, state_of
-
-
-def rewrite(store: Store, request_id: str, **columns: str | None) -> None:
-    """Change a row behind the store's back, as somebody with the file can."""
-    with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as connection, connection:
-        for column, value in columns.items():
-            connection.execute(f"UPDATE request SET {column} = ? WHERE id = ?", (value, request_id))  # noqa: S608
 
 
 def sender(ran: list[Any], **options: Any) -> Callable[..., Any]:
@@ -55,7 +47,7 @@ def test_call_that_was_shown_as_another_one_does_not_run(file_store: Store, view
     ran: list[Any] = []
     send = sender(ran)
     request_id = held(send, "eve", 5, "hunter2").confirmation_id
-    rewrite(file_store, request_id, masked=view)
+    rewrite(file_store.url, request_id, masked=view)
     sayso.Review().approve(request_id, by="ada")
     with pytest.raises(errors.AlteredRequestError, match="shown of the call is not what would run"):
         send("eve", 5, "hunter2")
@@ -68,7 +60,7 @@ def test_call_that_was_shown_under_another_name_does_not_run(file_store: Store, 
     ran: list[Any] = []
     send = sender(ran)
     request_id = held(send, "eve", 5, "hunter2").confirmation_id
-    rewrite(file_store, request_id, **{column: "read"})
+    rewrite(file_store.url, request_id, **{column: "read"})
     sayso.Review().approve(request_id, by="ada")
     with pytest.raises(errors.AlteredRequestError):
         send("eve", 5, "hunter2")
@@ -80,7 +72,7 @@ def test_edit_that_was_shown_as_another_one_does_not_run(file_store: Store) -> N
     send = sender(ran)
     request_id = held(send, "eve", 5, "hunter2").confirmation_id
     sayso.Review().approve(request_id, by="ada", changes={"amount": 6})
-    rewrite(file_store, request_id, edited_masked='{"to":"eve","amount":1,"password":"***"}')
+    rewrite(file_store.url, request_id, edited_masked='{"to":"eve","amount":1,"password":"***"}')
     with pytest.raises(errors.AlteredRequestError, match="shown"):
         send("eve", 5, "hunter2")
     assert ran == []
@@ -93,7 +85,7 @@ def test_view_that_a_redactor_made_is_compared_with_what_it_makes_now(file_store
     sayso.Review().approve(first, by="ada")
     assert send("eve", 500, "hunter2") == "sent"
     second = held(send, "eve", 500, "hunter2").confirmation_id
-    rewrite(file_store, second, masked='{"to":"eve","range":"small"}')
+    rewrite(file_store.url, second, masked='{"to":"eve","range":"small"}')
     sayso.Review().approve(second, by="ada")
     with pytest.raises(errors.AlteredRequestError, match="shown"):
         send("eve", 500, "hunter2")

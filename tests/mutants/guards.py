@@ -981,6 +981,17 @@ MUTANTS = [
         _ALTERED + "test_a_row_that_was_altered_holds_up_no_other",
     ),
     Mutant(
+        "what happened since somebody was shut out is not sent", "inbox/api/stream.py",
+        "                found = await self._since(seen)\n"
+        "                # After the look: what happened once somebody was shut out is never sent to them.\n"
+        "                if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):\n"
+        "                    return\n",
+        "                if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):\n"
+        "                    return\n"
+        "                found = await self._since(seen)\n",
+        "integration/test_api_events.py::test_what_happens_while_a_token_is_revoked_is_not_told",
+    ),
+    Mutant(
         "a start looks at the journal", "stores/base.py", "if must_stand and not tx.stands(request):", "if False:",
         _ALTERED + "test_a_spent_approval_is_not_made_new_by_hand",
     ),

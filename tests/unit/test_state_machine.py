@@ -7,6 +7,7 @@ decides nothing, and every change has its row in a whole chain.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sayso import audit, errors
 from sayso import clock as sayso_clock
 from sayso.model.decision import Decision
+from sayso.model.entry import Entry
 from sayso.model.fingerprint import fingerprint
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
@@ -319,12 +321,20 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def every_change_has_its_row(self) -> None:
         rows = self.memory.journal(limit=10_000)
-        assert list(rows) == list(self.file.journal(limit=10_000)) == list(self.lines.journal(limit=10_000))
+        assert list(self.file.journal(limit=10_000)) == list(self.lines.journal(limit=10_000))
+        assert list(map(_said, rows)) == list(map(_said, self.file.journal(limit=10_000)))
         counts = [sum(row.request_id == request.id for row in rows) for request in self.asked]
         assert counts == [wait.rows for wait in self.model.waits]
         found = audit.verify(self.file)
         assert audit.verify(self.lines) == found
         assert (found.rows, found.broken) == (len(rows), ())
+
+
+def _said(entry: Entry) -> tuple[Any, ...]:
+    """Return what a row says; how its request stands is said on disk alone, and so the links differ."""
+    detail = json.loads(entry.detail)
+    detail.pop("stands", None)
+    return *entry[:7], detail
 
 
 TestLives = Lives.TestCase

@@ -74,9 +74,10 @@ class _Stream:
                 yield self._event(seen, "open" if self._last is None else "reset", "{}")
             while True:
                 self._bell.clear()
+                found = await self._since(seen)
+                # After the look: what happened once somebody was shut out is never sent to them.
                 if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):
                     return
-                found = await self._since(seen)
                 if found is None:
                     seen = self._happenings.number
                     yield self._event(seen, "reset", "{}")
