@@ -89,9 +89,10 @@ def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> Non
 
 def test_every_commit_is_synced(store: SqliteStore) -> None:
     store.open(sample_call())
-    for connection in (store._writer(), store._connect()):
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    with closing(store._connect()) as another:
+        for connection in (store._writer(), another):
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_the_journal_refuses_changes(store: SqliteStore, path: Path) -> None:

@@ -201,6 +201,10 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
             self._writing = self._reading = None
         self._bell.ring_all()
 
+    def __del__(self) -> None:
+        for connection in filter(None, map(self.__dict__.get, ("_writing", "_reading"))):
+            connection.close()  # nobody else is left to do it, and newer Pythons warn of one that is open
+
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
