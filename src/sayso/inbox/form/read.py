@@ -198,7 +198,9 @@ def _filled(widgets: Collection[Widget], form: Mapping[str, str], reader: _Reade
         replace(
             widget,
             value=unified(form.get(widget.key, widget.value)),
+            proposed=widget.value,
             way=reader.way(widget),
+            proposed_way=widget.way,
             parts=_filled(widget.parts, form, reader),
         )
         for widget in widgets

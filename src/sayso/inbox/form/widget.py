@@ -43,6 +43,8 @@ class Widget:
         parts: For `fields`, its own.
         ways: What can be said of it: a value, null, or nothing at all.
         way: What is said now.
+        proposed: Where an edit is shown again, what stood in the input before it.
+        proposed_way: Where an edit is shown again, what was said before it.
         is_given: Whether it is sent with its object; a class sets some of its fields itself.
         problem: What is wrong with what was sent.
     """
@@ -62,6 +64,8 @@ class Widget:
     parts: tuple[Widget, ...] = ()
     ways: tuple[Way, ...] = ("value",)
     way: Way = "value"
+    proposed: str | None = None
+    proposed_way: Way | None = None
     default: str = ""
     is_given: bool = True
     problem: str | None = None

@@ -52,13 +52,23 @@
 
   // -- what was changed in the form ------------------------------------------------------------------------
   const form = one("form[data-decide]");
-  const fields = form ? all("input:not([type=hidden]), select, textarea", form) : [];
+  const fieldsOf = (root) => all("input:not([type=hidden]), select, textarea", root);
+  const fields = form ? fieldsOf(form) : [];
   const label = (field) => {
     const named = one(`label[for="${CSS.escape(field.id)}"]`);
     return named ? named.firstChild.textContent.trim() : field.name;
   };
   const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : field.value;
-  const before = new Map(fields.map((field) => [field, [field.value, shown(field)]]));
+  // What is proposed is what the page was sent with, or says of a field; not what stands there as this runs, for
+  // whoever is quick has written by then, and browsers fill in what they remember.
+  const sent = form ? form.cloneNode(true) : null;
+  if (sent) sent.reset();
+  const rendered = sent ? fieldsOf(sent).map((field) => field.value) : [];
+  const before = new Map();
+  if (sent) fieldsOf(sent).forEach((field, place) => {
+    if ("proposed" in field.dataset) field.value = field.dataset.proposed;
+    before.set(fields[place], [field.value, shown(field)]);
+  });
   const isChanged = (field) => field.value !== before.get(field)[0];
   // A value given where there was none is one change, though two fields say so.
   const isTwice = (field) => {
@@ -70,6 +80,7 @@
   const show = () => {
     const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve]", form);
     if (!box || !approve) return;
+    all("[data-previewed]", form).forEach((part) => part.remove());  // it is of what was sent, and that was changed
     box.hidden = !found.length;
     one("ul", box).replaceChildren(...found.map((field) => {
       const item = document.createElement("li");
@@ -86,6 +97,8 @@
       show();
     });
     form.addEventListener("submit", () => { isSent = true; });
+    const isAsRendered = () => fields.every((field, place) => field.value === rendered[place]);
+    addEventListener("pageshow", () => { if (!isAsRendered() || !one("[data-previewed]", form)) show(); });
     addEventListener("beforeunload", (event) => { if (isDirty() && !isSent) event.preventDefault(); });
   }
 
