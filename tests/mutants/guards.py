@@ -1006,6 +1006,16 @@ MUTANTS = [
         _ALTERED + "test_a_line_that_changes_a_request_without_a_row_is_not_run",
     ),
     Mutant(
+        "a later line is held to the journal anew", "stores/jsonl_state.py",
+        "            self._borne_out.discard(entry[3])", "            pass",
+        _ALTERED + "test_a_line_that_changes_a_request_without_a_row_is_not_run",
+    ),
+    Mutant(
+        "a changed row is held to the journal anew", "stores/jsonl_state.py",
+        "        self._borne_out.discard(row.id)", "",
+        _ALTERED + "test_a_line_that_changes_a_request_without_a_row_is_not_run",
+    ),
+    Mutant(
         "a row is as its newest row left it", "stores/row.py",
         "return said is None or said == _tied(stands_digest, row, seal)", "return True",
         _ALTERED + "test_a_row_that_was_rewritten_is_not_decided_and_shows",

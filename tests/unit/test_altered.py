@@ -151,17 +151,31 @@ def test_what_another_process_wrote_is_not_taken_for_altered(playing: Callable[[
     assert mine.start(request.id, "token").state is State.RUNNING
 
 
-def test_a_line_that_changes_a_request_without_a_row_is_not_run(tmp_path: Path) -> None:
+def forge(path: Path, record: dict[str, object]) -> None:
+    """Write one more line as a sayso would."""
+    lines = Lines(path.name)
+    for line in path.read_bytes().splitlines():
+        lines.read(line)
+    path.write_bytes(path.read_bytes() + lines.written(record)[0])
+
+
+def lines_about(scene: Scene, request: Request) -> dict[str, dict[str, object]]:
+    """Return what a hand may write about a request: another state of it, or a row that left it otherwise."""
+    *_, last = scene.store.journal(run_id=request.run_id)
+    entry = chained(last.link, last.run_id, last.seq + 1, last.at, request.id, *last[4:8])
+    return {"row": {"changed": [{"id": request.id, "state": "approved", "live": 1, "holds": 1}]},
+            "entry": {"journal": [entry]}}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["read anew", "known before"])
+@pytest.mark.parametrize("kind", ["row", "entry"])
+def test_a_line_that_changes_a_request_without_a_row_is_not_run(tmp_path: Path, kind: str, is_open: bool) -> None:
     path = tmp_path / "requests.jsonl"
     with scene_on(JsonlStore(path)) as scene:
         request = scene.in_state(State.REJECTED)
-        scene.store.close()
-        lines = Lines(path.name)
-        for line in path.read_bytes().splitlines():
-            lines.read(line)
-        forged, _ = lines.written({"changed": [{"id": request.id, "state": "approved", "live": 1, "holds": 1}]})
-        path.write_bytes(path.read_bytes() + forged)
-        scene._store = JsonlStore(path)
+        forge(path, lines_about(scene, request)[kind])
+        if not is_open:
+            scene._store = JsonlStore(path)
         refusal(errors.AlteredRequestError, lambda: scene.store.start(request.id, "token"))
         refusal(errors.StoreCorruptError, lambda: scene.store.clear(request.id, ADA))
         assert [one.run_id for one in audit.verify(scene.store).broken] == [request.run_id]

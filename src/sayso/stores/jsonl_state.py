@@ -52,6 +52,7 @@ class JsonlState:
         self._holders: dict[str, str] = {}
         self._chains: dict[str, list[Entry]] = {}
         self._known: dict[str, Request] = {}
+        self._borne_out = set[str]()  # requests that surely stand as the journal left them
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -64,6 +65,7 @@ class JsonlState:
             self._put(self.rows[columns["id"]]._replace(**columns))
         for entry in record.get("journal", ()):
             self._chains.setdefault(entry[0], []).append(Entry(*entry))
+            self._borne_out.discard(entry[3])
         for run in record.get("runs", ()):
             self.shelf.put(run_of(run))
         for run_id, _, place, body, waits in record.get("steps", ()):
@@ -85,8 +87,9 @@ class JsonlState:
         yield {"slips": self.slip_shelf.everything()}
 
     def remember(self, request: Request) -> None:
-        """Know already what a row means that was just applied."""
+        """Know already what a row means that was just written here and applied."""
         self._known[request.id] = request
+        self._borne_out.add(request.id)
 
     def _put(self, row: Row) -> None:
         before = self.rows.get(row.id)
@@ -97,6 +100,7 @@ class JsonlState:
             del self._holders[before.fingerprint]
         self.rows[row.id] = row
         self._known.pop(row.id, None)
+        self._borne_out.discard(row.id)
         if row.holds:
             self._holders[row.fingerprint] = row.id
         if row.state not in _LIVE:
@@ -127,9 +131,14 @@ class JsonlState:
 
     def stands(self, request_id: str) -> bool:
         """Say whether a request is as the newest row about it left it."""
+        if request_id in self._borne_out:
+            return True
         row = self.rows[request_id]
         newest = next((e for e in reversed(self._chains.get(row.run_id, ())) if e.request_id == request_id), None)
-        return is_borne_out(row, None if newest is None else (newest.link, newest.detail), self._seal)
+        if not is_borne_out(row, None if newest is None else (newest.link, newest.detail), self._seal):
+            return False
+        self._borne_out.add(request_id)
+        return True
 
     def head(self, run_id: str) -> tuple[int, str]:
         """Return place and link of the last row of a chain."""
