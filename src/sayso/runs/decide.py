@@ -7,7 +7,8 @@ decides nothing, and the request is emitted again with the reason.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from sayso.runs.journal import Journal
 from sayso.runs.resolution import ApprovalResolution, Resolution
 from sayso.runs.values import plain
 from sayso.stores.base import Store
+from sayso.stores.run_verbs import Kept
 from sayso.waiting import signals
 
 __all__ = ["Decider", "IgnoredDecisionWarning", "cancelled", "extras_place"]
@@ -45,7 +47,7 @@ class Decider:
         self._review = Review(store, channel="resume")
         self._resolutions = resolutions
         self._requests: dict[str, Request] | None = None
-        self._waited: list[Request] = []
+        self._waited: list[Request] | None = None
 
     async def verb(self, verb: Callable[[], T]) -> T:
         """Run a verb of the store without blocking the event loop."""
@@ -72,14 +74,24 @@ class Decider:
         Raises:
             Halt: All that was given to decide has been executed, by whoever was first.
         """
-        if not self._resolutions and not any(journal.waiting()):
+        if not self._resolutions and (self._waited is not None or not any(journal.waiting())):
             return {}
         return await self.verb(partial(self._decisions, journal))
+
+    def look(self, kept: Kept) -> Kept:
+        """Look at what a run waits for that was just taken in hand, in the same trip, if nothing is to be decided."""
+        if not self._resolutions:
+            with suppress(errors.SaysoError):  # `decide` looks again, and there it is heard
+                self._wait_for({step.place: step.waits for step in kept.steps}.values())
+        return kept
+
+    def _wait_for(self, request_ids: Iterable[str | None]) -> None:
+        self._waited = [self._store.get(request_id) for request_id in dict.fromkeys(request_ids) if request_id]
 
     def _decisions(self, journal: Journal) -> dict[str, dict[str, Any]]:
         """Take the decisions, and look at what the run waits for after that: one trip to the store's thread for all."""
         notes = self._notes(journal)
-        self._waited = [self._store.get(request_id) for request_id in {b["waits"]: 0 for _, b in journal.waiting()}]
+        self._wait_for(body["waits"] for _, body in journal.waiting())
         return notes
 
     def _notes(self, journal: Journal) -> dict[str, dict[str, Any]]:
@@ -145,7 +157,7 @@ class Decider:
         Raises:
             Halt: It was.
         """
-        for request in self._waited:
+        for request in self._waited or ():
             if request.state is State.CANCELLED and request.holds:
                 raise cancelled(frame, request)
             if request.state is State.APPROVED:

@@ -99,7 +99,7 @@ async def _in_hand(run: Run, decider: Decider) -> Journal:
 
 async def _taken(decider: Decider, store: Store, run_id: str, lease: Lease) -> Kept:
     try:
-        return await decider.verb(lambda: store.take_run(run_id, lease.holder))
+        return await decider.verb(lambda: decider.look(store.take_run(run_id, lease.holder)))
     except BaseException:  # broken off after the store had said yes: a traceback may keep the lease, nobody has the run
         lease.release()
         raise
