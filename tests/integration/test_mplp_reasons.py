@@ -97,6 +97,16 @@ def test_the_inbox_says_so_before_and_after(store: Store, waiting: Request) -> N
     refused(store, waiting)
 
 
+def test_the_page_of_several_says_so_before(store: Store, waiting: Request) -> None:
+    ada, call = browser(create_app(store)), store.open(sample_call())
+    said = {
+        (verb, one.id): "to reject a Confirm, say why" in text_of(ada.get(f"/bulk?verb={verb}&id={one.id}").text)
+        for verb in ("approve", "reject")
+        for one in (waiting, call)
+    }
+    assert [about for about, is_said in said.items() if is_said] == [("reject", waiting.id)]
+
+
 @pytest.mark.parametrize(
     ("verb", "body"), [("reject", {}), ("reject", {"comment": " "}), ("feedback", {"comment": " "})]
 )

@@ -19,6 +19,7 @@ from sayso.inbox.visit import Visit
 from sayso.model.request import Request, State
 from sayso.model.show import card
 from sayso.model.show.escape import escape
+from sayso.model.target import is_target
 
 __all__ = ["confirm", "decide"]
 
@@ -46,9 +47,11 @@ def confirm(visit: Visit) -> Response:
     """List each call in full, with one button for all; nothing is decided."""
     verb = _verb(visit.asked("verb"))
     ids = _ids(visit.http.query_params.getlist("id"))
-    items = [_item(visit, verb, visit.review.get(one)) for one in ids]
-    chosen = sum(item.why_not is None for item in items)
-    return render(visit, "bulk.html", verb=verb, items=items, chosen=chosen)
+    requests = [visit.review.get(one) for one in ids]
+    items = [_item(visit, verb, request) for request in requests]
+    chosen = [request for request, item in zip(requests, items, strict=True) if item.why_not is None]
+    needs_reason = verb == "reject" and any(map(is_target, chosen))
+    return render(visit, "bulk.html", verb=verb, items=items, chosen=len(chosen), needs_reason=needs_reason)
 
 
 def decide(visit: Visit) -> Response:
