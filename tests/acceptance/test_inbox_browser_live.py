@@ -1,6 +1,6 @@
-"""Pages of the inbox in a real browser whose scripts come late, one by one, as they do on a slow line.
+"""When pages of the inbox are live, in a real browser: also where a script came late, and behind another tab.
 
-The invariant: a page that was slow to load is as live, and decides as little by itself, as one that was quick.
+The invariant: a page that can be seen, if only its title, says how things stand, however it came to be open.
 """
 
 from __future__ import annotations
@@ -36,3 +36,27 @@ def test_a_page_one_of_whose_scripts_comes_late_is_live(surf: Surf, late: str) -
     waiting[0].continue_()
     sayso.Review().claim(request_id, by="bob")
     expect(page.locator(f"#at-{request_id}")).to_contain_text("bob is looking")
+
+
+HIDE = """(is_hidden) => {
+  Object.defineProperty(document, "hidden", {value: is_hidden, configurable: true});
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_the_title_counts_on_behind_another_tab(surf: Surf) -> None:
+    held(pay, 1)
+    page = surf.tab("/")
+    expect(page).to_have_title("Inbox (1) · sayso")
+    page.evaluate(HIDE, True)
+    held(pay, 2)
+    expect(page).to_have_title("Inbox (2) · sayso")
+
+
+def test_a_request_that_was_decided_behind_another_tab_says_so_when_it_is_seen_again(surf: Surf) -> None:
+    request_id = held(pay, 1)
+    page = surf.page(request_id)
+    page.evaluate(HIDE, True)
+    sayso.Review(channel="cli").reject(request_id, by="bob")
+    page.evaluate(HIDE, False)
+    expect(page.locator(".standing")).to_contain_text("rejected by bob")
