@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 class Person:

@@ -18,16 +18,28 @@ from sayso.inbox import create_app
 from sayso.inbox.token import TokenKind, Tokens
 from sayso.stores.base import Store
 
-__all__ = ["Serving", "new_token", "serving"]
+__all__ = ["Serving", "new_token", "reserved_port", "serving"]
 
-_PATIENCE = 20
+_PATIENCE = 30
+
+
+@contextmanager
+def reserved_port() -> Generator[int]:
+    """A port that nobody else gets inside the block; whoever asks there is refused unless a server of ours listens.
+
+    The server has to set `reuse_port`.
+    """
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield int(kept.getsockname()[1])
 
 
 class Serving:
     """A server.
 
     Args:
-        port: Where to listen; 0 is a free one.
+        port: Where to listen: a reserved port, or 0 for a free one.
         store: What to serve at first.
 
     Attributes:
@@ -40,7 +52,7 @@ class Serving:
         self.url = ""
         if store is not None:
             self.of(store)
-        self._socket = socket.create_server(("127.0.0.1", port), backlog=512)
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=512, reuse_port=port != 0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `sayso serve` does
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"

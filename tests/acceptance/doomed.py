@@ -217,22 +217,40 @@ def sweep(folder: Path, times: int, points: list[str]) -> None:
 # -- storm ---------------------------------------------------------------------------------------------------------
 
 
+def loud(verb: str, line: int) -> Callable[..., Any]:
+    """Return a verb of the store that writes a dot when it is done."""
+    original = getattr(Store, verb)
+
+    def doing(self: Store, *args: Any, **options: Any) -> Any:
+        done = original(self, *args, **options)
+        os.write(line, b".")
+        return done
+
+    return doing
+
+
 def storm(folder: Path, times: int) -> None:
     """Kill a process at random moments while it runs call after call; print what is left of them."""
     kills = 0
-    reading, writing = os.pipe()
     load(folder)
     for _ in range(times):
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             store = SqliteStore(folder / "requests.db")
             first = max(0, store.count(Filter()) - 1)
+            for verb in ("open", "decide", "start", "finish"):
+                setattr(Store, verb, loud(verb, writing))
             os.write(writing, b".")
             for n in range(first, 1_000_000):
                 live(folder, store, n)
-        os.read(reading, 1)
-        time.sleep(random.uniform(0, 0.03))
+        os.close(writing)
+        # So much work first, and not so much time, of which a busy machine may give the child none.
+        for _ in range(random.randint(1, 12)):
+            os.read(reading, 1)
+        time.sleep(random.uniform(0, 0.003))
         os.kill(child, signal.SIGKILL)
+        os.close(reading)
         _, status = os.waitpid(child, 0)
         kills += os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 

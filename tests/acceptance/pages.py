@@ -32,7 +32,7 @@ NOTES = {
 }
 CHECKED = {"python", "console", "toml", "json"}
 PLAIN = {"text", "sql"}
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 _NOTE = re.compile(r"<!-- example: (?P<kind>[a-z ]+?)(?:: (?P<more>.+?))? -->")
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")

@@ -57,7 +57,7 @@ def need() -> Any:
         absent("the extra `browser` is not installed")
     import playwright.sync_api
 
-    playwright.sync_api.expect.set_options(timeout=20_000)  # as long as a busy machine may take
+    playwright.sync_api.expect.set_options(timeout=60_000)  # as long as a busy machine may take
     return playwright.sync_api
 
 
@@ -119,7 +119,7 @@ class Surf:
     def tab(self, address: str, **options: Any) -> Any:
         """Open an address in a tab of its own."""
         page = self._chromium.new_context(storage_state=self._state, **options).new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda line: self.faults.append(f"{line.type}: {line.text}"))
         page.on("pageerror", lambda fault: self.faults.append(f"script: {fault}"))
         page.context.on("request", lambda asked: self._check(asked.url))
@@ -164,8 +164,8 @@ def stands(request_id: str) -> sayso.Request:
 
 def pressed(page: Any, name: str) -> None:
     """Press a button, as soon as it can be, and wait for the page that comes."""
-    page.get_by_role("button", name=name, exact=True).click()
-    page.wait_for_load_state()
+    with page.expect_navigation():
+        page.get_by_role("button", name=name, exact=True).click()
 
 
 def state_is(page: Any, state: str) -> None:

@@ -114,7 +114,7 @@ def test_every_channel_is_told_slack_decides_and_every_channel_is_told_again(
         slack.submit("U1", view, "approve")
         until(lambda: len(hook.got) == 2 and len(phones.got) == 2 and "approved by ada (slack)" in said(slack))
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=30)
     decided = store.get(request.id)
     assert decided.state is State.APPROVED
     assert decided.decision is not None

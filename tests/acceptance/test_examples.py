@@ -23,7 +23,7 @@ import pytest
 from tests.person import Person
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(autouse=True)

@@ -23,12 +23,15 @@ from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.stores.base import Filter
 from sayso.stores.sqlite import SqliteStore
+from tests.serving import reserved_port
 
 PATIENCE = 60
 SERVER = """
-import sys, uvicorn
+import socket, sys, uvicorn
 from sayso.inbox import create_app
-uvicorn.run(create_app(sys.argv[1]), port=int(sys.argv[2]), log_level="critical", lifespan="off")
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2])), reuse_port=True)
+config = uvicorn.Config(create_app(sys.argv[1]), log_level="critical", lifespan="off")
+uvicorn.Server(config).run(sockets=[listener])
 """
 PROGRAM = """
 import os, sys
@@ -48,16 +51,11 @@ with sayso.run("order-4721"):
 """
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 class Scene:
     """A folder with a server's file, a port, and what is started and killed there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.port = folder, port
         self.store = SqliteStore(folder / "server.db")
         self.token = Tokens(self.store).new("ask", "support-bot")[1]
         self.person = Review(self.store, reviewer="ada", channel="web")
@@ -76,7 +74,7 @@ class Scene:
             until = time.monotonic() + PATIENCE
             while time.monotonic() < until and server.poll() is None:
                 try:
-                    socket.create_connection(("127.0.0.1", self.port), 1).close()
+                    socket.create_connection(("127.0.0.1", self.port), 30).close()
                     break
                 except OSError:
                     time.sleep(0.02)
@@ -106,9 +104,10 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    one = Scene(tmp_path)
-    yield one
-    one.store.close()
+    with reserved_port() as port:
+        one = Scene(tmp_path, port)
+        yield one
+        one.store.close()
 
 
 def killed(process: subprocess.Popen[bytes]) -> None:

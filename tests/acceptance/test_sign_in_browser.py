@@ -60,7 +60,7 @@ def tab(has_scripts: bool) -> Iterator[Any]:
         except playwright.Error as fault:
             absent(f"Chromium does not start ({fault})")
         page = chromium.new_context(java_script_enabled=has_scripts).new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         yield page
         chromium.close()
 
@@ -79,8 +79,8 @@ def test_a_person_signs_in_and_ends_on_the_page_that_was_wanted(
     if not has_scripts:  # with them the page sends its form by itself
         tab.wait_for_url(re.compile(r"/login/openid\?"))
         tab.get_by_role("button", name="Open the inbox").click()
-    tab.wait_for_url(f"{inbox}/r/{request.id}")
-    assert tab.get_by_text("You are 00u1 (corp)").count() == 1
+    playwright.expect(tab.get_by_text("You are 00u1 (corp)")).to_have_count(1)
+    assert tab.url == f"{inbox}/r/{request.id}"
     assert [fault for fault in faults if "401" not in fault] == []
     assert all(cookie["httpOnly"] for cookie in tab.context.cookies(inbox))
     assert [cookie["name"][:6] for cookie in tab.context.cookies(inbox)] == ["sayso-"]  # the way's own has ended

@@ -24,7 +24,7 @@ from websockets.sync.server import Server, ServerConnection, serve
 __all__ = ["APP", "BOT", "CHANNEL", "TEAM", "FakeSlack", "fake_slack", "texts_in"]
 
 BOT, APP, TEAM, CHANNEL = "xoxb-1-hunter2", "xapp-1-hunter2", "T1", "C1"
-PATIENCE = 10.0
+PATIENCE = 30.0
 _LIMITS = {
     "section": 3_000, "header": 150, "context": 2_000, "button": 75, "radio": 75, "input": 2_000, "title": 24,
     "submit": 24, "close": 24,

@@ -96,12 +96,12 @@ def test_run_that_names_nobody_acts_for_nobody_of_another_thread(store: Store) -
     def other() -> None:
         with sayso.run("order-1", on_behalf_of="ada"):
             ready.set()
-            done.wait(10)
+            done.wait(30)
 
     thread = threading.Thread(target=other)
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(30)
         with sayso.run("order-2"):
             assert store.get(held(payer(), 5).confirmation_id).acts_for == ()
         assert [person.subject for person in store.get(held(payer(), 5).confirmation_id).acts_for] == ["ada"]

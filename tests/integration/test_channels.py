@@ -22,7 +22,7 @@ from sayso.testing import ScriptedModel
 from tests.conftest import Clock
 from tests.integration.acting import program, running
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 def answering(*answers: str, asked: list[str] | None = None) -> Requester:

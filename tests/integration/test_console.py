@@ -90,7 +90,7 @@ def test_program_goes_on_while_the_console_waits(env: dict[str, str], place: Pat
 
 
 def test_what_was_typed_before_the_question_is_no_answer(env: dict[str, str], place: Path) -> None:
-    late = f"import sys, time\nprint('ready', file=sys.stderr)\ntime.sleep(0.5)\n{ASKS}"
+    late = f"import select, sys\nprint('ready', file=sys.stderr)\nselect.select([sys.stdin], [], [])\n{ASKS}"
     with Person("-c", late, "Pay 4,000?", env=env, cwd=place) as person:
         person.sees("ready")
         person.types("yes")

@@ -24,7 +24,7 @@ dspy: Any = pytest.importorskip(
 )
 dummies: Any = pytest.importorskip("dspy.utils.dummies")
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 def model(*questions: str) -> Any:

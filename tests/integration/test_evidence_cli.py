@@ -338,7 +338,7 @@ def test_what_is_no_file_is_written_to_and_not_replaced() -> None:
     reader = threading.Thread(target=lambda: heard.append(Path("pipe").read_text()))
     reader.start()
     assert sayso("receipt", request.id, "-o", "pipe").code == 0
-    reader.join(10)
+    reader.join(30)
     assert (Path("pipe").is_fifo(), json.loads(heard[0])["receipt"]["request"]["id"]) == (True, request.id)
 
 

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
 from sayso.waiting import terminal
-from tests.serving import Serving, new_token, serving
+from tests.serving import Serving, new_token, reserved_port, serving
 
-PATIENCE = 20
+PATIENCE = 30
 
 
 @pytest.fixture(scope="module")
@@ -212,15 +213,16 @@ def test_nothing_runs_while_the_server_is_away(there: Store) -> None:
 
 
 def test_who_waits_misses_nothing_that_is_decided_while_the_line_is_down(there: Store) -> None:
-    with serving() as first:
-        port = first.port
-        here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
-        request = here.open(sample_call())
-        woken = threading.Event()
-        unwatch = here.watch(request.id, woken.set)
-    woken.clear()
-    person(there).approve(request.id)
-    with serving(port, there):
+    with ExitStack() as line:
+        port = line.enter_context(reserved_port())
+        with serving(port) as first:
+            here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
+            request = here.open(sample_call())
+            woken = threading.Event()
+            unwatch = here.watch(request.id, woken.set)
+        woken.clear()
+        person(there).approve(request.id)
+        line.enter_context(serving(port, there))
         assert woken.wait(PATIENCE)
         assert here.get(request.id).state is State.APPROVED
         unwatch()
@@ -228,14 +230,15 @@ def test_who_waits_misses_nothing_that_is_decided_while_the_line_is_down(there: 
 
 
 def test_a_verb_is_sent_again_when_the_server_comes_back(there: Store) -> None:
-    with serving() as first:
-        port = first.port
-        here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
-        request = here.open(sample_call())
     answers: list[Request] = []
-    asking = threading.Thread(target=lambda: answers.append(here.get(request.id)))
-    asking.start()
-    with serving(port, there):
+    with ExitStack() as line:
+        port = line.enter_context(reserved_port())
+        with serving(port) as first:
+            here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
+            request = here.open(sample_call())
+        asking = threading.Thread(target=lambda: answers.append(here.get(request.id)))
+        asking.start()
+        line.enter_context(serving(port, there))
         asking.join(PATIENCE)
         here.close()
     assert answers == [request]

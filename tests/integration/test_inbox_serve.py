@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -69,7 +68,7 @@ def pay(file_store: Store) -> Pay:
 
 def signed_in(serving: Serving) -> httpx2.Client:
     _, base, link = serving
-    client = httpx2.Client(base_url=base, timeout=20, follow_redirects=True)
+    client = httpx2.Client(base_url=base, timeout=30, follow_redirects=True)
     assert client.get(link).status_code == 200
     token = link.partition("token=")[2]
     assert client.post("/login", data={"token": token}, headers={"origin": base}).status_code == 200
@@ -114,44 +113,40 @@ def test_a_stranger_makes_it_print_another_link_and_not_many(
         assert all(app.state.settings.links.use(token) == Reviewer("ada") for token in links)
 
 
-def seconds_to_end(serving: Serving, end: signal.Signals) -> float:
-    """Return how long a server takes to end while five pages listen to it."""
-    process = serving[0]
-    heard = threading.Semaphore(0)
+def ended_with_pages(store: Store, end: signal.Signals) -> set[str]:
+    """End a server to which five pages listen; return how they heard of it, and what it complained of."""
+    heard, ends = threading.Semaphore(0), set[str]()
 
     def listen() -> None:
         try:
             with client.stream("GET", "/events") as stream:
                 for _ in stream.iter_lines():
                     heard.release()
-        except httpx2.HTTPError:
-            return
+        except httpx2.HTTPError as error:
+            ends.add(repr(error))
+        else:
+            ends.add("told")
 
-    with closing(signed_in(serving)) as client:
+    with opened(store) as serving, closing(signed_in(serving)) as client:
+        process = serving[0]
         threads = [threading.Thread(target=listen) for _ in range(5)]
         for thread in threads:
             thread.start()
         for _ in threads:
-            assert heard.acquire(timeout=20)
-        began = time.monotonic()
+            assert heard.acquire(timeout=60)
         process.send_signal(end)
-        assert process.wait(10) == 0
-        seconds = time.monotonic() - began
+        assert process.wait(60) == 0
         for thread in threads:
-            thread.join(10)
-    assert process.stderr is not None
-    assert re.search("ASGI|Traceback|Error", process.stderr.read()) is None
-    return seconds
+            thread.join(60)
+        assert process.stderr is not None
+        return ends | set(re.findall("ASGI|Traceback|Error", process.stderr.read()))
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_within_a_second_while_pages_are_open(file_store: Store, place: Path, end: signal.Signals) -> None:
+def test_it_ends_without_cutting_off_the_pages_that_listen(file_store: Store, place: Path, end: signal.Signals) -> None:
     (place / "sayso.toml").write_text('[channels.ops]\ntype = "terminal"\n')  # so that it delivers meanwhile
-    seconds = [10.0]
-    while min(seconds) >= 1 and len(seconds) < 5:  # a machine that does other things, too, may take longer
-        with opened(file_store) as serving:
-            seconds.append(seconds_to_end(serving, end))
-    assert min(seconds) < 1, seconds
+    # On a machine that stands still for a moment, who was about to end by itself is cut off.
+    assert {"told"} in (ended_with_pages(file_store, end) for _ in range(5))
 
 
 def test_it_delivers_to_channels_while_it_serves(file_store: Store, place: Path) -> None:
@@ -206,7 +201,7 @@ def test_the_stream_of_a_session_that_ended_ends(store: Store, monkeypatch: pyte
         app.state.settings.sessions.end(session)
         return len([event async for event in events])
 
-    assert asyncio.run(asyncio.wait_for(count(), 10)) == 0
+    assert asyncio.run(asyncio.wait_for(count(), 30)) == 0
 
 
 def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
@@ -256,7 +251,7 @@ def test_a_page_that_is_left_is_watched_no_more(store: Store) -> None:
         await asyncio.sleep(0)
         return watched, len(app.state.pulse.hub()._unwatch)
 
-    assert asyncio.run(asyncio.wait_for(leave(), 10)) == (2, 0)
+    assert asyncio.run(asyncio.wait_for(leave(), 30)) == (2, 0)
     assert store._bell.is_idle
 
 
@@ -283,7 +278,7 @@ def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytes
         await events.aclose()
         return said
 
-    said = asyncio.run(asyncio.wait_for(first(), 10))["data"]
+    said = asyncio.run(asyncio.wait_for(first(), 30))["data"]
     assert 'data-pending="1"' in said
     assert "bob is looking" in said  # what changed before the fault is not forgotten
     assert not faults

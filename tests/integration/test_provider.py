@@ -276,7 +276,7 @@ def test_threads_do_not_share_connections(provider: Provider) -> None:
             await anext(held)
             await pieces_of(model, ASKED)
             # Another thread with a loop of its own: it must not be given the connection that is idle in this one.
-            return await asyncio.to_thread(asyncio.run, asyncio.wait_for(pieces_of(model, ASKED), 20))
+            return await asyncio.to_thread(asyncio.run, asyncio.wait_for(pieces_of(model, ASKED), 30))
 
     assert asyncio.run(main())[:-1] == ["Other ", "thread "]
 
@@ -290,9 +290,9 @@ def test_no_connection_is_left_open_after_a_turn(provider: Provider) -> None:
         pieces = model.turn(ASKED, [REFUND])
         assert await anext(pieces) == "One "  # and the listener leaves in mid-stream
         await pieces.aclose()
-        assert await asyncio.to_thread(closed.acquire, timeout=10)
+        assert await asyncio.to_thread(closed.acquire, timeout=30)
         await pieces_of(model, ASKED)
-        assert await asyncio.to_thread(closed.acquire, timeout=10)
+        assert await asyncio.to_thread(closed.acquire, timeout=30)
 
     asyncio.run(listen())
 

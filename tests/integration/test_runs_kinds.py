@@ -127,7 +127,7 @@ def test_free_calls_of_a_turn_run_at_once_and_only_once(each_store: Store, ran: 
 
 
 def test_sync_handlers_of_one_turn_run_side_by_side(memory: None) -> None:
-    meet = threading.Barrier(3, timeout=10)
+    meet = threading.Barrier(3, timeout=30)
     tool = Tool(lambda n: meet.wait() >= 0 * n, name="meet")
     output = agent_of([tool], [("meet", {"n": n}) for n in range(3)])(prompt="go").run()
     assert output.output == "true | true | true"
@@ -137,7 +137,7 @@ def test_sync_handlers_of_one_turn_run_side_by_side(memory: None) -> None:
 async def test_a_sync_handler_does_not_block_the_loop() -> None:
     sayso.configure(store="memory:")
     go = threading.Event()
-    waiting = asyncio.ensure_future(Tool(lambda: go.wait(10), name="waits")().collect())
+    waiting = asyncio.ensure_future(Tool(lambda: go.wait(30), name="waits")().collect())
     while not waiting.done():
         await asyncio.sleep(0.01)
         go.set()

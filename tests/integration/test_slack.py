@@ -505,15 +505,15 @@ def test_what_it_opens_while_it_is_ended_is_closed(
     def slowly(client: SocketModeClient) -> str:
         made.append(client)
         is_asked.set()
-        assert may_go_on.wait(10)
+        assert may_go_on.wait(30)
         return real(client)
 
     monkeypatch.setattr(SocketModeClient, "issue_new_wss_url", slowly)
     with ops.listening(memory, None):
-        assert is_asked.wait(10)
+        assert is_asked.wait(30)
     may_go_on.set()
     for thread in [one for one in threading.enumerate() if one.name == "sayso-slack-connect"]:
-        thread.join(10)
+        thread.join(30)
     assert made[0].current_session is not None
     assert not made[0].is_connected()
 
@@ -582,7 +582,7 @@ def test_a_store_that_takes_long_is_answered_in_time_and_told_later(
     request, go, real = memory.open(sample_call()), threading.Event(), memory.decide
 
     def slow(*args: Any, **options: Any) -> Request:
-        assert go.wait(10)
+        assert go.wait(30)
         return real(*args, **options)
 
     monkeypatch.setattr(memory, "decide", slow)
@@ -591,7 +591,7 @@ def test_a_store_that_takes_long_is_answered_in_time_and_told_later(
     first = desk.submitted("env-1", submission(request, request.fingerprint))
     assert "takes longer than usual" in words(first["view"])
     go.set()
-    assert call.told.wait(10)
+    assert call.told.wait(30)
     ((method, content),) = call.said
     assert (method, content["view_id"]) == ("views.update", "V1")
     assert "approved by ada" in words(content["view"])

@@ -28,7 +28,7 @@ def waited(tmp_path: Path) -> Iterator[tuple[SqliteStore, Request]]:
     store, woken = SqliteStore(tmp_path / "requests.db"), threading.Event()
     request = store.open(sample_call())
     unwatch = store.watch(request.id, woken.set)
-    assert woken.wait(10)
+    assert woken.wait(30)
     yield store, request
     unwatch()
     store.close()

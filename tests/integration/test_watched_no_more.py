@@ -26,7 +26,7 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from tests.serving import Serving, new_token, serving
 
-SOON = 10.0  # seconds; far more than any wait here takes
+SOON = 30.0  # seconds; far more than any wait here takes
 
 
 class Leaving(threading.Event):

@@ -242,7 +242,7 @@ def test_a_server_says_each_time_that_none_was_written_and_goes_on(
     logging.getLogger("sayso").addHandler(ear)
     try:
         with checkpointing(target.store, every=timedelta(milliseconds=1), signer=target.signer) as schedule:
-            assert thrice.wait(20)
+            assert thrice.wait(30)
             problem = schedule.problem
     finally:
         logging.getLogger("sayso").removeHandler(ear)
@@ -263,6 +263,6 @@ def test_a_server_remembers_over_a_failure_what_the_checkpoints_said(monkeypatch
 
     monkeypatch.setattr(schedules, "checkpoint", written)
     with checkpointing(MemoryStore(), every=timedelta(milliseconds=1)) as schedule:
-        assert third.wait(20)
+        assert third.wait(30)
     assert calls[:3] == [None, "what the first one said", "what the first one said"]
     assert schedule.problem is None

@@ -245,7 +245,7 @@ def test_checkpoints_are_written_from_time_to_time(tmp_path: Path) -> None:
     with scene_on(Told()) as scene:
         live(scene, "run_a")
         with checkpointing(scene.store, every=timedelta(milliseconds=1), signer=signer):
-            assert written.wait(10)
+            assert written.wait(30)
         assert history(scene.store, trusted=signer.key).number == 1
 
 
@@ -263,7 +263,7 @@ def test_a_checkpoint_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture)
     with scene_on(Full()) as scene:
         live(scene, "run_a")
         with checkpointing(scene.store, every=timedelta(milliseconds=1)):
-            assert written.wait(10)
+            assert written.wait(30)
     assert "no checkpoint was written: StoreFullError: no room left" in caplog.text
 
 

@@ -27,7 +27,7 @@ from sayso.waiting import terminal
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-_PATIENCE = 10
+_PATIENCE = 30
 
 
 def in_a_child(work: Callable[[], bool]) -> bool:

@@ -179,7 +179,7 @@ def waiting_for_its_turn(store: Store, request: Request, is_over: Callable[[], b
     with terminal._turn:
         waiting = threading.Thread(target=lambda: came.append(terminal.converse(store, request, is_over)))
         waiting.start()
-        waiting.join(20)
+        waiting.join(30)
         assert not waiting.is_alive()
     return came
 

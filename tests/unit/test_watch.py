@@ -16,7 +16,7 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.stores.watch import BUSY, IDLE, Bell, Watcher
 from sayso.testing import sample_call
 
-SOON = 10.0  # seconds; far more than any wait here takes
+SOON = 30.0  # seconds; far more than any wait here takes
 
 
 def watchers() -> int:

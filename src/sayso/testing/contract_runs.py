@@ -26,7 +26,7 @@ from sayso.testing.scene import Scene, outcomes_of, refusal
 
 __all__ = ["RunContract"]
 
-_PATIENCE = 10  # seconds in which a change must be noticed
+_PATIENCE = 30
 
 
 class RunContract(Scene):
