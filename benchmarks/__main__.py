@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from .abuse import abuse
 from .contest import Plan
 from .core import one_core
 from .crowd import paused, workers
@@ -41,6 +42,7 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "server": server,
     "evidence": evidence,
     "learning": learning,
+    "abuse": abuse,
     "import": footprint,
 }
 
