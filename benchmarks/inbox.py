@@ -24,6 +24,7 @@ STORE = "sqlite FULL"
 PENDING = 20
 OPEN = 200
 RATE = 50
+RING = 10_000  # events that the server keeps, as `docs/reference/http-api.md` says
 PATHS = {"inbox": "/", "history": "/history", "insights, first look": "/insights?days=90"}
 
 
@@ -115,32 +116,54 @@ def _flood(name: str, plan: Plan) -> list[Row]:
         with ExitStack() as stack:
             worker, store = _filled(stack, plan, 100)
             server = stack.enter_context(serving(store))
-            rows.append(asyncio.run(flooded(name, server, worker, plan.pick(60, 5))))
+            rows += asyncio.run(flooded(name, server, worker, plan))
     return rows
 
 
-async def _flooded_pages(name: str, server: Inbox, worker: Worker, span: int) -> Row:
+async def _flooded_pages(name: str, server: Inbox, worker: Worker, plan: Plan) -> list[Row]:
     pages = Pages(server)
     await pages.open(OPEN, _stream())
     before = pages.shown[0]
-    flood = await _pour(server, worker, span, lambda count: pages.until(before + count))
+    flood = await _pour(server, worker, plan, None, lambda count, _: pages.until(before + count))
     await pages.close()
     notes = [
         f"each of {OPEN} pages was told of the last one, the last page {seconds(flood.lag)} after it",
         f"{pages.backwards} counts went backwards", f"told {median(pages.told):,.0f} times each",
     ]  # fmt: skip
-    return flood.row(name, "pages", notes)
+    return [flood.row(name, "pages", notes)]
 
 
-async def _flooded_streams(name: str, server: Inbox, worker: Worker, span: int) -> Row:
+async def _flooded_streams(name: str, server: Inbox, worker: Worker, plan: Plan) -> list[Row]:
+    """Pour twice over streams of events: what is asked is decided a second later, and then nobody decides.
+
+    The ring of events is full before: while it fills, the server's memory grows by what it keeps on purpose.
+    """
+    kept = await _fill_ring(server, worker, plan.pick(RING, RING // 50))
+    ring = f"the ring of {RING:,} events was {'full' if kept >= RING else f'NOT full, with {kept:,},'} before"
+    rows: list[Row] = []
+    for left_open, what in ((RATE, ", each decided a second later"), (None, " that nobody decides")):
+        streams = Streams(server)
+        await streams.open(OPEN, "/api/v1/events")
+        flood = await _pour(server, worker, plan, left_open, lambda _, events, to=streams: to.until(events))
+        await asyncio.sleep(1)  # for what would come twice
+        await streams.close()
+        wrong = sum(len(ids) != flood.events + 1 or len(set(ids)) != len(ids) for ids in streams.ids)
+        every = f"each of {OPEN} heard each of {flood.events:,} events once"
+        if wrong:
+            every = f"WRONG: {wrong} streams lost or repeated some"
+        notes = [f"{every}, the last one {seconds(flood.lag)} after it", ring]
+        rows.append(flood.row(name, "event streams", notes, what))
+    return rows
+
+
+async def _fill_ring(server: Inbox, worker: Worker, count: int) -> int:
+    """Have so many events noticed, of requests that are all decided; return how many a stream heard of."""
     streams = Streams(server)
-    await streams.open(OPEN, "/api/v1/events")
-    flood = await _pour(server, worker, span, streams.until)
-    await asyncio.sleep(1)  # for what would come twice
+    await streams.open(1, "/api/v1/events")
+    await asyncio.to_thread(worker.call, "ask_and_reject", count=count // 2)
+    await streams.until(count)
     await streams.close()
-    wrong = sum(len(ids) != flood.count + 1 or len(set(ids)) != len(ids) for ids in streams.ids)
-    every = f"each of {OPEN} heard each event once" if not wrong else f"WRONG: {wrong} streams lost or repeated some"
-    return flood.row(name, "event streams", [f"{every}, the last one {seconds(flood.lag)} after it"])
+    return len(set(streams.ids[0])) - 1
 
 
 @dataclass
@@ -149,33 +172,37 @@ class _Flood:
 
     Attributes:
         count: How many were asked.
+        events: How many events that made.
         lag: Seconds from the last one to the moment at which everybody had heard of it.
         taken, used: Seconds it took, and of processor time that the server used.
         memory: Resident bytes of the server, every twelfth of the time.
     """
 
     count: int
+    events: int
     lag: float
     taken: float
     used: float
     memory: list[int]
 
-    def row(self, name: str, what: str, notes: Sequence[str]) -> Row:
+    def row(self, name: str, what: str, notes: Sequence[str], which: str = "") -> Row:
         grown = (median(self.memory[-3:]) - median(self.memory[2:5])) / 2**20
         more = [
             f"{self.used / self.taken:.0%} of a core",
             f"memory {self.memory[-1] / 2**20:.0f} MB, {grown:+.1f} MB since the first third",
         ]
         return Row(
-            name, f"{OPEN} {what}, {RATE} requests a second", STORE, rate=f"{self.count / self.taken:,.0f}",
+            name, f"{OPEN} {what}, {RATE} requests a second{which}", STORE, rate=f"{self.count / self.taken:,.0f}",
             samples=self.count, note="; ".join([*notes, *more]),
             figures={"lag": self.lag, "grown": grown, "core": self.used / self.taken},
         )  # fmt: skip
 
 
 async def _pour(
-    server: Inbox, worker: Worker, span: int, until: Callable[[int], Awaitable[float]]
+    server: Inbox, worker: Worker, plan: Plan, left_open: int | None, until: Callable[[int, int], Awaitable[float]]
 ) -> _Flood:  # fmt: skip
+    """Flood; `until` waits until everybody has heard of so many requests, and of so many events."""
+    span = plan.pick(60, 5)
     busy, memory = server.busy(), list[int]()
 
     async def weigh() -> None:
@@ -185,11 +212,12 @@ async def _pour(
 
     weighing = asyncio.create_task(weigh())
     begun = time.perf_counter()
-    asked = await asyncio.to_thread(worker.call, "ask_steadily", rate=RATE, span=span)
-    lag = await until(asked["count"]) - asked["ended"] / 1e9
+    asked = await asyncio.to_thread(worker.call, "ask_steadily", rate=RATE, span=span, left_open=left_open)
+    events = 2 * asked["count"] - asked["open"]
+    lag = await until(asked["count"], events) - asked["ended"] / 1e9
     taken, used = time.perf_counter() - begun, server.busy() - busy
     weighing.cancel()
-    return _Flood(asked["count"], lag, taken, used, memory)
+    return _Flood(asked["count"], events, lag, taken, used, memory)
 
 
 def _filled(stack: ExitStack, plan: Plan, decided: int) -> tuple[Worker, str]:

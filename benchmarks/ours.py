@@ -7,6 +7,7 @@ import itertools
 import random
 import sqlite3
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -192,13 +193,23 @@ class Listing(Durable):
         self.ask(amount)
         return before
 
-    def ask_steadily(self, rate: int, span: int) -> dict[str, int]:
-        """Ask so many times a second, for so many seconds; return how many times, and the nanosecond after the last."""
-        begun = time.perf_counter()
+    def ask_steadily(self, rate: int, span: int, left_open: int | None = None) -> dict[str, int]:
+        """Ask so many times a second, for so many seconds, and say no to the oldest while more than that are open.
+
+        Returns how many times it asked, how many it left open, and the nanosecond after the last.
+        """
+        begun, asked = time.perf_counter(), deque[str]()
         for number in range(rate * span):
             time.sleep(max(0.0, begun + number / rate - time.perf_counter()))
-            self.ask(time.monotonic_ns())
-        return {"count": rate * span, "ended": time.perf_counter_ns()}
+            asked.append(self.ask(time.monotonic_ns()))
+            if left_open is not None and len(asked) > left_open:
+                self.review.reject(asked.popleft(), "too much", by=self.ada)
+        return {"count": rate * span, "open": len(asked), "ended": time.perf_counter_ns()}
+
+    def ask_and_reject(self, count: int) -> None:
+        """Ask so many times, and say no each time: two events each, and nothing stays open."""
+        for _ in range(count):
+            self.review.reject(self.ask(time.monotonic_ns()), "too much", by=self.ada)
 
     def time_pages(self, count: int, **options: Any) -> list[int]:
         """Return the nanoseconds of `count` first pages."""

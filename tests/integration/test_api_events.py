@@ -82,7 +82,7 @@ def served(app: Starlette) -> Iterator[Server]:
         yield Server(app, listener.getsockname()[1])
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(30)
         listener.close()
         assert not thread.is_alive()
 

@@ -73,6 +73,7 @@ _OUT, _IN = "integration/test_webhook_out.py::", "integration/test_webhook_in.py
 _SLACK, _APPRISE = "integration/test_slack.py::", "integration/test_apprise.py::"
 _ATTACKS, _SERVED = "integration/test_http_attacks.py::", "integration/test_http_store.py::"
 _API_TOKENS, _API_REVIEW = "integration/test_api_tokens.py::", "integration/test_api_review.py::"
+_RELAY = "integration/test_relay.py::"
 _API_INPUT, _API_EVENTS = "integration/test_api_input.py::", "integration/test_api_events.py::"
 _LOOKING = "integration/test_looking.py::"
 _MPLP_DOCUMENTS, _MPLP_LIVES = "unit/test_mplp_documents.py::", "integration/test_mplp_histories.py::"
@@ -474,6 +475,16 @@ MUTANTS = [
         "if len(self.path) > LIMIT_DEPTH:", "if False:",
         _CANONICAL + "test_what_has_no_form_is_refused_by_the_name_of_its_argument",
     ),
+    Mutant(
+        "the number of values has an end", "model/canonical/form.py",
+        "if self._left < 0:", "if False:",
+        _CANONICAL + "test_an_abusive_input_is_refused_before_the_work_grows_with_it",
+    ),
+    Mutant(
+        "a huge value is refused before it is written", "model/canonical/form.py",
+        "self._room -= least", "pass",
+        _CANONICAL + "test_an_abusive_input_is_refused_before_the_work_grows_with_it",
+    ),
     # -- what runs --------------------------------------------------------------------------------------------------
     Mutant(
         "what runs has the digest that was asked", "gates/execute.py",
@@ -748,6 +759,17 @@ MUTANTS = [
         _REDACTION + "test_many_secrets_leave_no_occurrence_either",
     ),
     Mutant(
+        "many secrets are looked for in one walk", "model/scrub.py",
+        "_FEW = 64", "_FEW = 1_000_000",
+        _REDACTION + "test_scrub_looks_for_thousands_of_secrets_in_one_walk",
+    ),
+    Mutant(
+        "a password in a URL has an end", "model/url_password.py",
+        r'''rf"(?:(?!://)(?:{_LETTER})){{1,512}}(?=@)|(?!\d*[/?#])(?:(?!://)(?:{_LETTER}|[/?#])){{1,512}}?(?=@)"''',
+        r'''rf"(?:{_LETTER})+(?=@)|(?!\d*[/?#])(?:{_LETTER}|[/?#])+?(?=@)"''',
+        _REDACTION + "test_a_url_made_to_be_slow_is_not_read_again_from_each_place",
+    ),
+    Mutant(
         "a secret is looked for in any spelling", "model/scrub.py",
         "if kept is None or kept[0] in runs or len(secret.splitlines()) > 1:", "if secret in text:",
         _REDACTION + "test_many_secrets_are_found_in_every_spelling",
@@ -981,14 +1003,14 @@ MUTANTS = [
         _ALTERED + "test_a_row_that_was_altered_holds_up_no_other",
     ),
     Mutant(
-        "what happened since somebody was shut out is not sent", "inbox/api/stream.py",
-        "                found = await self._since(seen)\n"
-        "                # After the look: what happened once somebody was shut out is never sent to them.\n"
-        "                if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):\n"
-        "                    return\n",
-        "                if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):\n"
-        "                    return\n"
-        "                found = await self._since(seen)\n",
+        "what happened since somebody was shut out is not sent", "inbox/api/relay.py",
+        "        for seen in {one.seen for one in asked}:\n"
+        "            pieces.look(seen)\n"
+        "        # After the look: what happened once somebody was shut out is never sent to them.\n"
+        "        bars = {door: _bar(one) for door, one in {one.door: one for one in asked}.items()}\n",
+        "        bars = {door: _bar(one) for door, one in {one.door: one for one in asked}.items()}\n"
+        "        for seen in {one.seen for one in asked}:\n"
+        "            pieces.look(seen)\n",
         "integration/test_api_events.py::test_what_happens_while_a_token_is_revoked_is_not_told",
     ),
     Mutant(
@@ -1866,6 +1888,11 @@ MUTANTS = [
         "(gate.escalation if verdict.quorum is None else None)", "gate.escalation",
         _OUTBOX + "test_a_hold_that_says_who_must_agree_is_not_opened_to_whom_the_gate_names",
     ),
+    Mutant(
+        "a channel that hangs is left", "channels/outbox.py",
+        "thread.join(max(0.0, deadline - time.monotonic()))", "thread.join()",
+        _OUTBOX + "test_a_channel_that_hangs_keeps_nobody_from_leaving_the_block",
+    ),
     # -- a program's half of the server, and its store at the other end ----------------------------------------------
     Mutant(
         "what people are shown is the call", "inbox/api/sound.py", "if not agrees(shown, tree):", "if False:",
@@ -2165,14 +2192,77 @@ MUTANTS = [
         _API_INPUT + "test_every_address_below_api_answers_in_problems",
     ),
     Mutant(
-        "a token hears of its own requests", "inbox/api/stream.py",
-        "return who.kind != \"ask\" or happening.is_of(who.requester)", "return True",
+        "a token hears of its own requests", "inbox/api/piece.py",
+        "requester = who.requester if who.kind == \"ask\" else None", "requester = None",
         _API_EVENTS + "test_an_ask_token_hears_of_its_own_requests_only",
     ),
     Mutant(
-        "a revoked token hears no more", "inbox/api/stream.py",
-        "if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):", "if False:",
+        "a revoked token hears no more", "inbox/api/relay.py",
+        "return None if one.is_good() else _ShutOutError()", "return None",
         _API_EVENTS + "test_a_revoked_token_hears_no_more",
+    ),
+    Mutant(
+        "tokens of two programs are handed two pieces", "inbox/api/piece.py",
+        "place = seen, requester", "place = seen, None",
+        _RELAY + "test_tokens_of_programs_at_one_place_hear_of_their_own",
+    ),
+    Mutant(
+        "who is far behind is handed bounded pieces", "inbox/api/piece.py", "part = found[:_MOST]", "part = found",
+        _RELAY + "test_who_is_far_behind_is_handed_bounded_pieces",
+    ),
+    Mutant(
+        "what is left behind a piece is handed out though nothing happens", "inbox/api/relay.py",
+        "                one.turn = -1  # when it comes back, the rest is looked up at once\n", "                pass\n",
+        _RELAY + "test_who_is_far_behind_is_handed_bounded_pieces",
+    ),
+    Mutant(
+        "what is left behind others' events is handed out though nothing happens", "inbox/api/relay.py",
+        "                if not found.is_all:\n                    self._rung.set()\n", "",
+        _RELAY + "test_who_is_far_behind_is_handed_bounded_pieces",
+    ),
+    Mutant(
+        "what a stream was handed is not replaced", "inbox/api/relay.py",
+        "        del self._waiting[one]  # now and not when it wakes: what it was handed must not be replaced\n", "",
+        _RELAY + "test_what_a_stream_was_handed_is_not_replaced_before_it_wakes",
+    ),
+    Mutant(
+        "one token that is shut out leaves the others", "inbox/api/relay.py",
+        "return self.who.token_id, id(self.who.session)", "return None, 0",
+        _RELAY + "test_who_is_shut_out_hears_no_more_and_the_others_do",
+    ),
+    Mutant(
+        "who was shut out while it sent is found out", "inbox/api/relay.py", "if one.turn != self._turn:", "if False:",
+        _RELAY + "test_who_was_shut_out_while_it_sent_is_found_out_when_it_comes_back",
+    ),
+    Mutant(
+        "a token that cannot be looked at ends no other's stream", "inbox/api/relay.py",
+        "    try:\n        return None if one.is_good() else _ShutOutError()\n    except Exception as fault:",
+        "    try:\n        return None if one.is_good() else _ShutOutError()\n    except ZeroDivisionError as fault:",
+        _RELAY + "test_a_token_that_cannot_be_looked_at_ends_its_own_streams_only",
+    ),
+    Mutant(
+        "a look that fails is no silence", "inbox/api/relay.py",
+        "found, has_failed = [fault] * len(asked), False", "found, has_failed = [], False; asked = []",
+        _RELAY + "test_a_look_that_fails_ends_the_streams_and_is_no_silence",
+    ),
+    Mutant(
+        "a store that did not answer is looked at again", "inbox/api/relay.py",
+        "        if has_failed:\n            self._loop.call_later(_AGAIN, self._rung.set)\n", "",
+        _RELAY + "test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens",
+    ),
+    Mutant(
+        "what happens while a relay looks is heard", "inbox/api/relay.py",
+        "            self._is_rung = False\n            self._turn += 1", "            self._turn += 1",
+        _RELAY + "test_what_happens_while_it_looks_is_heard",
+    ),
+    Mutant(
+        "many streams are woken once", "inbox/api/happenings.py",
+        "for wake in set(self._listeners.values()):", "for wake in list(self._listeners.values()):",
+        _RELAY + "test_a_change_wakes_many_streams_once",
+    ),
+    Mutant(
+        "a burst wakes the loop once", "inbox/api/relay.py", "        if self._is_rung:\n            return", "        if False:\n            return",
+        _RELAY + "test_a_burst_wakes_the_loop_once",
     ),
     Mutant(
         "an event id is of one server's life", "inbox/api/stream.py",
@@ -3236,6 +3326,11 @@ MUTANTS = [
         "            try:\n                return self._once(work, is_fresh=False)\n"
         "            except Stale:\n                return self._once(work, is_fresh=True)",
         _SQLITE + "test_a_refusal_after_a_second_try_tells_nothing_of_the_first",
+    ),
+    Mutant(
+        "a file that stays locked is not waited for again", "stores/sqlite.py",
+        "if len(batch) > 1 and not locked_out:", "if len(batch) > 1:",
+        _SQLITE + "test_a_file_that_stays_locked_is_refused_once_for_all_who_wait",
     ),
     Mutant(
         "an editor that fails decides nothing in plain words", "cli/editor.py",

@@ -350,10 +350,10 @@ def test_in_memory_one_verb_ends_before_the_next_begins() -> None:
         other.join(0.2)  # the second has all this time to come in between
         log.append("first ends")
 
-    other = threading.Thread(target=lambda: (inside.wait(10), store._transact(lambda _: log.append("second"))))
+    other = threading.Thread(target=lambda: (inside.wait(30), store._transact(lambda _: log.append("second"))))
     other.start()
     store._transact(first)
-    other.join(10)
+    other.join(30)
     assert log == ["first begins", "first ends", "second"]
 
 

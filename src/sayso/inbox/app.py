@@ -37,6 +37,7 @@ from sayso.inbox import (
 )
 from sayso.inbox.api.happenings import Happenings
 from sayso.inbox.api.rate import Rate
+from sayso.inbox.api.relay import Relays
 from sayso.inbox.api.routes import mounted as api
 from sayso.inbox.fault import HANDLERS
 from sayso.inbox.guard import LOOPBACK, Guard
@@ -134,6 +135,7 @@ def create_app(
     app.state.on_stranger = on_stranger
     app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
     app.state.happenings = Happenings(app.state.settings.store)
+    app.state.relays = Relays(app.state.happenings)
     app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.happenings)
     app.state.open_per_run, app.state.open_per_token = open_per_run, open_per_token
     app.state.pulse, app.state.checkpoints = live.Pulse(app.state.settings.store), None

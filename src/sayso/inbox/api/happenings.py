@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import islice
 
 from sayso import errors
@@ -32,7 +32,7 @@ _PAGE = 500
 _LIVE = Filter(states=LIVE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Happening:
     """One event.
 
@@ -52,9 +52,9 @@ class Happening:
         """Say whether this requester asked for it."""
         return self.requester.is_same(requester)
 
-    @cached_property
+    @property
     def told(self) -> str:
-        """What a stream says of it, as JSON, made once for all streams: no argument, and no word of a person."""
+        """What a stream says of it, as JSON: no argument, and no word of a person."""
         entry = self.entry
         said = {
             "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.state),
@@ -63,7 +63,7 @@ class Happening:
         return json.dumps(said)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Followed:
     """A request that may still change: up to which row it was told, and how to stop watching it."""
 
@@ -87,6 +87,7 @@ class Happenings:
         self._followed: dict[str, _Followed] | None = None  # None until somebody listens, and while there are too many
         self._newest: str | None = None
         self._rung: deque[str] = deque()  # ids of requests that changed; added to from any thread
+        self._note = self._rung.append
         self._listeners: dict[object, Callable[[], None]] = {}
         self._unwatch: Unwatch | None = None
         self._has_rung = threading.Event()  # since the last look
@@ -112,11 +113,11 @@ class Happenings:
 
     def _ring(self) -> None:
         self._has_rung.set()  # before they wake, so that the first of them looks
-        for wake in list(self._listeners.values()):
+        for wake in set(self._listeners.values()):  # many streams are woken by one
             wake()
 
     def _watch(self, request_id: str) -> Unwatch:
-        return self._store.watch(request_id, lambda: self._rung.append(request_id))
+        return self._store.watch(request_id, partial(self._note, request_id))  # smaller than a function for each
 
     def _go_on(self) -> None:
         self._has_rung.set()

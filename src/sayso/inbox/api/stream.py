@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any
 
-import anyio
 from pydantic import Field
 from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from sayso import errors
-from sayso.inbox.api.happenings import Happening, Happenings
+from sayso.inbox.api.happenings import Happenings
 from sayso.inbox.api.look import Query
 from sayso.inbox.api.operation import Asked, Operation
+from sayso.inbox.api.piece import written
 from sayso.inbox.api.principal import is_still_good
+from sayso.inbox.api.relay import Listener, Relays
 from sayso.inbox.live import End
 
 __all__ = ["OPERATIONS", "EventsQuery", "events"]
 
-_PING, _CHECK = 20, 30
-_FRESH = 0.05
+_PING = 20
 _GRACE = 0.2  # for streams to end by themselves, before they are cut off
 _MEDIA_TYPE = "text/event-stream"
 
@@ -53,71 +53,33 @@ class _Stream:
     def __init__(self, asked: Asked, last: str | None) -> None:
         self._asked = asked
         self._happenings: Happenings = asked.http.app.state.happenings
+        self._relays: Relays = asked.http.app.state.relays
         self._last = last
         self._bell = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
         self.over = End(self._bell)
 
-    def _wake(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._bell.set)
-        except RuntimeError:
-            return  # the loop has ended, and with it this stream
-
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield what happens."""
-        end = await run_in_threadpool(self._happenings.listen, self._wake)
-        try:
-            seen = self._begin()
-            if seen is None:
-                seen = self._happenings.number
-                yield self._event(seen, "open" if self._last is None else "reset", "{}")
-            while True:
-                self._bell.clear()
-                found = await self._since(seen)
-                # After the look: what happened once somebody was shut out is never sent to them.
-                if not await run_in_threadpool(is_still_good, self._asked.http, self._asked.principal):
-                    return
-                if found is None:
+        """Yield what happens, many events in one piece: many clients that hear of many things are much to send."""
+        relay = self._relays.here()
+        with relay.open():
+            end = await run_in_threadpool(self._happenings.listen, relay.ring)
+            try:
+                seen = self._begin()
+                if seen is None:
                     seen = self._happenings.number
-                    yield self._event(seen, "reset", "{}")
-                elif found:
-                    seen = found[-1].number
-                    if said := b"".join(
-                        self._event(one.number, "request", one.told) for one in found if self._is_mine(one)
-                    ):
-                        yield said  # in one piece: many clients that hear of many things at once are much to send
-                await self._rung()
-                if self.over.is_set:
-                    return
-        finally:
-            end()
+                    yield written(self._happenings.life, seen, "open" if self._last is None else "reset", "{}")
+                is_good = partial(is_still_good, self._asked.http, self._asked.principal)
+                listener = Listener(self._asked.principal, is_good, seen, self._bell)
+                while (said := await relay.heard(listener)) is not None and not self.over.is_set:
+                    yield said
+            finally:
+                end()
 
     def _begin(self) -> int | None:
         """Return the number of the event that the client saw last; None where it has none of this server's life."""
         life, _, number = (self._last or "").partition("-")
         is_ours = life == self._happenings.life and number.isascii() and number.isdigit() and len(number) < 18
         return int(number) if is_ours else None
-
-    async def _since(self, seen: int) -> list[Happening] | None:
-        try:
-            return await run_in_threadpool(self._happenings.since, seen)
-        except errors.StoreError:  # the next event, or the next check, looks again
-            return []
-
-    def _is_mine(self, happening: Happening) -> bool:
-        who = self._asked.principal
-        return who.kind != "ask" or happening.is_of(who.requester)
-
-    def _event(self, number: int, event: str, said: str) -> bytes:
-        return f"id: {self._happenings.life}-{number}\r\nevent: {event}\r\ndata: {said}\r\n\r\n".encode()
-
-    async def _rung(self) -> None:
-        """Wait for an event, the server's end, or until it is time to see whether the client may still hear."""
-        with anyio.move_on_after(_CHECK):
-            await self._bell.wait()
-        if not self.over.is_set:
-            await asyncio.sleep(_FRESH)  # a burst is one look
 
 
 async def events(asked: Asked) -> Response:

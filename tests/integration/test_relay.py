@@ -1,0 +1,347 @@
+"""Many streams of events beside each other: one look for all, each hears its own, and who is slow holds up nobody.
+
+The streams here are a relay's listeners, without a server around them. The invariant: however they come and go, each is
+handed every event once, in order, and nothing once it was shut out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import pytest
+
+from sayso import errors
+from sayso.inbox.api import piece, relay
+from sayso.inbox.api.happenings import Happening, Happenings
+from sayso.inbox.api.piece import Pieces
+from sayso.inbox.api.principal import Principal
+from sayso.inbox.api.relay import Listener, Relay, Relays
+from sayso.inbox.token import TokenKind
+from sayso.model.reviewer import Identity, Reviewer
+from sayso.stores.base import Store
+from sayso.testing import sample_call
+
+PATIENCE = 20  # seconds; a wait that is never over ends here
+
+
+def listener(
+    ring: Happenings, name: str = "ada", kind: TokenKind = "review", is_good: Callable[[], bool] = lambda: True
+) -> Listener:
+    who = Principal(kind, Reviewer(name), f"token of {name}", "api")
+    return Listener(who, is_good, ring.number, asyncio.Event())
+
+
+def with_relay(store: Store, work: Callable[[Happenings, Relay], Awaitable[None]]) -> None:
+    """Run `work` with a relay of a ring, as streams have it."""
+
+    async def main() -> None:
+        ring = Happenings(store)
+        here = Relays(ring).here()
+        end = ring.listen(here.ring)
+        with here.open():
+            await work(ring, here)
+        end()
+
+    asyncio.run(main())
+
+
+async def heard(here: Relay, one: Listener) -> bytes | None:
+    return await asyncio.wait_for(here.heard(one), PATIENCE)
+
+
+def ids_in(said: bytes | None) -> list[int]:
+    lines = (said or b"").decode().split("\r\n")
+    return [int(line.rpartition("-")[2]) for line in lines if line.startswith("id: ")]
+
+
+async def take(here: Relay, one: Listener, count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        said = await heard(here, one)
+        assert said is not None
+        found += ids_in(said)
+    return found
+
+
+def ask(store: Store, count: int = 1, name: str = "other") -> None:
+    for _ in range(count):
+        store.open(sample_call(requester=Identity("token", name)))
+
+
+def test_streams_at_one_place_are_handed_the_same_bytes_of_one_look(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, since = list[int](), Happenings.since
+
+    def counted(ring: Happenings, number: int) -> list[Happening] | None:
+        looks.append(number)
+        return since(ring, number)
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        everybody = [listener(ring) for _ in range(20)]
+        waiting = [asyncio.create_task(heard(here, one)) for one in everybody]
+        await asyncio.sleep(0)
+        ask(memory, 3)
+        said = await asyncio.gather(*waiting)
+        assert ids_in(said[0]) == [1, 2, 3]
+        assert all(each is said[0] for each in said)
+
+    monkeypatch.setattr(Happenings, "since", counted)
+    with_relay(memory, work)
+    assert looks == [0]
+
+
+def test_a_change_wakes_many_streams_once(memory: Store) -> None:
+    ring, woken = Happenings(memory), list[int]()
+    ends = [ring.listen(here) for here in [lambda: woken.append(1)] * 20]
+    ask(memory)
+    assert woken == [1]
+    for end in ends:
+        end()
+    ask(memory)
+    assert woken == [1]
+
+
+def test_a_burst_wakes_the_loop_once(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(ring: Happenings, here: Relay) -> None:
+        calls = list[int]()
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: calls.append(1))
+        ask(memory, 10)
+        assert calls == [1]
+        monkeypatch.undo()
+
+    with_relay(memory, work)
+
+
+def test_tokens_of_programs_at_one_place_hear_of_their_own(memory: Store) -> None:
+    async def work(ring: Happenings, here: Relay) -> None:
+        bot, robot, ada = listener(ring, "bot", "ask"), listener(ring, "robot", "ask"), listener(ring)
+        for name in ("bot", "other", "robot", "bot"):
+            ask(memory, name=name)
+        found = await asyncio.gather(take(here, bot, 2), take(here, robot, 1), take(here, ada, 4))
+        assert found == [[1, 4], [3], [1, 2, 3, 4]]
+
+    with_relay(memory, work)
+
+
+def test_who_is_far_behind_is_handed_bounded_pieces(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piece, "_MOST", 4)
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        ada, bot = listener(ring), listener(ring, "bot", "ask")
+        ask(memory, 9)
+        ask(memory, name="bot")
+        # Nothing happens after that: what is left behind a piece needs no event that tells of it.
+        sizes = [len(ids_in(await heard(here, ada))) for _ in range(3)]
+        assert sizes == [4, 4, 2]
+        assert ids_in(await heard(here, bot)) == [10]
+
+    with_relay(memory, work)
+
+
+def test_who_is_shut_out_hears_no_more_and_the_others_do(memory: Store) -> None:
+    async def work(ring: Happenings, here: Relay) -> None:
+        let_in, shut_out = listener(ring, "ada"), listener(ring, "bob", is_good=lambda: False)
+        both = asyncio.gather(heard(here, let_in), heard(here, shut_out))
+        ask(memory)
+        said = await both
+        assert (ids_in(said[0]), said[1]) == ([1], None)
+
+    with_relay(memory, work)
+
+
+def test_who_is_shut_out_while_nothing_happens_is_found_out(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_CHECK", 0.05)
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        good = [True, True, False]
+        one = listener(ring, is_good=lambda: good.pop(0))
+        assert await heard(here, one) is None
+        assert good == []
+
+    with_relay(memory, work)
+
+
+def test_who_was_shut_out_while_it_sent_is_found_out_when_it_comes_back(memory: Store) -> None:
+    async def work(ring: Happenings, here: Relay) -> None:
+        good = [True]
+        slow, quick = listener(ring, "bob", is_good=lambda: good[0]), listener(ring)
+        ask(memory)
+        assert [ids_in(each) for each in await asyncio.gather(heard(here, slow), heard(here, quick))] == [[1], [1]]
+        good[0] = False
+        here.ring()  # as by a token that is revoked: no event, and the slow one is sending meanwhile
+        looked, loop = asyncio.Event(), asyncio.get_running_loop()
+        quick.is_good = lambda: loop.call_soon_threadsafe(looked.set) is not None
+        waiting = asyncio.create_task(heard(here, quick))
+        await asyncio.wait_for(looked.wait(), PATIENCE)
+        assert await heard(here, slow) is None
+        waiting.cancel()
+
+    with_relay(memory, work)
+
+
+def test_nothing_is_kept_for_who_does_not_read(memory: Store) -> None:
+    async def work(ring: Happenings, here: Relay) -> None:
+        slow, quick = listener(ring, "bob"), listener(ring)
+        for number in range(1, 4):
+            ask(memory)
+            assert await take(here, quick, 1) == [number]
+        assert (slow.found, slow.seen) == (None, 0)
+        assert await take(here, slow, 3) == [1, 2, 3]
+
+    with_relay(memory, work)
+
+
+def test_what_was_sent_is_not_kept(memory: Store) -> None:
+    one = listener(Happenings(memory))
+    one.found = piece.Piece(1, b"said")
+    assert (one.taken(), one.found) == (b"said", None)
+
+
+def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store) -> None:
+    class Late(asyncio.Event):
+        """Rings for a loop that is so busy that who waits wakes much later."""
+
+        async def wait(self) -> Literal[True]:
+            await super().wait()
+            await asyncio.sleep(0.3)
+            return True
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        slow, quick = listener(ring, "bob"), listener(ring)
+        slow.bell = Late()
+        waiting = asyncio.create_task(take(here, slow, 3))
+        await asyncio.sleep(0)
+        for number in range(1, 4):
+            ask(memory)
+            assert await take(here, quick, 1) == [number]
+        assert await waiting == [1, 2, 3]
+
+    with_relay(memory, work)
+
+
+def test_a_token_that_cannot_be_looked_at_ends_its_own_streams_only(memory: Store) -> None:
+    def broken() -> bool:
+        raise errors.StoreBusyError("busy")
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        good, bad = listener(ring), listener(ring, "bob", is_good=broken)
+        both = asyncio.gather(heard(here, good), heard(here, bad), return_exceptions=True)
+        ask(memory)
+        said, fault = await both
+        assert ids_in(said if isinstance(said, bytes) else None) == [1]
+        assert isinstance(fault, errors.StoreBusyError)
+
+    with_relay(memory, work)
+
+
+def test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "_AGAIN", 0.05)
+    since, faults = Happenings.since, [errors.StoreBusyError("busy")]
+
+    def busy_once(ring: Happenings, number: int) -> list[Happening] | None:
+        if faults:
+            raise faults.pop()
+        return since(ring, number)
+
+    monkeypatch.setattr(Happenings, "since", busy_once)
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        ask(memory)
+        assert await take(here, listener(ring), 1) == [1]
+
+    with_relay(memory, work)
+    assert faults == []
+
+
+def test_a_look_that_fails_ends_the_streams_and_is_no_silence(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(ring: Happenings, here: Relay) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Pieces, "look", lambda *_: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                await heard(here, listener(ring))
+        ask(memory)
+        one = listener(ring)
+        one.seen = 0
+        assert await take(here, one, 1) == [1]
+
+    with_relay(memory, work)
+
+
+def test_what_happens_while_it_looks_is_heard(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    of, is_first = Pieces.of, [True]
+
+    def late(*args: Any) -> Any:
+        found = of(*args)
+        if is_first:
+            is_first.clear()
+            ask(memory)  # after this look has read the store
+        return found
+
+    monkeypatch.setattr(Pieces, "of", late)
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        assert await take(here, listener(ring), 2) == [1, 2]
+
+    async def begun(ring: Happenings, here: Relay) -> None:
+        ask(memory)
+        await work(ring, here)
+
+    with_relay(memory, begun)
+
+
+def test_many_streams_that_come_and_go_hear_each_event_once(each_store: Store) -> None:
+    count, last = 60, 60
+
+    async def client(ring: Happenings, here: Relay, number: int) -> list[int]:
+        found: list[int] = []
+        one = listener(ring, f"client{number}")
+        one.seen = 0
+        while not found or found[-1] < last:
+            said = await heard(here, one)
+            found += ids_in(said)
+            if number % 3 == 0:  # reads slowly
+                await asyncio.sleep(0.07)
+            if number % 3 == 1:  # breaks off, and comes back with the last id
+                one = listener(ring, f"client{number}")
+                one.seen = found[-1]
+        return found
+
+    async def work(ring: Happenings, here: Relay) -> None:
+        asking = threading.Thread(target=ask, args=(each_store, count))
+        asking.start()
+        found = await asyncio.gather(*(client(ring, here, number) for number in range(12)))
+        asking.join()
+        assert found == [list(range(1, count + 1))] * 12
+
+    with_relay(each_store, work)
+
+
+def test_a_relay_ends_with_its_last_stream_and_begins_with_the_next(memory: Store) -> None:
+    async def main() -> None:
+        ring = Happenings(memory)
+        relays = Relays(ring)
+        here = relays.here()
+        end = ring.listen(here.ring)
+        with here.open():
+            assert relays.here() is here
+            (task,) = (each for each in asyncio.all_tasks() if each is not asyncio.current_task())
+            with here.open():
+                pass
+            assert not task.cancelling()
+        await asyncio.wait([task], timeout=PATIENCE)
+        assert task.cancelled()
+        with here.open():
+            ask(memory)
+            one = listener(ring)
+            one.seen = 0
+            assert await take(here, one, 1) == [1]
+        end()
+
+    asyncio.run(main())
