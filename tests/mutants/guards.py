@@ -3078,6 +3078,17 @@ MUTANTS = [
         _NO_MORE + "test_a_server_that_ends_leaves_nothing_watched",
     ),
     Mutant(
+        "a look that takes long is followed by a rest", "stores/watch.py",
+        "sleep(min(IDLE, _REST * (monotonic() - began)))", "sleep(0)",
+        "unit/test_watch.py::test_a_look_is_followed_by_a_rest_of_its_length",
+    ),
+    Mutant(
+        "a wake is taken back once", "stores/watch.py",
+        "        mine = _Waiting(wake)\n        with self._lock:\n            self._waiting",
+        "        mine = wake\n        with self._lock:\n            self._waiting",
+        "unit/test_watch.py::test_a_wake_that_is_taken_back_twice_takes_nobody_elses",
+    ),
+    Mutant(
         "who leaves before it is asked for is not asked for", "stores/http_watch.py",
         "self._news.is_set() or self._bell.is_idle:", "self._news.is_set():",
         _NO_MORE + "test_a_program_that_leaves_while_it_is_about_to_ask_asks_no_more",

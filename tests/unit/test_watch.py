@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import sayso
+from sayso.stores import watch
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.watch import BUSY, IDLE, Bell, Watcher
 from sayso.testing import sample_call
@@ -153,6 +154,20 @@ def test_who_waits_on_a_store_that_fails_is_woken_to_find_out() -> None:
 
     paces, woken = watched_for(5, version)
     assert (len(paces), woken) == (5, 5)
+
+
+@pytest.mark.parametrize(("took", "rest"), [(0.0, 0.0), (0.01, 0.04), (1.0, IDLE)])
+def test_a_look_is_followed_by_a_rest_of_its_length(monkeypatch: pytest.MonkeyPatch, took: float, rest: float) -> None:
+    now, rests = [0.0], list[float]()
+
+    def version() -> int:
+        now[0] += took
+        return 1
+
+    monkeypatch.setattr(watch, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watch, "sleep", rests.append)
+    watched_for(3, version)
+    assert rests == [pytest.approx(rest)] * 3
 
 
 def test_a_wake_that_is_taken_back_twice_takes_nobody_elses() -> None:

@@ -9,11 +9,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from time import monotonic, sleep
 
 __all__ = ["BUSY", "IDLE", "Bell", "Watched", "Watcher"]
 
 BUSY, IDLE = 0.020, 0.250
 _LINGER = 100  # polls at the busy pace after the last change, before it slows down
+_REST = 4  # times as long as a look took, before the next: many who wait must not cost a whole core
+
+
+class _Waiting:
+    """One who waits: two may have equal functions."""
+
+    __slots__ = ("wake",)
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
 
 
 class Bell:
@@ -21,45 +33,45 @@ class Bell:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wakes: dict[str, dict[object, Callable[[], None]]] = {}
-        self._wakes_for_any: dict[object, Callable[[], None]] = {}
+        self._waiting: dict[str, list[_Waiting]] = {}  # small: a server may wait for thousands
+        self._for_any: list[_Waiting] = []
 
     def add(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Register `wake`; the returned function takes it back, once."""
-        mine = object()  # two may wait with equal functions
+        mine = _Waiting(wake)
         with self._lock:
-            self._wakes.setdefault(request_id, {})[mine] = wake
+            self._waiting.setdefault(request_id, []).append(mine)
+        return partial(self._remove, request_id, mine)
 
-        def remove() -> None:
-            with self._lock:
-                waiting = self._wakes.get(request_id, {})
-                waiting.pop(mine, None)
-                if not waiting:
-                    self._wakes.pop(request_id, None)
-
-        return remove
+    def _remove(self, request_id: str, mine: _Waiting) -> None:
+        with self._lock:
+            waiting = self._waiting.get(request_id, [])
+            if mine in waiting:
+                waiting.remove(mine)
+            if not waiting:
+                self._waiting.pop(request_id, None)
 
     def add_for_any(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Register `wake` for every change; the returned function takes it back."""
-        mine = object()
+        mine = _Waiting(wake)
         with self._lock:
-            self._wakes_for_any[mine] = wake
+            self._for_any.append(mine)
+        return partial(self._remove_for_any, mine)
 
-        def remove() -> None:
-            with self._lock:
-                self._wakes_for_any.pop(mine, None)
-
-        return remove
+    def _remove_for_any(self, mine: _Waiting) -> None:
+        with self._lock:
+            if mine in self._for_any:
+                self._for_any.remove(mine)
 
     def ring(self, request_ids: Iterable[str]) -> None:
         """Wake everybody who waits for one of these, and everybody who waits for any change."""
         if self.is_idle:
             return
         with self._lock:
-            wakes = [wake for request_id in request_ids for wake in self._wakes.get(request_id, {}).values()]
-            wakes += self._wakes_for_any.values()
-        for wake in wakes:
-            wake()
+            woken = [one for request_id in request_ids for one in self._waiting.get(request_id, ())]
+            woken += self._for_any
+        for one in woken:
+            one.wake()
 
     def ring_all(self) -> None:
         """Wake everybody."""
@@ -68,17 +80,17 @@ class Bell:
     def watched(self) -> list[str]:
         """Return the requests that somebody waits for."""
         with self._lock:
-            return list(self._wakes)
+            return list(self._waiting)
 
     @property
     def is_for_any(self) -> bool:
         """Whether somebody waits for any change at all."""
-        return bool(self._wakes_for_any)
+        return bool(self._for_any)
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits."""
-        return not self._wakes and not self._wakes_for_any
+        return not self._waiting and not self._for_any
 
 
 class Watcher:
@@ -96,7 +108,7 @@ class Watcher:
         self._bell = bell
         self._version = version
         self._marks = marks
-        self._known: Mapping[str, object] = {}
+        self._known: dict[str, int] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._nudge = threading.Event()
@@ -116,6 +128,7 @@ class Watcher:
                 if self._bell.is_idle:
                     self._thread = None
                     return
+            began = monotonic()
             try:
                 current = self._version()
                 if current != last:
@@ -124,6 +137,7 @@ class Watcher:
             except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters find it out themselves when woken
                 last, quiet = -1, 0
                 self._bell.ring_all()
+            sleep(min(IDLE, _REST * (monotonic() - began)))
             pace = BUSY if quiet < _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
             quiet += 1
             if self._nudge.wait(pace):
@@ -132,7 +146,10 @@ class Watcher:
 
     def _ring_changed(self) -> None:
         # A request that is new here may have changed since its waiter looked, so it is rung once without need.
-        before, self._known = self._known, dict(self._marks(self._bell.watched()))
+        watched = self._bell.watched()
+        marks = self._marks(watched)
+        # Digests, and the ids that are there anyway: what is kept of thousands is kept small.
+        before, self._known = self._known, {one: hash(marks[one]) for one in watched if one in marks}
         self._bell.ring(request_id for request_id, mark in self._known.items() if before.get(request_id) != mark)
 
 
