@@ -5,13 +5,14 @@ The invariant: a page that can be seen, if only its title, says how things stand
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sayso
 from tests.acceptance.gated import pay
-from tests.acceptance.surfing import Surf, held, need
+from tests.acceptance.surfing import Surf, held, need, serving
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -60,3 +61,39 @@ def test_a_request_that_was_decided_behind_another_tab_says_so_when_it_is_seen_a
     sayso.Review(channel="cli").reject(request_id, by="bob")
     page.evaluate(HIDE, False)
     expect(page.locator(".standing")).to_contain_text("rejected by bob")
+
+
+def test_a_page_that_is_not_told_any_more_says_so_until_it_is(surf: Surf) -> None:
+    request_id = held(pay, 1)
+    surf.expected = "ERR_FAILED|Failed to fetch"
+    page = surf.page(request_id)
+    not_live = page.get_by_text("Not live")
+    expect(not_live).to_be_hidden()
+    page.route("**/events?*", lambda route: route.abort())
+    page.evaluate(HIDE, True)
+    page.evaluate(HIDE, False)  # which takes the stream up again
+    expect(not_live).to_be_visible()
+    page.unroute("**/events?*")
+    expect(not_live).to_be_hidden()
+    sayso.Review(channel="cli").reject(request_id, by="bob")
+    expect(page.locator(".standing")).to_contain_text("rejected by bob")
+
+
+def test_a_page_that_was_never_told_anything_says_so(surf: Surf) -> None:
+    held(pay, 1)
+    surf.expected = "ERR_FAILED|Failed to fetch"
+    page = surf.tab("/history")
+    page.route("**/events?*", lambda route: route.abort())
+    page.goto(f"{surf.base}/")
+    expect(page.get_by_text("Not live")).to_be_visible()
+
+
+def test_a_page_whose_server_ended_says_so(chromium: Any, surf: Surf, command: Path) -> None:
+    held(pay, 1)
+    with serving(command, sayso.Review().store.url) as link:
+        other = Surf(chromium, link)
+        page = other.tab("/")
+        expect(page).to_have_title("Inbox (1) · sayso")
+        held(pay, 2)
+        expect(page).to_have_title("Inbox (2) · sayso")  # it is live
+    expect(page.get_by_text("Not live")).to_be_visible()

@@ -50,6 +50,14 @@
     });
   });
 
+  const notLive = one("[data-not-live]");
+  const tell = (isLive) => { if (notLive) notLive.hidden = isLive; };
+  // The first connection fails as any request does, a later one as a stream's.
+  ["htmx:error", "htmx:response:error", "htmx:sse:error"].forEach((fault) => {
+    document.addEventListener(fault, () => tell(false));
+  });
+  document.addEventListener("htmx:sse:after:connection", () => tell(true));
+
   // -- what was changed in the form ------------------------------------------------------------------------
   const form = one("form[data-decide]");
   const fieldsOf = (root) => all("input:not([type=hidden]), select, textarea", root);
