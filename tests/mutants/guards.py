@@ -3079,7 +3079,7 @@ MUTANTS = [
     ),
     Mutant(
         "a look that takes long is followed by a rest", "stores/watch.py",
-        "sleep(min(IDLE, _REST * (monotonic() - began)))", "sleep(0)",
+        "sleep(min(IDLE, _REST * (thread_time() - began)))", "sleep(0)",
         "unit/test_watch.py::test_a_look_is_followed_by_a_rest_of_its_length",
     ),
     Mutant(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from time import monotonic, sleep
+from time import sleep, thread_time
 
 __all__ = ["BUSY", "IDLE", "Bell", "Watched", "Watcher"]
 
 BUSY, IDLE = 0.020, 0.250
 _LINGER = 100  # polls at the busy pace after the last change, before it slows down
-_REST = 4  # times as long as a look took, before the next: many who wait must not cost a whole core
+_REST = 4  # times the processor time of a look, before the next: many who wait must not cost a whole core
 
 
 class _Waiting:
@@ -128,7 +128,7 @@ class Watcher:
                 if self._bell.is_idle:
                     self._thread = None
                     return
-            began = monotonic()
+            began = thread_time()
             try:
                 current = self._version()
                 if current != last:
@@ -137,7 +137,7 @@ class Watcher:
             except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters find it out themselves when woken
                 last, quiet = -1, 0
                 self._bell.ring_all()
-            sleep(min(IDLE, _REST * (monotonic() - began)))
+            sleep(min(IDLE, _REST * (thread_time() - began)))
             pace = BUSY if quiet < _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
             quiet += 1
             if self._nudge.wait(pace):
