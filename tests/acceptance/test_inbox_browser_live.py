@@ -48,15 +48,24 @@ HIDE = """(is_hidden) => {
 def test_the_title_counts_on_behind_another_tab(surf: Surf) -> None:
     held(pay, 1)
     page = surf.tab("/")
-    expect(page).to_have_title("Inbox (1) · sayso")
-    page.evaluate(HIDE, True)
     held(pay, 2)
-    expect(page).to_have_title("Inbox (2) · sayso")
+    expect(page).to_have_title("Inbox (2) · sayso")  # it is live
+    page.evaluate(HIDE, True)
+    held(pay, 3)
+    expect(page).to_have_title("Inbox (3) · sayso")
+
+
+def live(surf: Surf, request_id: str) -> Any:
+    """Open the page of a request, and wait until it is told of what happens."""
+    page = surf.page(request_id)
+    sayso.Review().claim(request_id, by="bob")
+    expect(page.locator(".standing")).to_contain_text("bob is looking")
+    return page
 
 
 def test_a_request_that_was_decided_behind_another_tab_says_so_when_it_is_seen_again(surf: Surf) -> None:
     request_id = held(pay, 1)
-    page = surf.page(request_id)
+    page = live(surf, request_id)
     page.evaluate(HIDE, True)
     sayso.Review(channel="cli").reject(request_id, by="bob")
     page.evaluate(HIDE, False)
@@ -66,7 +75,7 @@ def test_a_request_that_was_decided_behind_another_tab_says_so_when_it_is_seen_a
 def test_a_page_that_is_not_told_any_more_says_so_until_it_is(surf: Surf) -> None:
     request_id = held(pay, 1)
     surf.expected = "ERR_FAILED|Failed to fetch"
-    page = surf.page(request_id)
+    page = live(surf, request_id)
     not_live = page.get_by_text("Not live")
     expect(not_live).to_be_hidden()
     page.route("**/events?*", lambda route: route.abort())
