@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sayso.model.request import State
-from tests.acceptance.gated import pay
+from tests.acceptance.gated import pay, taking
 from tests.acceptance.surfing import Surf, held, need, pressed, stands, state_is
 
 expect = need().expect
@@ -81,3 +81,17 @@ def test_changes_that_were_refused_are_still_said_to_be_changes(surf: Surf) -> N
     pressed(page, "Approve with 2 changes")
     state_is(page, "approved")
     assert arguments(request_id) == {"amount": 6, "to": "bob"}
+
+
+@pytest.mark.parametrize(("proposed", "after"), [(5, {"v": None}), (None, {})])
+def test_null_that_is_chosen_after_a_value_was_typed_is_null(
+    surf: Surf, proposed: int | None, after: dict[str, Any]
+) -> None:
+    request_id = held(taking({"v": int | None}, []), proposed)
+    page = surf.page(request_id)
+    page.locator("#f0").fill("7")
+    page.locator("#f0-way").select_option("null")
+    expect(page.locator("#f0")).to_have_value("" if proposed is None else str(proposed))
+    pressed(page, "Approve with 1 change" if after else "Approve")
+    state_is(page, "approved")
+    assert arguments(request_id) == after

@@ -197,9 +197,13 @@ def test_nothing_is_kept_for_who_does_not_read(memory: Store) -> None:
 
 
 def test_what_was_sent_is_not_kept(memory: Store) -> None:
-    one = listener(Happenings(memory))
-    one.found = piece.Piece(1, b"said")
-    assert (one.taken(), one.found) == (b"said", None)
+    async def work(ring: Happenings, here: Relay) -> None:
+        one = listener(ring)
+        ask(memory)
+        assert await take(here, one, 1) == [1]
+        assert one.found is None
+
+    with_relay(memory, work)
 
 
 def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store) -> None:
@@ -224,19 +228,28 @@ def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store)
     with_relay(memory, work)
 
 
-def test_a_token_that_cannot_be_looked_at_ends_its_own_streams_only(memory: Store) -> None:
-    def broken() -> bool:
-        raise errors.StoreBusyError("busy")
+def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
+    memory: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(relay, "_AGAIN", 0.05)
+    faults = [errors.StoreBusyError("busy")] * 3
+
+    def busy_at_first() -> bool:
+        if faults:
+            raise faults.pop()
+        return True
 
     async def work(ring: Happenings, here: Relay) -> None:
-        good, bad = listener(ring), listener(ring, "bob", is_good=broken)
-        both = asyncio.gather(heard(here, good), heard(here, bad), return_exceptions=True)
+        good, bad = listener(ring), [listener(ring, "bob", is_good=busy_at_first) for _ in range(20)]
+        waiting = [asyncio.create_task(heard(here, one)) for one in bad]
         ask(memory)
-        said, fault = await both
-        assert ids_in(said if isinstance(said, bytes) else None) == [1]
-        assert isinstance(fault, errors.StoreBusyError)
+        assert await take(here, good, 1) == [1]
+        assert all(one.found is None and one.seen == 0 for one in bad if faults)
+        assert [ids_in(await one) for one in waiting] == [[1]] * 20
 
     with_relay(memory, work)
+    said = [line.getMessage() for line in caplog.records if "busy" in line.getMessage()]
+    assert len(said) == 3  # one line for each look, however many streams there are
 
 
 def test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens(
@@ -260,18 +273,21 @@ def test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens(
     assert faults == []
 
 
-def test_a_look_that_fails_ends_the_streams_and_is_no_silence(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_fails_ends_the_streams_and_is_no_silence(
+    memory: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work(ring: Happenings, here: Relay) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(Pieces, "look", lambda *_: 1 // 0)
-            with pytest.raises(ZeroDivisionError):
-                await heard(here, listener(ring))
+            assert await asyncio.gather(*(heard(here, listener(ring)) for _ in range(20))) == [None] * 20
         ask(memory)
         one = listener(ring)
         one.seen = 0
         assert await take(here, one, 1) == [1]
 
     with_relay(memory, work)
+    [line] = [line for line in caplog.records if line.exc_info is not None]  # one for all of them
+    assert "ZeroDivisionError" in repr(line.exc_info)
 
 
 def test_what_happens_while_it_looks_is_heard(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ _SLACK, _APPRISE = "integration/test_slack.py::", "integration/test_apprise.py::
 _ATTACKS, _SERVED = "integration/test_http_attacks.py::", "integration/test_http_store.py::"
 _API_TOKENS, _API_REVIEW = "integration/test_api_tokens.py::", "integration/test_api_review.py::"
 _RELAY = "integration/test_relay.py::"
+_RING = "integration/test_happenings.py::"
 _API_INPUT, _API_EVENTS = "integration/test_api_input.py::", "integration/test_api_events.py::"
 _LOOKING = "integration/test_looking.py::"
 _MPLP_DOCUMENTS, _MPLP_LIVES = "unit/test_mplp_documents.py::", "integration/test_mplp_histories.py::"
@@ -1007,8 +1008,8 @@ MUTANTS = [
         "        for seen in {one.seen for one in asked}:\n"
         "            pieces.look(seen)\n"
         "        # After the look: what happened once somebody was shut out is never sent to them.\n"
-        "        bars = {door: _bar(one) for door, one in {one.door: one for one in asked}.items()}\n",
-        "        bars = {door: _bar(one) for door, one in {one.door: one for one in asked}.items()}\n"
+        "        doors = {door: _is_open(one) for door, one in {one.door: one for one in asked}.items()}\n",
+        "        doors = {door: _is_open(one) for door, one in {one.door: one for one in asked}.items()}\n"
         "        for seen in {one.seen for one in asked}:\n"
         "            pieces.look(seen)\n",
         "integration/test_api_events.py::test_what_happens_while_a_token_is_revoked_is_not_told",
@@ -2198,7 +2199,7 @@ MUTANTS = [
     ),
     Mutant(
         "a revoked token hears no more", "inbox/api/relay.py",
-        "return None if one.is_good() else _ShutOutError()", "return None",
+        "        return one.is_good()\n", "        return True\n",
         _API_EVENTS + "test_a_revoked_token_hears_no_more",
     ),
     Mutant(
@@ -2217,7 +2218,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is left behind others' events is handed out though nothing happens", "inbox/api/relay.py",
-        "                if not found.is_all:\n                    self._rung.set()\n", "",
+        "                if not piece.is_all:\n                    self._rung.set()\n", "",
         _RELAY + "test_who_is_far_behind_is_handed_bounded_pieces",
     ),
     Mutant(
@@ -2235,19 +2236,18 @@ MUTANTS = [
         _RELAY + "test_who_was_shut_out_while_it_sent_is_found_out_when_it_comes_back",
     ),
     Mutant(
-        "a token that cannot be looked at ends no other's stream", "inbox/api/relay.py",
-        "    try:\n        return None if one.is_good() else _ShutOutError()\n    except Exception as fault:",
-        "    try:\n        return None if one.is_good() else _ShutOutError()\n    except ZeroDivisionError as fault:",
-        _RELAY + "test_a_token_that_cannot_be_looked_at_ends_its_own_streams_only",
+        "while a token cannot be looked at nothing is handed to it", "inbox/api/relay.py",
+        "if isinstance(is_open, errors.StoreError):", "if False:",
+        _RELAY + "test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing",
     ),
     Mutant(
         "a look that fails is no silence", "inbox/api/relay.py",
-        "found, has_failed = [fault] * len(asked), False", "found, has_failed = [], False; asked = []",
+        "found, fault = [None] * len(asked), None", "found, fault, asked = [], None, []",
         _RELAY + "test_a_look_that_fails_ends_the_streams_and_is_no_silence",
     ),
     Mutant(
         "a store that did not answer is looked at again", "inbox/api/relay.py",
-        "        if has_failed:\n            self._loop.call_later(_AGAIN, self._rung.set)\n", "",
+        "            self._loop.call_later(_AGAIN, self._rung.set)\n", "",
         _RELAY + "test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens",
     ),
     Mutant(
@@ -3076,6 +3076,41 @@ MUTANTS = [
         "a server that ends watches no store for programs that may come back", "inbox/api/wait.py",
         ".add_done_callback(rest)", "",
         _NO_MORE + "test_a_server_that_ends_leaves_nothing_watched",
+    ),
+    Mutant(
+        "a quiet store is watched for longer than half an hour", "stores/watch.py",
+        "quiet = min(quiet + 1, 2 * _LINGER)", "quiet += 1",
+        "unit/test_watch.py::test_the_thread_slows_down_while_nothing_happens",
+    ),
+    Mutant(
+        "a wake that fails keeps nobody else asleep", "stores/watch.py",
+        "            except Exception:  # noqa: BLE001  whose wake", "            except ZeroDivisionError:  # whose wake",
+        "unit/test_watch.py::test_a_wake_that_fails_keeps_nobody_else_asleep",
+    ),
+    Mutant(
+        "what is open is followed whole or not at all", "inbox/api/happenings.py",
+        "        found = dict[str, _Followed]()\n", "        found = self._followed = dict[str, _Followed]()\n",
+        _RING + "test_a_first_look_that_fails_half_way_loses_nothing_afterwards",
+    ),
+    Mutant(
+        "who could not begin to listen leaves nothing behind", "inbox/api/happenings.py",
+        "                    self._pause()  # so that the next one who listens begins anew\n", "",
+        _RING + "test_a_first_look_that_fails_half_way_loses_nothing_afterwards",
+    ),
+    Mutant(
+        "a look that failed is made again", "inbox/api/happenings.py",
+        "                    self._has_rung.set()  # the next one who asks looks again\n", "",
+        _RING + "test_a_look_anew_that_fails_is_made_again_and_said",
+    ),
+    Mutant(
+        "a damaged request does not silence the ring", "inbox/api/happenings.py",
+        "        except errors.StoreCorruptError as fault:  # one damaged", "        except ZeroDivisionError as fault:  # one damaged",
+        _RING + "test_a_request_that_cannot_be_read_keeps_nobody_from_hearing_of_the_others",
+    ),
+    Mutant(
+        "a stream that closes does not wait for a look", "inbox/api/stream.py",
+        "asyncio.get_running_loop().run_in_executor(None, end)", "end()",
+        _RING + "test_a_stream_that_closes_while_the_store_is_slow_holds_up_no_loop",
     ),
     Mutant(
         "a look that takes long is followed by a rest", "stores/watch.py",

@@ -130,7 +130,7 @@ def watched_for(looks: int, version: Callable[[], int]) -> tuple[list[float], in
 
 
 def test_the_thread_slows_down_while_nothing_happens() -> None:
-    paces, _ = watched_for(400, lambda: 1)
+    paces, _ = watched_for(9_000, lambda: 1)  # 37 minutes
     assert paces[:100] == [BUSY] * 100
     assert paces == sorted(paces)
     assert paces[-1] == IDLE
@@ -181,3 +181,12 @@ def test_a_wake_that_is_taken_back_twice_takes_nobody_elses() -> None:
     first()
     bell.ring(["rq_1", "rq_2"])
     assert woken == ["woken"]
+
+
+def test_a_wake_that_fails_keeps_nobody_else_asleep(caplog: pytest.LogCaptureFixture) -> None:
+    bell, woken = Bell(), list[str]()
+    bell.add("rq_1", lambda: int("not a number"))
+    bell.add("rq_1", lambda: woken.append("woken"))
+    bell.ring(["rq_1"])
+    assert woken == ["woken"]
+    assert "could not be woken" in caplog.text

@@ -7,12 +7,15 @@ Only those are woken whose request has changed, so that a thousand who wait cost
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import sleep, thread_time
 
 __all__ = ["BUSY", "IDLE", "Bell", "Watched", "Watcher"]
+
+_log = logging.getLogger("sayso")
 
 BUSY, IDLE = 0.020, 0.250
 _LINGER = 100  # polls at the busy pace after the last change, before it slows down
@@ -71,7 +74,10 @@ class Bell:
             woken = [one for request_id in request_ids for one in self._waiting.get(request_id, ())]
             woken += self._for_any
         for one in woken:
-            one.wake()
+            try:
+                one.wake()
+            except Exception:  # noqa: BLE001  whose wake fails keeps nobody else asleep, nor ends the thread that watches
+                _log.exception("somebody who waits for a request could not be woken")
 
     def ring_all(self) -> None:
         """Wake everybody."""
@@ -139,7 +145,7 @@ class Watcher:
                 self._bell.ring_all()
             sleep(min(IDLE, _REST * (thread_time() - began)))
             pace = BUSY if quiet < _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
-            quiet += 1
+            quiet = min(quiet + 1, 2 * _LINGER)  # a power of more has no float
             if self._nudge.wait(pace):
                 self._nudge.clear()
                 quiet = 0

@@ -9,6 +9,7 @@ silence, and one look at the store serves all streams.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Store, Unwatch
 
 __all__ = ["Happening", "Happenings"]
+
+_log = logging.getLogger("sayso.inbox")
 
 KEPT = 10_000
 FOLLOWED = 5_000
@@ -98,10 +101,14 @@ class Happenings:
         """Call `wake`, from some thread, when something may have happened; reads the store."""
         mine = object()
         with self._lock:
-            self._listeners[mine] = wake
             if self._unwatch is None:
                 self._unwatch = self._store.watch_all(self._ring)
-                self._go_on()
+                try:
+                    self._go_on()
+                except BaseException:
+                    self._pause()  # so that the next one who listens begins anew
+                    raise
+            self._listeners[mine] = wake
 
         def end() -> None:
             with self._lock:
@@ -137,15 +144,26 @@ class Happenings:
 
     def _begin(self) -> None:
         """Follow what is open now, if that is not too much."""
+        self._followed = None
         newest = self._store.list(Filter(), limit=1, newest=True).requests
-        self._newest, self._followed = newest[0].id if newest else None, None
+        self._newest = newest[0].id if newest else None
         if self._store.count(_LIVE) > FOLLOWED:
             return
-        self._followed, cursor = {}, None
+        found = dict[str, _Followed]()
+        try:
+            self._follow_open(found)
+        except BaseException:
+            for followed in found.values():
+                followed.unwatch()
+            raise
+        self._followed = found  # all of them or none
+
+    def _follow_open(self, found: dict[str, _Followed]) -> None:
+        cursor = None
         while True:
             page = self._store.list(_LIVE, cursor=cursor, limit=_PAGE)
             for request in page.requests:
-                followed = self._followed[request.id] = _Followed(0, self._watch(request.id))
+                followed = found[request.id] = _Followed(0, self._watch(request.id))
                 followed.seq = max((row.seq for row in self._news(request.id, 0)[1]), default=0)
             cursor = page.cursor
             if cursor is None:
@@ -163,7 +181,11 @@ class Happenings:
         with self._lock:
             if self._has_rung.is_set():
                 self._has_rung.clear()  # before the look: what rings meanwhile is looked for again
-                self._look()
+                try:
+                    self._look()
+                except BaseException:
+                    self._has_rung.set()  # the next one who asks looks again
+                    raise
             if not self._number - len(self._kept) <= number <= self._number:
                 return None
             newest = list(islice(reversed(self._kept), self._number - number))  # the numbers have no gap
@@ -177,10 +199,9 @@ class Happenings:
         try:
             fresh = self._new(self._followed)
             wanted = {**dict.fromkeys(rung & self._followed.keys()), **fresh}
-            found = [self._news(request_id, self._followed[request_id].seq) for request_id in wanted]
-        except errors.StoreError:
+            found = [news for one in wanted if (news := self._legible(one, self._followed[one].seq)) is not None]
+        except BaseException:
             self._rung.extend(rung)
-            self._has_rung.set()  # the next one who asks looks again
             raise
         for request_id in fresh:
             self._newest = request_id
@@ -213,6 +234,13 @@ class Happenings:
             if cursor is None:
                 return dict.fromkeys(reversed(found))
 
+    def _legible(self, request_id: str, seq: int) -> tuple[Request, list[Entry]] | None:
+        try:
+            return self._news(request_id, seq)
+        except errors.StoreCorruptError as fault:  # one damaged row must not keep everybody from hearing of the others
+            _log.warning("streams of events are not told of %s, which cannot be read: %s", request_id, fault)
+            return None
+
     def _news(self, request_id: str, seq: int) -> tuple[Request, list[Entry]]:
         # The request first: what happens to it after that rings once more, and is told then.
         request = self._store.get(request_id)
@@ -221,8 +249,8 @@ class Happenings:
 
     def _lose(self) -> None:
         """Let everybody look anew: more requests are open, or were, than can be followed."""
+        self._number += 1
+        self._kept.clear()
         for followed in (self._followed or {}).values():
             followed.unwatch()
         self._begin()
-        self._number += 1
-        self._kept.clear()

@@ -35,7 +35,7 @@ class Pieces:
     """What one look at the ring found.
 
     Attributes:
-        has_failed: Whether the store did not answer; nothing is lost by that.
+        fault: Why the store did not answer, if it did not; nothing is lost by that.
     """
 
     def __init__(self, happenings: Happenings) -> None:
@@ -43,14 +43,14 @@ class Pieces:
         self._found: dict[int, list[Happening] | int] = {}
         self._written: dict[int, bytes] = {}
         self._pieces: dict[tuple[int, Identity | None], Piece] = {}
-        self.has_failed = False
+        self.fault: errors.StoreError | None = None
 
     def look(self, seen: int) -> None:
         """Look up what followed an event; reads the store."""
         try:
             found = self._happenings.since(seen)
-        except errors.StoreError:
-            self._found[seen], self.has_failed = [], True
+        except errors.StoreError as fault:
+            self._found[seen], self.fault = [], fault
             return
         self._found[seen] = self._happenings.number if found is None else found
 

@@ -8,6 +8,7 @@ followed, a bounded piece at a time. The invariant: nobody is handed what was lo
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,19 +16,18 @@ from dataclasses import dataclass
 import anyio
 from starlette.concurrency import run_in_threadpool
 
+from sayso import errors
 from sayso.inbox.api.happenings import Happenings
 from sayso.inbox.api.piece import Piece, Pieces
 from sayso.inbox.api.principal import Principal
 
 __all__ = ["Listener", "Relay", "Relays"]
 
+_log = logging.getLogger("sayso.inbox")
+
 _CHECK = 30
 _FRESH = 0.05
 _AGAIN = 1.0  # until a store that did not answer is looked at again
-
-
-class _ShutOutError(Exception):
-    """The reader may hear no more."""
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class Listener:
         is_good: Says whether they still may; reads the store.
         seen: Number of the last event that it dealt with.
         bell: Wakes it.
-        found: What it is handed; what ends it is raised, and None is nothing.
+        found: What it is handed; None is the end.
         turn: The last look that was for it too.
     """
 
@@ -47,24 +47,13 @@ class Listener:
     is_good: Callable[[], bool]
     seen: int
     bell: asyncio.Event
-    found: Piece | Exception | None = None
+    found: bytes | None = None
     turn: int = -1
 
     @property
     def door(self) -> tuple[str | None, int]:
         """By what the reader was let in; streams of one token, or of one session, are shut out together."""
         return self.who.token_id, id(self.who.session)
-
-    def taken(self) -> bytes | None:
-        """Return what it was handed, which is the stream's alone from now on; None for the end."""
-        found, self.found = self.found, None
-        match found:
-            case Piece():
-                return found.said
-            case None | _ShutOutError():
-                return None
-            case fault:
-                raise fault
 
 
 class Relay:
@@ -124,7 +113,8 @@ class Relay:
         finally:
             self._waiting.pop(one, None)
         one.bell.clear()
-        return one.taken()
+        said, one.found = one.found, None  # the stream's alone from now on
+        return said
 
     async def _run(self) -> None:
         while True:
@@ -142,45 +132,54 @@ class Relay:
                 await self._serve(asked)
 
     async def _serve(self, asked: Sequence[Listener]) -> None:
-        found: Sequence[Piece | Exception]
+        found: Sequence[Piece | None]
         try:
-            found, has_failed = await run_in_threadpool(self._look, asked)
-        except Exception as fault:  # noqa: BLE001  streams that end are taken up again, and silence would not be noticed
-            found, has_failed = [fault] * len(asked), False
+            found, fault = await run_in_threadpool(self._look, asked)
+        except Exception:  # noqa: BLE001  one line for all: streams that end are taken up again, and silence is not noticed
+            _log.exception("streams of events could not be told what happened, and end")
+            found, fault = [None] * len(asked), None
         for one, piece in zip(asked, found, strict=True):
             if one in self._waiting:  # and has not gone meanwhile
                 self._hand(one, piece)
-        if has_failed:
+        if fault is not None:
+            _log.warning("streams of events could not be told what happened (%s); it is tried again", fault)
             self._loop.call_later(_AGAIN, self._rung.set)
 
-    def _hand(self, one: Listener, found: Piece | Exception) -> None:
-        if isinstance(found, Piece):
-            one.seen = found.number
-            if not found.is_all:
+    def _hand(self, one: Listener, piece: Piece | None) -> None:
+        if piece is not None:
+            one.seen = piece.number
+            if not piece.is_all:
                 one.turn = -1  # when it comes back, the rest is looked up at once
-            if not found.said:
-                if not found.is_all:
+            if not piece.said:
+                if not piece.is_all:
                     self._rung.set()
                 return
         del self._waiting[one]  # now and not when it wakes: what it was handed must not be replaced
-        one.found = found
+        one.found = None if piece is None else piece.said
         one.bell.set()
 
-    def _look(self, asked: Sequence[Listener]) -> tuple[Sequence[Piece | Exception], bool]:
+    def _look(self, asked: Sequence[Listener]) -> tuple[Sequence[Piece | None], errors.StoreError | None]:
+        """Return what to hand to each, None to who may hear no more, and why the store did not answer."""
         pieces = Pieces(self._happenings)
         for seen in {one.seen for one in asked}:
             pieces.look(seen)
         # After the look: what happened once somebody was shut out is never sent to them.
-        bars = {door: _bar(one) for door, one in {one.door: one for one in asked}.items()}
-        found = [pieces.of(one.seen, one.who) if (bar := bars[one.door]) is None else bar for one in asked]
-        return found, pieces.has_failed
+        doors = {door: _is_open(one) for door, one in {one.door: one for one in asked}.items()}
+
+        def handed(one: Listener) -> Piece | None:
+            is_open = doors[one.door]
+            if isinstance(is_open, errors.StoreError):
+                return Piece(one.seen, b"")  # nothing, while nobody can say whether they may hear it
+            return pieces.of(one.seen, one.who) if is_open else None
+
+        faults = (said for said in doors.values() if isinstance(said, errors.StoreError))
+        return [handed(one) for one in asked], next(faults, pieces.fault)
 
 
-def _bar(one: Listener) -> Exception | None:
-    """Return what ends this reader's streams; None for who may still hear."""
+def _is_open(one: Listener) -> bool | errors.StoreError:
     try:
-        return None if one.is_good() else _ShutOutError()
-    except Exception as fault:  # noqa: BLE001  whose token cannot be looked at hears no more, and the others do
+        return one.is_good()
+    except errors.StoreError as fault:
         return fault
 
 
@@ -194,6 +193,7 @@ class Relays:
     def here(self) -> Relay:
         """Return the relay of the running loop."""
         loop = asyncio.get_running_loop()
-        for other in [other for other, relay in self._relays.items() if relay.is_left or other.is_closed()]:
-            del self._relays[other]
+        for other, relay in list(self._relays.items()):  # other loops do the same in their threads
+            if relay.is_left or other.is_closed():
+                self._relays.pop(other, None)
         return self._relays.setdefault(loop, Relay(self._happenings, loop))

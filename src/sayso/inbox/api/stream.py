@@ -73,7 +73,8 @@ class _Stream:
                 while (said := await relay.heard(listener)) is not None and not self.over.is_set:
                     yield said
             finally:
-                end()
+                # In a thread, and not waited for: a look that is under way may take as long as the store does.
+                asyncio.get_running_loop().run_in_executor(None, end)
 
     def _begin(self) -> int | None:
         """Return the number of the event that the client saw last; None where it has none of this server's life."""

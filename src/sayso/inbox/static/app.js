@@ -64,7 +64,7 @@
   const fields = form ? fieldsOf(form) : [];
   const label = (field) => {
     const named = one(`label[for="${CSS.escape(field.id)}"]`);
-    return named ? named.firstChild.textContent.trim() : field.name;
+    return named && named.textContent.trim() ? named.firstChild.textContent.trim() : field.name;
   };
   const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : field.value;
   // What is proposed is what the page was sent with, or says of a field; not what stands there as this runs, for
@@ -102,6 +102,8 @@
     form.addEventListener("input", (event) => {
       const way = form.elements[`${event.target.name}.way`];
       if (way && way.value !== "value") way.value = "value";  // whoever writes a value means it
+      const value = event.target.name.endsWith(".way") && form.elements[event.target.name.slice(0, -4)];
+      if (value && event.target.value !== "value") value.value = before.get(value)[0];  // and who takes it back, that
       show();
     });
     form.addEventListener("submit", () => { isSent = true; });
