@@ -24,7 +24,7 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 
-PATIENCE = 20  # seconds; a wait that is never over ends here
+PATIENCE = 30  # seconds; a wait that is never over ends here
 
 
 def listener(
