@@ -169,7 +169,9 @@ def pressed(page: Any, name: str) -> None:
 
 
 def state_is(page: Any, state: str) -> None:
+    """Wait until the page says so, and its scripts have run: keys that are pressed before go nowhere."""
     need().expect(page.locator("main .tags .state").first).to_have_text(state)
+    page.wait_for_load_state()
 
 
 def is_wide(page: Any) -> bool:
