@@ -38,7 +38,7 @@ from sayso.testing.verbs import VerbContract
 
 __all__ = ["StoreContract"]
 
-_PATIENCE = 30
+_PATIENCE = 30  # seconds in which a change must be noticed
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 

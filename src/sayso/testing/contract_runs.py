@@ -26,7 +26,7 @@ from sayso.testing.scene import Scene, outcomes_of, refusal
 
 __all__ = ["RunContract"]
 
-_PATIENCE = 30
+_PATIENCE = 30  # seconds in which a change must be noticed
 
 
 class RunContract(Scene):
