@@ -23,6 +23,7 @@ from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.waiting import terminal
 from tests.conftest import Clock
+from tests.ids import stable
 from tests.integration.acting import held, program, running
 
 
@@ -87,7 +88,7 @@ MISFITS: list[tuple[dict[str, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "answer", "value"), ANSWERS, ids=repr)
+@pytest.mark.parametrize(("options", "answer", "value"), ANSWERS, ids=stable)
 def test_answer_comes_back_as_a_value_of_the_type(
     store: Store, options: dict[str, Any], answer: Any, value: Any
 ) -> None:
@@ -100,7 +101,7 @@ def test_answer_comes_back_as_a_value_of_the_type(
     assert given == value
 
 
-@pytest.mark.parametrize(("options", "answer"), MISFITS, ids=repr)
+@pytest.mark.parametrize(("options", "answer"), MISFITS, ids=stable)
 def test_answer_of_another_type_is_refused_and_the_question_waits(
     store: Store, options: dict[str, Any], answer: Any
 ) -> None:
@@ -128,7 +129,7 @@ UNASKABLE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", UNASKABLE, ids=repr)
+@pytest.mark.parametrize("options", UNASKABLE, ids=stable)
 def test_question_that_cannot_be_answered_is_not_asked(store: Store, options: dict[str, Any]) -> None:
     with pytest.raises((TypeError, errors.SaysoError)):
         sayso.ask("Which?", **{"wait": "raise", **options})

@@ -25,6 +25,7 @@ import sayso
 from sayso import errors
 from sayso.model.request import State
 from sayso.stores.base import Store
+from tests.ids import stable
 from tests.integration.acting import held, program, running
 
 
@@ -97,7 +98,7 @@ def typed(values: dict[str, Any]) -> dict[str, tuple[type, Any]]:
     return {name: (type(value), value) for name, value in values.items()}
 
 
-@pytest.mark.parametrize(("changes", "becomes"), EDITS, ids=repr)
+@pytest.mark.parametrize(("changes", "becomes"), EDITS, ids=stable)
 def test_changes_are_merged_over_the_call(
     ship: Callable[..., None], ran: list[dict[str, Any]], changes: dict[str, Any], becomes: dict[str, Any]
 ) -> None:
@@ -149,7 +150,7 @@ def test_arguments_replace_the_whole_call(ship: Callable[..., None], ran: list[d
         {"arguments": {}}, {"arguments": {"count": 2}}, {"arguments": {"to": "x", "nosuch": None}},
         {"arguments": {"to": "x"}, "changes": {"count": 2}}, {"changes": {"extra": {"a": object()}}},
     ],
-    ids=repr,
+    ids=stable,
 )  # fmt: skip
 def test_edit_that_does_not_fit_decides_nothing_and_says_where(
     store: Store, ship: Callable[..., None], edit: dict[str, Any]
@@ -174,7 +175,7 @@ def test_what_the_program_gave_in_another_type_stays_when_something_else_is_edit
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"), [(int, True), (float, False), (bool, 1), (bool, "0"), (bool, 0.0)], ids=repr
+    ("kind", "value"), [(int, True), (float, False), (bool, 1), (bool, "0"), (bool, 0.0)], ids=stable
 )
 def test_a_bool_is_no_answer_to_a_number_nor_a_number_to_yes_or_no(store: Store, kind: type, value: object) -> None:
     request_id = held(sayso.ask, "Well?", type=kind, wait="raise").confirmation_id

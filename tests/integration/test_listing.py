@@ -15,6 +15,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Page, Store
 from tests.conftest import Clock
+from tests.ids import stable
 from tests.integration.acting import Pay, held, payer
 
 
@@ -78,7 +79,7 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "names"), FILTERS, ids=repr)
+@pytest.mark.parametrize(("wanted", "names"), FILTERS, ids=stable)
 def test_list_gives_what_it_is_asked_for(
     review: sayso.Review, several: dict[str, str], wanted: dict[str, Any], names: list[str]
 ) -> None:

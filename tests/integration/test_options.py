@@ -16,6 +16,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.stores.base import Store
+from tests.ids import stable
 from tests.integration.acting import held, payer
 
 
@@ -39,7 +40,7 @@ def test_async_hook_of_a_sync_function_is_refused_at_the_decoration(hook: str) -
         {"timeout": "x"}, {"name": ""}, {"name": " pay"}, {"name": "pay\x1b[2J"}, {"name": "p\u202eay"},
         {"name": "x" * 201}, {"name": 5},
     ],
-    ids=repr,
+    ids=stable,
 )  # fmt: skip
 def test_option_that_cannot_be_used_is_refused_at_the_decoration(options: dict[str, Any]) -> None:
     def pay(amount: int) -> None:
@@ -182,7 +183,7 @@ def charge(card: tuple[Card, ...], *, apiKeys: str) -> str:  # noqa: N803  as pr
         (pay_from, "amount"), (pay_from, "IBAN"), (pay_from, "pin"), (pay_from, "otp"), (pay_from, "account"),
         (charge, "number"), (charge, "api-key"), (charge, "holder_pin"),
     ],
-    ids=str,
+    ids=stable,
 )  # fmt: skip
 def test_name_of_a_secret_that_can_be_met_is_taken(function: Any, name: str) -> None:
     sayso.gate(redact=[name])(function)
@@ -194,7 +195,7 @@ def test_name_of_a_secret_that_can_be_met_is_taken(function: Any, name: str) -> 
         (pay_from, "ibn"), (pay_from, "amounts_paid"), (pay_from, "holder"), (charge, "iban"), (charge, "nubmer"),
         (charge, "api_kye"),
     ],
-    ids=str,
+    ids=stable,
 )  # fmt: skip
 def test_misspelt_name_of_a_secret_is_refused(function: Any, name: str) -> None:
     with pytest.raises(errors.ConfigError, match=f"redact= names '{name}'"):

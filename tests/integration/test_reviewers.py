@@ -16,6 +16,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
 from tests.conftest import Clock
+from tests.ids import stable
 from tests.integration.acting import Pay, held, payer
 
 FOLDED = ["ada", "ADA", "Ada", "\uff41da", "a\uff24a"]
@@ -31,7 +32,7 @@ def test_one_person_counts_once_however_the_name_is_written(review: sayso.Review
     assert review.get(request_id).missing_votes == 1
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=str)
+@pytest.mark.parametrize("other", OTHERS, ids=stable)
 def test_two_people_count_twice(review: sayso.Review, other: Reviewer) -> None:
     request_id = held(payer(quorum=2), 5).confirmation_id
     assert review.approve(request_id, by="ada").state is State.PENDING

@@ -22,6 +22,7 @@ from sayso.mplp import create_confirm, submit_for_approval
 from sayso.mplp.ids import id_of
 from sayso.stores.base import Store
 from tests.conftest import Clock
+from tests.ids import stable
 from tests.integration.acting import Pay, approved, held, payer
 
 
@@ -207,7 +208,9 @@ def test_every_refusal_is_in_the_table() -> None:
     assert kinds == {kind for _, kind, _, _ in REFUSALS}
 
 
-@pytest.mark.parametrize(("case", "fact"), [(already_decided, "at"), (claimed, "at"), (expired, "expired_at")], ids=str)
+@pytest.mark.parametrize(
+    ("case", "fact"), [(already_decided, "at"), (claimed, "at"), (expired, "expired_at")], ids=stable
+)
 def test_times_of_a_refusal_are_the_stores(review: sayso.Review, pay: Pay, clock: Clock, case: Case, fact: str) -> None:
     began = clock.at
     request_id, attempt = case(review, pay, clock)

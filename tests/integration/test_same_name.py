@@ -28,6 +28,7 @@ from sayso.model.request import State
 from sayso.model.shape import Shape
 from sayso.stores.base import Store
 from tests.conftest import Clock
+from tests.ids import stable
 from tests.integration.acting import aheld, approved, held, program, running
 
 PROGRAM = """
@@ -94,7 +95,7 @@ PAIRS: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+@pytest.mark.parametrize("pair", PAIRS, ids=stable)
 def test_plain_value_in_a_closure_is_part_of_the_call(pair: tuple[Any, Any]) -> None:
     one, other = map(deployer, pair)
     sayso.configure(store="memory:")
@@ -103,7 +104,7 @@ def test_plain_value_in_a_closure_is_part_of_the_call(pair: tuple[Any, Any]) -> 
     assert one(1) == (pair[0], 1)
 
 
-@pytest.mark.parametrize("value", [pair[0] for pair in PAIRS], ids=repr)
+@pytest.mark.parametrize("value", [pair[0] for pair in PAIRS], ids=stable)
 def test_equal_values_in_a_closure_are_the_same_call(value: Any) -> None:
     sayso.configure(store="memory:")
     request_id = approved(deployer(value), 1)

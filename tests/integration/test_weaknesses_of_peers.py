@@ -26,6 +26,7 @@ import sayso
 from sayso import confirmation, errors
 from sayso.stores.base import Store
 from tests.conftest import Clock
+from tests.ids import stable
 from tests.integration.acting import Disk, aheld, approved, concurrently, held, program, running
 
 ASK = """
@@ -74,7 +75,7 @@ ALIKE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "other"), ALIKE, ids=repr)
+@pytest.mark.parametrize(("one", "other"), ALIKE, ids=stable)
 def test_arguments_that_print_alike_are_not_one_call(store: Store, one: Any, other: Any) -> None:
     ran: list[Any] = []
 
@@ -91,7 +92,7 @@ def test_arguments_that_print_alike_are_not_one_call(store: Store, one: Any, oth
     assert ran[0] == one
 
 
-@pytest.mark.parametrize("odd", [{1: "x"}, {1, 2}, float("nan"), object(), PurePosixPath, "\udcff"], ids=repr)
+@pytest.mark.parametrize("odd", [{1: "x"}, {1, 2}, float("nan"), object(), PurePosixPath, "\udcff"], ids=stable)
 def test_argument_without_an_exact_form_is_refused_by_name(store: Store, odd: Any) -> None:
     @sayso.confirm_first
     def act(thing: Any) -> None:
@@ -232,7 +233,7 @@ BAD_EDITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("edit", BAD_EDITS, ids=repr)
+@pytest.mark.parametrize("edit", BAD_EDITS, ids=stable)
 def test_edit_is_validated_before_it_counts(store: Store, edit: dict[str, Any]) -> None:
     ran: list[Any] = []
 

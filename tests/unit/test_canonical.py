@@ -48,6 +48,7 @@ from sayso.model.canonical import (
 from sayso.model.canonical import form as written
 from sayso.model.canonical.tags import MASK
 from sayso.model.canonical.tree import fields_of, with_fields
+from tests.ids import stable
 from tests.unit import canonical_values
 from tests.unit.abuse import ABUSES, circle, deep
 from tests.unit.canonical_values import (
@@ -189,7 +190,7 @@ def test_all_golden_values_differ_from_each_other() -> None:
         (datetime(2026, 1, 1, tzinfo=UTC), TypeAdapter(datetime).validate_python("2026-01-01T00:00:00Z")),
         (Open(Amount=1, b=1, c=2), Open(Amount=1, c=2, b=1)),  # pyright: ignore[reportCallIssue]
     ],
-    ids=repr,
+    ids=stable,
 )
 def test_equal_acts_have_equal_digests(one: object, other: object) -> None:
     assert same(one, other)
@@ -869,7 +870,7 @@ def shown(value: object) -> Any:
         (SecretStr("x"), "***"),
         ([{"k": SecretStr("x")}], [{"k": "***"}]),
     ],
-    ids=repr,
+    ids=stable,
 )
 def test_display_is_plain_json(value: object, expected: object) -> None:
     assert shown(value) == expected

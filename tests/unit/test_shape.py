@@ -34,6 +34,7 @@ from pydantic import BaseModel, Field, SecretBytes, SecretStr, TypeAdapter, crea
 
 from sayso.model.canonical import check_round_trip, class_name, decode, display, encode, load
 from sayso.model.shape import Shape, ShapeError
+from tests.ids import stable
 from tests.unit import shape_samples as samples
 from tests.unit.shape_samples import (
     Basket,
@@ -115,7 +116,7 @@ def test_shapes_are_the_same_under_twenty_hash_seeds() -> None:
         (Annotated[Optional[int], Field(ge=0)], Optional[Annotated[int, Field(ge=0)]]),
         (object, Any),
     ],
-    ids=str,
+    ids=stable,
 )
 def test_two_ways_of_writing_one_type_have_one_digest(one: Any, other: Any) -> None:
     here = Shape.of_type(one) if not isinstance(one, str) else Shape.of(written_as_text)
@@ -331,7 +332,7 @@ def strange(a: Missing, b: list[Missing], c: int, d: "Path | None") -> None: ...
         memoryview,
         typing.AnyStr, typing.LiteralString, typing.Unpack[tuple[int, ...]], tuple[int, typing.Unpack[tuple[str, ...]]],
     ],
-    ids=str,
+    ids=stable,
 )  # fmt: skip
 def test_a_strange_annotation_is_never_a_reason_to_fail(annotation: Any) -> None:
     def function(odd: Any, amount: int = 1) -> None: ...
@@ -1080,7 +1081,7 @@ def test_a_part_of_an_argument_is_given_as_a_whole() -> None:
         (list[Line], [{"sku": "a", "price": "1"}], [Line("a", Decimal(1))]),
         (int | None, None, None),
     ],
-    ids=str,
+    ids=stable,
 )
 def test_an_answer_has_a_shape(annotation: Any, given: object, expected: object) -> None:
     shape = Shape.of_type(annotation)
