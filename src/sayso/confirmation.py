@@ -8,10 +8,11 @@ a review. What the program was told in this thread or task, and about which requ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from sayso import config, errors
 from sayso.gates import requester
+from sayso.gates.declared import check_known
 from sayso.model.call import Call
 from sayso.model.request import Request, State
 from sayso.model.show.escape import escape
@@ -19,7 +20,8 @@ from sayso.model.show.literal import brief
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.waiting import scope
-from sayso.waiting.passage import gate
+from sayso.waiting.frames import trimmed
+from sayso.waiting.passage import ConfirmOptions, gate
 from sayso.waiting.signals import ConfirmationRejected, ConfirmationRequired, ToolCall
 
 __all__ = [
@@ -38,20 +40,38 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 _ID_ROOM = 60
+_WAITS = {"wait", "timeout", "on_expiry"}
 _STATUSES = ("approved", "rejected", "edited", "feedback")
 
 
-def confirm_first(func: Callable[P, R]) -> Callable[P, R]:
+@overload
+def confirm_first(func: Callable[P, R], **options: Unpack[ConfirmOptions]) -> Callable[P, R]: ...
+@overload
+def confirm_first(
+    func: None = None, **options: Unpack[ConfirmOptions]
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+@trimmed
+def confirm_first(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a function require a person's approval before every execution: `gate(wait="raise")`.
 
     The first call raises `ConfirmationRequired`; once it was approved, calling again with the same arguments in the
     same run executes it, once. Sync and async functions, positional and keyword arguments.
 
+    Args:
+        func: The function; without it, `confirm_first(quorum=2)` is a decorator, as with `sayso.gate`.
+        options: Those of `sayso.gate` but `wait`, `timeout` and `on_expiry`.
+
     Raises:
+        TypeError, ConfigError: There is no such option, or it cannot be used.
         ConfirmationRequired: From the decorated function: a person must decide first.
         ConfirmationRejected: From the decorated function: the answer was no.
     """
-    return gate(wait="raise")(func)
+    waits = sorted(_WAITS.intersection(options))
+    if waits:
+        raise TypeError(f"confirm_first() has no option {waits[0]!r}, because it always raises; sayso.gate() has it")
+    check_known("confirm_first()", options, ConfirmOptions.__optional_keys__)
+    declare: Any = gate(wait="raise", **options)
+    return declare if func is None else declare(func)
 
 
 class ResumeState:

@@ -906,6 +906,16 @@ MUTANTS = [
         _SAME_NAME + "test_nothing_is_remembered_of_what_has_ended",
     ),
     Mutant(
+        "options count where gate is called with the function", "waiting/passage.py",
+        "if function is None else _gated(function, options)", "if function is None else _gated(function, {})",
+        "integration/test_decorator_options.py::test_one_stranger_cannot_approve_what_two_from_finance_must",
+    ),
+    Mutant(
+        "a misspelt option is refused", "gates/declared.py",
+        "if option not in known:", "if False:",
+        "integration/test_decorator_options.py::test_a_misspelt_option_is_refused_before_there_is_a_function",
+    ),
+    Mutant(
         "what has no name is given one", "gates/declared.py",
         "if kind is not None:", "if False:",
         _SAME_NAME + "test_what_has_no_name_of_its_own_needs_a_given_one",

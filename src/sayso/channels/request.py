@@ -27,6 +27,7 @@ from sayso.runs.frame import current_frame
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import Block
+from sayso.waiting.frames import trim
 from sayso.waiting.question import Asking
 
 __all__ = ["HumanInputRequest", "Requester", "carried"]
@@ -98,7 +99,7 @@ class HumanInputRequest:
         try:
             return await adrive(self._answered())
         except BaseException as error:
-            signals.trim(error)
+            trim(error)
             raise
         finally:
             self._forget()

@@ -8,10 +8,12 @@ from datetime import timedelta
 from sayso.channels.request import HumanInputRequest, Requester, carried
 from sayso.runs.tool import Tool
 from sayso.stores.base import Store
+from sayso.waiting.frames import trimmed
 
 __all__ = ["human_in_the_loop"]
 
 
+@trimmed
 def human_in_the_loop(
     requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
     roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,

@@ -8,16 +8,18 @@ here has not been called, and nothing was written.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
 from functools import partial
 from types import MethodType, ModuleType
 from typing import Any, cast
 
 from sayso.errors import ConfigError
-from sayso.model import canonical
+from sayso.model import canonical, duration
+from sayso.model.quorum import Quorum
 from sayso.model.redaction import marks
 
-__all__ = ["check_hook", "check_redact", "tool_of"]
+__all__ = ["check_hook", "check_known", "check_redact", "no_such_option", "quorum_of", "span_of", "tool_of"]
 
 _LONGEST_NAME = 200
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -62,6 +64,50 @@ def _is_bound(function: Callable[..., Any]) -> bool:
         return True
     hidden = getattr(function, "__self__", None)  # of a builtin, its module
     return inspect.isbuiltin(function) and hidden is not None and not isinstance(hidden, ModuleType)
+
+
+def check_known(what: str, options: Iterable[str], known: Collection[str]) -> None:
+    """Refuse an option that there is not, with the one that was probably meant.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for option in options:
+        if option not in known:
+            raise no_such_option(what, option, known)
+
+
+def no_such_option(what: str, option: str, known: Collection[str]) -> TypeError:
+    """Return the error for an option that there is not, with the one that was probably meant."""
+    return TypeError(f"{what} has no option {option!r}{_meant(option, known) or f' ({_there_are(sorted(known))})'}")
+
+
+def span_of(option: str, value: timedelta | str) -> timedelta:
+    """Return the span of time that an option gives.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    try:
+        return duration.parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{option}= takes a span of time: {error}") from None
+
+
+def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
+    """Return what the options `quorum=` and `roles=` ask for.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    if type(quorum) is not int or quorum < 1:
+        raise ConfigError(f"quorum= takes a number of people from 1, not {quorum!r}")
+    if isinstance(roles, str) or not isinstance(roles, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"roles= takes a collection of texts, such as {{'finance'}}, not {roles!r}")
+    strange = [role for role in roles if not isinstance(role, str) or not role or role != role.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if strange:
+        raise ConfigError(f"roles= takes texts without spaces around them, not {strange[0]!r}")
+    return Quorum(quorum, roles)
 
 
 def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from sayso.channels.request import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
 from sayso.stores.base import Store
+from sayso.waiting.frames import trimmed
 from sayso.waiting.signals import ConfirmationCancelled, ConfirmationRejected
 
 __all__ = ["Stopped", "human_in_the_loop"]
@@ -37,6 +38,7 @@ class Stopped(BaseException):
         self.why = why
 
 
+@trimmed
 def human_in_the_loop(
     requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
     roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,

@@ -61,7 +61,11 @@ class Escalation:
         people = [one.identity for one in to if isinstance(one, Reviewer)]
         if len(roles) + len(people) != len(to) or not all(role and role == role.strip() for role in roles):
             raise ConfigError(f"escalate_to= takes roles (texts) and sayso.Reviewer objects, not {to!r}")
-        return cls(duration.parse(after), frozenset(roles), tuple(people))
+        try:
+            span = duration.parse(after)
+        except ConfigError as error:
+            raise ConfigError(f"escalate_after= takes a span of time: {error}") from None
+        return cls(span, frozenset(roles), tuple(people))
 
     def admits(self, by: Identity, roles: Collection[str]) -> bool:
         """Say whether somebody may decide once it has come."""

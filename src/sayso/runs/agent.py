@@ -22,6 +22,7 @@ from sayso.runs.runnable import Runnable
 from sayso.runs.say import call_message, not_a_tool, result_text
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
+from sayso.waiting.frames import trimmed
 
 __all__ = ["Agent"]
 
@@ -44,6 +45,7 @@ class Agent(Runnable):
 
     kind: ClassVar[str] = "agent"
 
+    @trimmed
     def __init__(
         self, *, name: str = "agent", model: Any, tools: Sequence[Runnable | Callable[..., Any]] = (),
         system_prompt: str | Callable[[], str] | None = None, max_iters: int = 10, **options: Any,

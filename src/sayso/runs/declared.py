@@ -19,7 +19,7 @@ from sayso.gates.declared import check_hook, check_redact
 from sayso.model.escalation import Escalation
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["check_asked", "check_handler", "check_options", "no_such_option", "telling"]
+__all__ = ["check_asked", "check_handler", "check_options", "options_of", "telling"]
 
 _TEXTS = {"description", "approval_kind", "risk"}
 _HOOKS = {"approval_redactor", "verify"}
@@ -103,9 +103,8 @@ def check_asked(
     check_redact(function, redact, tool, "approval_redact_keys=")
 
 
-def no_such_option(kind: str, name: str, known: Collection[str]) -> TypeError:
-    """Return the error for an option that there is not, with the one that was probably meant."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, 1)
-    return TypeError(f"{kind} has no option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+def options_of(runnable: type) -> frozenset[str]:
+    """Return the options that a tool, an agent or a workflow takes by name."""
+    starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
+    found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
+    return frozenset(p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY) - {"function"}

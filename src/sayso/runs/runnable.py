@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from sayso import compat, config, errors
 from sayso.gates import Gate
-from sayso.model import duration
-from sayso.model.quorum import Quorum
+from sayso.gates.declared import check_known, quorum_of, span_of
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import Shape, ShapeError
@@ -73,8 +72,7 @@ class Runnable(ABC):
         escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
         notify_arguments: bool = False, **unknown: Any,
     ) -> None:  # fmt: skip
-        for option in unknown:
-            raise declared.no_such_option(type(self).__name__, option, inspect.signature(Runnable.__init__).parameters)
+        check_known(type(self).__name__, unknown, declared.options_of(type(self)))
         declared.check_options({
             "description": description, "approval_prompt": approval_prompt,
             "approval_description": approval_description, "approval_redact_keys": approval_redact_keys,
@@ -93,9 +91,9 @@ class Runnable(ABC):
         self._options: dict[str, Any] = {
             "prompt": by_name(approval_prompt, rest),
             "description": description if told is not None else approval_description or description,
-            "expires": duration.parse(expires),
-            "approval_expires": duration.parse(approval_expires),
-            "quorum": _quorum(quorum, roles),
+            "expires": span_of("expires", expires),
+            "approval_expires": span_of("approval_expires", approval_expires),
+            "quorum": quorum_of(quorum, roles),
             "redact": tuple(approval_redact_keys),
             "redactor": approval_redactor,
             "risk": risk,
@@ -291,10 +289,3 @@ def checked_name(name: str) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise errors.ConfigError(f"a name is 1 to 64 letters, digits, '_' or '-', not {name!r}")
     return name
-
-
-def _quorum(count: int, roles: Collection[str]) -> Quorum:
-    try:
-        return Quorum(count, roles)
-    except (TypeError, ValueError) as error:
-        raise errors.ConfigError(str(error)) from error

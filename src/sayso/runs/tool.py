@@ -11,8 +11,11 @@ from typing import Any, ClassVar, overload
 from sayso import errors
 from sayso.drive import Attempt, Effects, adrive, drive
 from sayso.gates import Gate
+from sayso.gates.declared import check_known
+from sayso.runs import declared
 from sayso.runs.declared import check_handler
 from sayso.runs.runnable import Runnable, entry
+from sayso.waiting.frames import trim, trimmed
 from sayso.waiting.passage import Passage
 
 __all__ = ["Tool", "tool"]
@@ -37,6 +40,7 @@ class Tool(Runnable):
 
     kind: ClassVar[str] = "tool"
 
+    @trimmed
     def __init__(
         self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None, **options: Any
     ) -> None:  # fmt: skip
@@ -72,11 +76,19 @@ class Tool(Runnable):
         """
         if self.is_async:
             raise TypeError(f"{self.name} is async; use `await {self.name}.acall(...)`")
-        return drive(self._way(args, kwargs)).unwrap()
+        try:
+            return drive(self._way(args, kwargs)).unwrap()
+        except BaseException as error:
+            trim(error)
+            raise
 
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
         """Call it without blocking the event loop; see `call`."""
-        return (await adrive(self._way(args, kwargs))).unwrap()
+        try:
+            return (await adrive(self._way(args, kwargs))).unwrap()
+        except BaseException as error:
+            trim(error)
+            raise
 
     def _way(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects[Attempt]:
         given = self.signature.named(args, kwargs)
@@ -90,11 +102,16 @@ class Tool(Runnable):
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(
+    function: Callable[..., Any], /, *, name: str | None = None, description: str | None = None,
+    require_confirmation: bool = False, **options: Any,
+) -> Tool: ...  # fmt: skip
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, require_confirmation: bool = False, **options: Any
+    function: None = None, /, *, name: str | None = None, description: str | None = None,
+    require_confirmation: bool = False, **options: Any,
 ) -> Callable[[Callable[..., Any]], Tool]: ...  # fmt: skip
+@trimmed
 def tool(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, description: str | None = None,
     require_confirmation: bool = False, **options: Any,
@@ -107,9 +124,15 @@ def tool(
         require_confirmation: The confirmation face's word for `requires_approval=True`.
         options: Those of `Tool`.
     """
+    check_known("tool()", options, {*declared.options_of(Tool), "require_confirmation"})
+    if not isinstance(require_confirmation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise errors.ConfigError(f"require_confirmation= takes True or False, not {require_confirmation!r}")
+    if require_confirmation and "requires_approval" in options:
+        raise errors.ConfigError("require_confirmation= and requires_approval= are two names of one option; give one")
     if require_confirmation:
         options["requires_approval"] = True
 
+    @trimmed
     def make(handler: Callable[..., Any]) -> Tool:
         return Tool(handler, name=name, description=description, **options)
 

@@ -21,6 +21,7 @@ from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
 from sayso.runs.values import Lost
+from sayso.waiting.frames import trimmed
 
 __all__ = ["Workflow"]
 
@@ -42,6 +43,7 @@ class Workflow(Runnable):
     kind: ClassVar[str] = "workflow"
     needs_values: ClassVar[bool] = True
 
+    @trimmed
     def __init__(self, *, name: str = "workflow", **options: Any) -> None:
         self._steps: dict[str, _Step] = {}
 
@@ -55,6 +57,7 @@ class Workflow(Runnable):
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
+    @trimmed
     def step(
         self, step: Runnable | Callable[..., Any], /, *, name: str | None = None, depends_on: Collection[str] = (),
         **given: Any,

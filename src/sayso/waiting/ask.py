@@ -23,6 +23,7 @@ from sayso.model.show.escape import storable
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import block_of
+from sayso.waiting.frames import trim
 from sayso.waiting.question import Asking
 
 __all__ = ["aask", "ask"]
@@ -64,7 +65,7 @@ def ask(question: str, **options: Any) -> Any:
     try:
         return drive(_asking(question, **options))
     except BaseException as error:
-        signals.trim(error)
+        trim(error)
         raise
 
 
@@ -73,7 +74,7 @@ async def aask(question: str, **options: Any) -> Any:
     try:
         return await adrive(_asking(question, **options))
     except BaseException as error:
-        signals.trim(error)
+        trim(error)
         raise
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from sayso import clock, telemetry
 from sayso.drive import Effect, Effects, offload
 from sayso.errors import ConfigError
-from sayso.model import duration
+from sayso.gates.declared import span_of
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
@@ -69,7 +69,7 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
     Raises:
         ConfigError: One of them cannot be used.
     """
-    span = None if timeout is None else duration.parse(timeout)
+    span = None if timeout is None else span_of("timeout", timeout)
     match wait, on_expiry:
         case "raise", ("reject" | "ask") if span is not None:
             raise ConfigError("timeout= is how long to stand at the gate, and wait='raise' does not stand there")

@@ -10,15 +10,14 @@ import functools
 import inspect
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from sayso import config
 from sayso.drive import Attempt, Effects, Try, adrive, drive
 from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, execute
-from sayso.model import duration
+from sayso.gates.declared import check_known, quorum_of, span_of
 from sayso.model.escalation import Escalation
-from sayso.model.quorum import Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
@@ -27,8 +26,9 @@ from sayso.policy import describe
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import Block, block_of
+from sayso.waiting.frames import trim, trimmed
 
-__all__ = ["OnExpiry", "Passage", "Wait", "gate"]
+__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "Passage", "Wait", "gate"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,21 +38,44 @@ Saves = Callable[[Attempt], Saved | None]
 _MOST_WITHDRAWN = 5
 
 
+class ConfirmOptions(TypedDict, total=False):
+    """The options of `sayso.confirm_first`, in both of its forms; `gate` explains them."""
+
+    when: bool | Callable[..., Any]
+    prompt: str | Callable[..., Any] | None
+    description: str | None
+    expires: timedelta | str
+    approval_expires: timedelta | str
+    name: str | None
+    quorum: int
+    roles: Collection[str]
+    redact: Collection[str]
+    redactor: Callable[[dict[str, Any]], Any] | None
+    risk: str | None
+    retries: int
+    idempotent: bool
+    verify: Callable[..., Any] | None
+    store: Store | str | None
+    escalate_after: timedelta | str | None
+    escalate_to: Collection[str | Reviewer]
+    notify_arguments: bool
+
+
+class GateOptions(ConfirmOptions, total=False):
+    """The options of `gate`, in both of its forms."""
+
+    wait: Wait
+    timeout: timedelta | str | None
+    on_expiry: OnExpiry
+
+
 @overload
-def gate(function: Callable[P, R], /) -> Callable[P, R]: ...
+def gate(function: Callable[P, R], /, **options: Unpack[GateOptions]) -> Callable[P, R]: ...
 @overload
-def gate(
-    *, when: bool | Callable[..., Any] = True, prompt: str | Callable[..., Any] | None = None,
-    description: str | None = None, expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h",
-    name: str | None = None, quorum: int = 1, roles: Collection[str] = (), redact: Collection[str] = (),
-    redactor: Callable[[dict[str, Any]], Any] | None = None, risk: str | None = None, retries: int = 0,
-    idempotent: bool = False, verify: Callable[..., Any] | None = None, wait: Wait = "block",
-    timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
-    escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
-    notify_arguments: bool = False,
-) -> Callable[[Callable[P, R]], Callable[P, R]]: ...  # fmt: skip
+def gate(function: None = None, /, **options: Unpack[GateOptions]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+@trimmed
 def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Put a person's say-so in front of a function. Use it bare, or with options.
+    """Put a person's say-so in front of a function: `@gate`, `@gate(quorum=2)`, or `gate(function, quorum=2)`.
 
     A call that the rule holds is recorded and does not run. Once a person approved it, it runs from the recorded
     arguments (as changed by the reviewer), at most once. The decorated function keeps its signature; `def` and
@@ -101,11 +124,11 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         PolicyError, ArgumentError, StartRefusedError, StoreError: It was not run, for the reason that they say.
         OutcomeNotRecordedError: It ran, and the store could not be told.
     """
-    if function is not None:
-        return _gated(function, {})
-    return functools.partial(_gated, options=options)
+    check_known("gate()", options, GateOptions.__optional_keys__)
+    return functools.partial(_gated, options=options) if function is None else _gated(function, options)
 
 
+@trimmed
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     passage = _declared(function, **options)
     if inspect.iscoroutinefunction(function):
@@ -116,10 +139,10 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..
                 return await function(*args, **kwargs)
             try:
                 attempt = await adrive(passage.effects(args, kwargs))
+                return attempt.unwrap()
             except BaseException as error:
-                signals.trim(error)
+                trim(error)
                 raise
-            return attempt.unwrap()
 
         return held_async
     if passage.is_open:
@@ -134,10 +157,10 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..
     def held(*args: Any, **kwargs: Any) -> Any:
         try:
             attempt = drive(passage.effects(args, kwargs))
+            return attempt.unwrap()
         except BaseException as error:
-            signals.trim(error)
+            trim(error)
             raise
-        return attempt.unwrap()
 
     return held
 
@@ -154,9 +177,9 @@ def _declared(
     made = Gate(
         function,
         named=name,
-        expires=duration.parse(expires),
-        approval_expires=duration.parse(approval_expires),
-        quorum=_quorum(quorum, roles),
+        expires=span_of("expires", expires),
+        approval_expires=span_of("approval_expires", approval_expires),
+        quorum=quorum_of(quorum, roles),
         escalation=Escalation.of(escalate_after, escalate_to),
         redaction=Redaction(secret_names),
         redact=secret_names,
@@ -261,23 +284,8 @@ def _names(redact: Collection[str]) -> tuple[str, ...]:
     return tuple(redact)
 
 
-def _quorum(count: int, roles: Collection[str]) -> Quorum:
-    try:
-        return Quorum(count, roles)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(str(error)) from error
-
-
-_OPTIONS = {
-    "when", "prompt", "description", "redactor", "risk", "retries", "idempotent", "verify", "notify_arguments",
-}  # fmt: skip
-
-
 def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Refuse at the decoration what would fail at the first call."""
-    unknown = sorted(set(options) - _OPTIONS)
-    if unknown:
-        raise TypeError(f"gate() has no option {unknown[0]!r}")
     kinds = {"description": str | None, "risk": str | None, "idempotent": bool, "notify_arguments": bool}
     for name, kind in kinds.items():
         if name in options and not isinstance(options[name], kind):

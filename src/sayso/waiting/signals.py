@@ -32,7 +32,6 @@ __all__ = [
     "ToolCall",
     "refused",
     "tool_call_of",
-    "trim",
 ]
 
 
@@ -229,26 +228,6 @@ def refused(request: Request) -> ConfirmationRejected:
         if decision.comment:
             message += f": {decision.comment}"
     return kind(message, confirmation_id=request.id, tool_call=tool_call_of(request))
-
-
-def trim(error: BaseException) -> None:
-    """Take the frames of our waiting off the traceback of what ends it, so that it ends at the call that was held.
-
-    A fault keeps them, and so does whatever came from the program's own code (a rule, a hook).
-    """
-    # By name: where nothing is async, asyncio is not loaded.
-    if not isinstance(error, _ENDS) and type(error).__name__ != "CancelledError":
-        return
-    step = error.__traceback__
-    while step is not None:
-        if str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _OURS:
-            return
-        step = step.tb_next
-    error.__traceback__ = None
-
-
-_ENDS = (ConfirmationRequired, ConfirmationRejected, KeyboardInterrupt)
-_OURS = {"sayso", "asyncio", "threading", "selectors"}
 
 
 # In a traceback they are called what a program calls them.

@@ -1,0 +1,91 @@
+"""Tracebacks that end at the program's own line: the frames inside of sayso are taken off what it raises on purpose.
+
+A fault of sayso itself keeps them. The cause of an error (`__cause__`) is never touched.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from sayso.errors import SaysoError
+from sayso.gates.declared import check_known
+from sayso.waiting.signals import ConfirmationRejected, ConfirmationRequired
+
+__all__ = ["trim", "trimmed"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MEANT = (SaysoError, ConfirmationRequired, ConfirmationRejected, KeyboardInterrupt)
+_INSIDE = {"sayso", "asyncio", "concurrent", "threading", "selectors", "inspect"}
+
+
+def trim(error: BaseException) -> None:
+    """Take off the frames that come before the first one of the program's, or all where it has none.
+
+    Where the program has none, what nobody raises on purpose keeps its frames.
+    """
+    step = error.__traceback__
+    while step is not None and _module(step).partition(".")[0] in _INSIDE:
+        step = step.tb_next
+    if step is not None or _is_meant(error):
+        error.__traceback__ = step
+
+
+def trimmed(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that declares something, whose refusals point at the program's own line.
+
+    A keyword that it does not take is refused with the one that was probably meant.
+    """
+    known: list[str] = []
+
+    @functools.wraps(function)
+    def declare(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            if not known:
+                known.extend(_keywords(function))
+            if "" not in known:
+                check_known(f"{function.__name__}()", kwargs, known)
+            return function(*args, **kwargs)
+        except (SaysoError, TypeError, ValueError) as error:
+            trim(error)
+            if error.__traceback__ is not None and _is_inside(error.__traceback__):
+                error.__traceback__ = None
+            raise
+
+    return declare
+
+
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    """Return the keywords that a function takes; with "" among them where it looks at them itself."""
+    parameters = inspect.signature(function).parameters.values()
+    by_name = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        return [""]
+    return [parameter.name for parameter in parameters if parameter.kind in by_name] or [""]
+
+
+def _is_meant(error: BaseException) -> bool:
+    # By name: where nothing is async, asyncio is not loaded.
+    if isinstance(error, _MEANT) or type(error).__name__ == "CancelledError":
+        return True
+    last = _last(error.__traceback__)
+    return isinstance(error, TypeError) and last is not None and _module(last) in {"inspect", "sayso.model.signature"}
+
+
+def _is_inside(step: TracebackType) -> bool:
+    return _module(step).partition(".")[0] in _INSIDE
+
+
+def _last(step: TracebackType | None) -> TracebackType | None:
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return step
+
+
+def _module(step: TracebackType) -> str:
+    return str(step.tb_frame.f_globals.get("__name__"))
