@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from sayso import clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
@@ -17,14 +18,20 @@ from sayso.model.call import Call
 from sayso.model.decision import Decision, Verb
 from sayso.model.edit import edited_call, shape_of
 from sayso.model.ids import ID_LENGTH
+from sayso.model.keywords import checks_keywords
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import ShapeError
 from sayso.model.show.escape import storable
 from sayso.stores import worker
-from sayso.stores.base import Filter, Page, Store
+from sayso.stores.base import Filter, Store
+from sayso.stores.search import RequestPage, Search
 
-__all__ = ["Review"]
+__all__ = ["RequestPage", "Review"]
+
+T = TypeVar("T")
+
+_PAGE = 50
 
 
 class Review:
@@ -32,59 +39,106 @@ class Review:
 
     Args:
         store: A store or its address; None is the configured one.
-        reviewer: Who decides when a verb's `by=` names nobody; None is the configured one (see `sayso.config`).
+        by: Who decides where a verb's own `by=` names nobody; None is the configured one (see `sayso.config`).
+        reviewer: The same; the older name of it.
         channel: Through which channel the decisions come, as the record will say.
         sweeps: Whether looking first writes down what has expired or was broken off. Where looking must change
             nothing, as for a page that a browser reads ahead, it is shown so all the same, and decided by.
     """
 
+    @checks_keywords
     def __init__(
-        self, store: Store | str | None = None, *, reviewer: Reviewer | str | None = None, channel: str = "python",
-        sweeps: bool = True,
+        self, store: Store | str | None = None, *, by: Reviewer | str | None = None,
+        reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,
     ) -> None:  # fmt: skip
+        who = _one("by", by, "reviewer", reviewer)
         self.store = config.open_store(store)
         self.channel = channel
         self.sweeps = sweeps
-        self._reviewer = Reviewer(reviewer) if isinstance(reviewer, str) else reviewer
+        self._reviewer = Reviewer(who) if isinstance(who, str) else who
 
     # -- see ---------------------------------------------------------------------------------------------------
 
+    @checks_keywords
     def list(
-        self, *, state: State | str | Collection[State | str] | None = None, run_id: str | None = None,
-        name: str | None = None, risk: str | None = None, claimed_by: Reviewer | str | None = None,
-        text: str | None = None, kind: Literal["call", "question"] | None = None, cursor: str | None = None,
-        limit: int = 50, newest: bool = False,
-    ) -> Page:  # fmt: skip
-        """Return a page of requests, oldest first.
+        self, *, state: State | str | Collection[State | str] | None = None, run: str | None = None,
+        tool: str | None = None, risk: str | None = None, agent: str | None = None,
+        kind: Literal["call", "question"] | None = None, text: str | None = None,
+        claimed_by: Reviewer | str | None = None, older_than: timedelta | str | None = None,
+        cursor: str | None = None, limit: int | None = None, newest: bool = False, run_id: str | None = None,
+        name: str | None = None,
+    ) -> RequestPage:  # fmt: skip
+        """Return requests, oldest first: a page of them, which a `for` loop follows to the end of the list.
 
-        What has expired, and what was started by a process that is gone, is written down first (see `sweeps`).
+        What has expired, and what was started by a process that is gone, is written down first (see `sweeps`). The
+        filters have the same names in `sayso ls` and in the HTTP API; all that are given must fit.
 
         Args:
             state: One state or several; by default all that are not final. `"all"` for every one.
-            run_id: Only of this run.
-            name: Only of this function, by its name or `module:name`.
+            run: Only of this run.
+            tool: Only of this function, by its name or `module:name`.
             risk: Only with this risk word.
-            claimed_by: Only those that this reviewer has claimed.
-            text: Only with this in id, run, function, prompt or question.
+            agent: Only what this program asked, by its name or `issuer:name`.
             kind: Only calls, or only questions.
-            cursor: `Page.cursor` of the page before.
-            limit: How many, at most 1,000.
+            text: Only with this in id, run, function, prompt or question.
+            claimed_by: Only those that this reviewer has claimed.
+            older_than: Only what was asked at least so long ago: `"1h"`, `"7d"` or a `timedelta`.
+            cursor: `cursor` of the page before.
+            limit: How many at most, up to 1,000, on the page and in a loop. Without it a page has 50, and a loop over
+                it goes on with the next one until the list ends.
             newest: Newest first.
+            run_id: The old name of `run`.
+            name: The old name of `tool`.
 
         Raises:
+            TypeError: A filter that there is not, or one under both of its names.
             ValueError: A state, cursor or limit that there is not.
+            ConfigError: `older_than` is no span of time.
         """
-        if not 0 < limit <= 1000:
+        if limit is not None and not 0 < limit <= 1000:
             raise ValueError(f"limit must be between 1 and 1,000, not {limit}")
+        search = self._search(
+            state=state, run=_one("run", run, "run_id", run_id), tool=_one("tool", tool, "name", name), risk=risk,
+            agent=agent, kind=kind, text=text, claimed_by=claimed_by, older_than=older_than,
+        )  # fmt: skip
+        return self._page(search, cursor, limit=limit, newest=newest)
+
+    @checks_keywords
+    def count(
+        self, *, state: State | str | Collection[State | str] | None = None, run: str | None = None,
+        tool: str | None = None, risk: str | None = None, agent: str | None = None,
+        kind: Literal["call", "question"] | None = None, text: str | None = None,
+        claimed_by: Reviewer | str | None = None, older_than: timedelta | str | None = None,
+    ) -> int:  # fmt: skip
+        """Return how many requests `list` would give with these filters, on all pages together; raises as it does."""
         if self.sweeps:
             self.store.sweep()
+        search = self._search(
+            state=state, run=run, tool=tool, risk=risk, agent=agent, kind=kind, text=text, claimed_by=claimed_by,
+            older_than=older_than,
+        )  # fmt: skip
+        return search.count(self.store)
+
+    def _search(
+        self, *, state: State | str | Collection[State | str] | None, run: str | None, tool: str | None,
+        risk: str | None, agent: str | None, kind: Literal["call", "question"] | None, text: str | None,
+        claimed_by: Reviewer | str | None, older_than: timedelta | str | None,
+    ) -> Search:  # fmt: skip
+        now = clock.now()
         claimer = Reviewer(claimed_by) if isinstance(claimed_by, str) else claimed_by
         wanted = Filter(
-            states=_states(state), run_id=run_id, name=name, risk=risk, text=text, kind=kind,
-            claimed_by=None if claimer is None else claimer.identity, at=None if self.sweeps else clock.now(),
+            states=_states(state), run_id=run, name=tool, risk=risk, text=text, kind=kind,
+            claimed_by=None if claimer is None else claimer.identity, at=None if self.sweeps else now,
         )  # fmt: skip
-        page = self.store.list(wanted, cursor=cursor, limit=limit, newest=newest)
-        return page if self.sweeps else Page(tuple(map(self._as_it_stands, page.requests)), page.cursor)
+        return Search(wanted, agent, None if older_than is None else now - duration.parse(older_than))
+
+    def _page(self, search: Search, cursor: str | None, *, limit: int | None, newest: bool) -> RequestPage:
+        if self.sweeps:
+            self.store.sweep()
+        page = search.page(self.store, cursor=cursor, limit=limit or _PAGE, newest=newest)
+        requests = page.requests if self.sweeps else tuple(map(self._as_it_stands, page.requests))
+        following = partial(self._page, search, limit=None, newest=newest) if limit is None else None
+        return RequestPage(requests, page.cursor, following)
 
     def get(self, request_id: str) -> Request:
         """Return a request by its id or by a beginning of it that fits no other; `rq_` may be left out.
@@ -144,6 +198,7 @@ class Review:
 
     # -- decide ------------------------------------------------------------------------------------------------
 
+    @checks_keywords
     def approve(
         self, request_id: str, *, by: Reviewer | str | None = None, changes: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
@@ -181,6 +236,7 @@ class Review:
         looked_at = request.current_fingerprint if seen is None else seen
         return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited)
 
+    @checks_keywords
     def reject(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         seen: str | None = None, channel: str | None = None,
@@ -191,6 +247,7 @@ class Review:
         """
         return self._decide(request_id, "reject", by, comment, seen, channel)
 
+    @checks_keywords
     def feedback(
         self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None,
         channel: str | None = None,
@@ -198,6 +255,7 @@ class Review:
         """Send a call back with words to the program; it does not run. Durable on return; raises as `approve`."""
         return self._decide(request_id, "feedback", by, comment, seen, channel)
 
+    @checks_keywords
     def answer(
         self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None,
         channel: str | None = None,
@@ -219,6 +277,7 @@ class Review:
             raise errors.InvalidAnswerError(request.id, [f"the answer {error.reason}"]) from None
         return self._decide(request.id, "answer", by, comment, None, channel, answer=answer)
 
+    @checks_keywords
     def cancel(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         channel: str | None = None,
@@ -231,6 +290,7 @@ class Review:
 
     # -- care --------------------------------------------------------------------------------------------------
 
+    @checks_keywords
     def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
         """Take a pending request on: until it is released, nobody else can decide it. Durable on return.
 
@@ -241,6 +301,7 @@ class Review:
         who = self._who(by)
         return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=channel or self.channel)
 
+    @checks_keywords
     def release(
         self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False, channel: str | None = None
     ) -> Request:
@@ -255,6 +316,7 @@ class Review:
             self.find(request_id), who.identity, roles=who.roles, force=force, channel=channel or self.channel
         )
 
+    @checks_keywords
     def extend(
         self, request_id: str, span: timedelta | str, *, by: Reviewer | str | None = None, channel: str | None = None
     ) -> Request:
@@ -265,6 +327,7 @@ class Review:
             channel=channel or self.channel,
         )  # fmt: skip
 
+    @checks_keywords
     def resolve(
         self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
         force: bool = False, channel: str | None = None,
@@ -307,6 +370,13 @@ class Review:
         whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
         after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
         return telemetry.decided(after, verb, decision.channel)
+
+
+def _one(name: str, value: T | None, old: str, old_value: T | None) -> T | None:
+    """Return what was given under one of two names."""
+    if value is not None and old_value is not None:
+        raise TypeError(f"{old}= is the old name of {name}=; give one of them. Nothing was done")
+    return old_value if value is None else value
 
 
 def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:

@@ -5,14 +5,17 @@ The invariant: a list read page by page holds each request once, whatever happen
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import aio, errors
+from sayso.gates import gate as gates
 from sayso.model.request import State
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.stores.base import Page, Store
 from tests.conftest import Clock
 from tests.ids import stable
@@ -23,8 +26,15 @@ def ids(page: Page) -> list[str]:
     return [request.id for request in page.requests]
 
 
+def asks_as(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let what is asked from now on come from a program of this name."""
+    monkeypatch.setattr(gates, "_program", lambda: Identity(PROGRAM, name))
+
+
 @pytest.fixture
-def several(store: Store, review: sayso.Review) -> dict[str, str]:
+def several(
+    store: Store, review: sayso.Review, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:  # fmt: skip
     """Requests of every kind that a list can be asked for, by a name for each."""
 
     @sayso.gate(wait="raise", risk="high", prompt="Wipe Everything?")
@@ -32,10 +42,13 @@ def several(store: Store, review: sayso.Review) -> dict[str, str]:
 
     pay = payer()
     found: dict[str, str] = {}
+    asks_as(monkeypatch, "billing")
     with sayso.run("order-1"):
         found["pending"] = held(pay, 1).confirmation_id
         found["approved"] = held(pay, 2).confirmation_id
         found["rejected"] = held(pay, 3).confirmation_id
+    clock.tick(hours=1)
+    asks_as(monkeypatch, "ops")
     with sayso.run("order-2"):
         found["wipe"] = held(wipe, "needle-in-an-argument").confirmation_id
         found["question"] = held(sayso.ask, "Which Größe?", wait="raise").confirmation_id
@@ -52,6 +65,16 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"state": State.REJECTED}, ["rejected"]),
     ({"state": ["approved", "rejected"]}, ["approved", "rejected"]),
     ({"state": {State.DONE}}, []),
+    ({"run": "order-1"}, ["pending", "approved"]),
+    ({"tool": "wipe"}, ["wipe"]),
+    ({"tool": "tests.integration.acting:payer.<locals>.pay"}, ["pending", "approved"]),
+    ({"agent": "BILLING"}, ["pending", "approved"]),
+    ({"agent": "program:billing", "state": "all"}, ["pending", "approved", "rejected"]),
+    ({"agent": "bill"}, []),
+    ({"agent": "ops", "kind": "call", "newest": True}, ["wipe"]),
+    ({"older_than": "1h"}, ["pending", "approved"]),
+    ({"older_than": timedelta(hours=1), "state": "all", "limit": 1}, ["pending"]),
+    ({"older_than": "2h"}, []),
     ({"run_id": "order-1"}, ["pending", "approved"]),
     ({"run_id": "order"}, []),
     ({"name": "wipe"}, ["wipe"]),
@@ -115,6 +138,154 @@ def test_cursor_stays_good_while_requests_come_and_are_decided(review: sayso.Rev
     assert [request_id for request_id in seen if request_id in before] == wanted
     assert len(seen) == len(set(seen))
     assert (cursor is None) is newest
+
+
+def test_a_loop_over_a_list_goes_through_all_of_its_pages(review: sayso.Review, pay: Pay) -> None:
+    found = [held(pay, amount).confirmation_id for amount in range(120)]
+    page = review.list()
+    assert ids(page) == found[:50]
+    assert page.cursor is not None
+    assert [request.id for request in page] == found
+    assert [request.id for request in page] == found, "a second loop begins anew"
+    assert [request.id for request in review.list(cursor=page.cursor)] == found[50:]
+    assert [request.id for request in review.list(newest=True)] == found[::-1]
+    for request in review.list(tool="pay"):
+        review.approve(request.id)
+    assert [request.state for request in review.list()] == [State.APPROVED] * 120
+
+
+def test_a_loop_over_a_list_reads_no_page_before_it_gets_there(review: sayso.Review, pay: Pay) -> None:
+    for amount in range(51):
+        held(pay, amount)
+    requests = iter(review.list())
+    for _ in range(50):
+        next(requests)
+    late = held(pay, 51).confirmation_id
+    assert [request.id for request in requests][-1] == late
+
+
+def test_a_limit_is_the_most_that_a_loop_gives(review: sayso.Review, pay: Pay) -> None:
+    found = [held(pay, amount).confirmation_id for amount in range(4)]
+    assert [request.id for request in review.list(limit=3)] == found[:3]
+
+
+def test_a_page_is_true_if_it_holds_a_request_and_has_neither_length_nor_index(review: sayso.Review, pay: Pay) -> None:
+    assert not review.list()
+    assert list(review.list()) == []
+    first = held(pay, 1).confirmation_id
+    page: Any = review.list()
+    assert page
+    assert page.requests[0] in page
+    assert page.requests[0].id == first
+    with pytest.raises(TypeError, match=r"len\(page\.requests\).*Review\.count"):
+        len(page)
+    with pytest.raises(TypeError, match=r"page\.requests\[-1\].*list\(page\)"):
+        page[-1]
+
+
+def test_a_filter_that_no_store_indexes_fills_its_pages_and_skips_nothing(
+    review: sayso.Review, store: Store, pay: Pay, clock: Clock
+) -> None:  # fmt: skip
+    found = [held(pay, amount).confirmation_id for amount in range(30)]
+    clock.tick(hours=1)
+    for amount in range(500):
+        held(pay, 1000 + amount)
+    asked = Counting(store)
+    review.store = asked
+    page = review.list(older_than="1h", limit=20)
+    assert ids(page) == found[:20]
+    assert asked.lists == 2
+    assert ids(review.list(older_than="1h", limit=20, cursor=page.cursor)) == found[20:]
+    assert ids(review.list(older_than="1h", limit=20, newest=True)) == found[:9:-1]
+    assert [request.id for request in review.list(older_than="1h")] == found
+    assert review.count(older_than="1h") == 30
+    assert review.count() == 530
+
+
+def test_what_is_decided_while_a_page_is_made_hides_nothing_else(
+    review: sayso.Review, store: Store, pay: Pay, clock: Clock
+) -> None:  # fmt: skip
+    found = [held(pay, amount).confirmation_id for amount in range(10)]
+    clock.tick(hours=1)
+    other = sayso.Review(store, by="bob")
+    review.store = Counting(store, after={1: lambda: other.reject(found[0])})
+    page = review.list(state="pending", older_than="1h", limit=3)
+    rest = sayso.Review(store).list(state="pending", older_than="1h", cursor=page.cursor)
+    assert sorted({*ids(page), *ids(rest)} - {found[0]}) == sorted(found[1:])
+    assert len([*ids(page), *ids(rest)]) == len({*ids(page), *ids(rest)})
+
+
+class Counting:
+    """A store that counts its lists, and lets something happen after one of them."""
+
+    def __init__(self, store: Store, after: dict[int, Any] | None = None) -> None:
+        self._store, self._after, self.lists = store, after or {}, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def list(self, *args: Any, **kwargs: Any) -> Page:
+        page = self._store.list(*args, **kwargs)
+        self.lists += 1
+        self._after.get(self.lists, lambda: None)()
+        return page
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"tol": "pay"}, "did you mean tool="),
+        ({"states": "all"}, "did you mean state="),
+        ({"requester": "ops"}, "did you mean agent="),
+        ({"x": 1}, "it takes agent, "),
+        ({"run": "a", "run_id": "a"}, "run_id= is the old name of run="),
+        ({"tool": "a", "name": "b"}, "name= is the old name of tool="),
+    ],
+    ids=repr,
+)
+def test_a_filter_that_there_is_not_is_refused_by_name(memory: Store, wanted: dict[str, Any], says: str) -> None:
+    review: Any = sayso.Review()
+    with pytest.raises(TypeError, match=says) as caught:
+        review.list(**wanted)
+    assert "Nothing was done" in str(caught.value)
+    with pytest.raises(TypeError, match=says):
+        asyncio.run(_awaited(lambda: aio.Review().list(**wanted)))
+
+
+async def _awaited(make: Any) -> Any:
+    return await make()
+
+
+@pytest.mark.parametrize("word", ["as_", "reviewer", "user", "bye"])
+def test_who_decides_is_called_by_everywhere(memory: Store, pay: Pay, word: str) -> None:
+    request_id = held(payer(), 1).confirmation_id
+    make: Any = sayso.Review
+    review = make(by="ada")
+    with pytest.raises(TypeError, match=f"approve\\(\\) has no {word}=; did you mean by=. Nothing was done"):
+        review.approve(request_id, **{word: "bob"})
+    assert review.get(request_id).state is State.PENDING
+    assert review.approve(request_id).decision.by == Reviewer("ada").identity
+    with pytest.raises(TypeError, match="reviewer= is the old name of by="):
+        sayso.Review(by="ada", reviewer="ada")
+    with pytest.raises(TypeError, match=r"Review\(\) has no revewer="):
+        make(revewer="ada")
+
+
+def test_async_programs_await_a_page_or_walk_the_list(review: sayso.Review, store: Store, pay: Pay) -> None:
+    found = [held(pay, amount).confirmation_id for amount in range(60)]
+
+    async def look() -> None:
+        reviews = aio.Review(store)
+        page = await reviews.list()
+        assert [request.id for request in page.requests] == found[:50]
+        assert page.cursor is not None
+        assert [request.id async for request in reviews.list()] == found
+        assert [request.id async for request in reviews.list(limit=2)] == found[:2]
+        assert await reviews.count() == 60
+        with pytest.raises(TypeError, match="async for"):
+            list(page)
+
+    asyncio.run(look())
 
 
 def test_last_page_has_no_cursor(review: sayso.Review, pay: Pay) -> None:

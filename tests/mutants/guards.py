@@ -355,6 +355,17 @@ MUTANTS = [
         _LIFECYCLE + "test_what_is_approved_is_what_the_last_voter_saw",
     ),
     Mutant(
+        "a loop over a list with a limit ends there", "reviews.py",
+        "following = partial(self._page, search, limit=None, newest=newest) if limit is None else None",
+        "following = partial(self._page, search, limit=None, newest=newest)",
+        "integration/test_listing.py::test_a_limit_is_the_most_that_a_loop_gives",
+    ),
+    Mutant(
+        "a filtered page goes on behind the last request that it holds", "stores/search.py",
+        "if not ends.requests or ends.requests[-1].id != page.requests[passing[-1]].id:", "if False:",
+        "integration/test_listing.py::test_what_is_decided_while_a_page_is_made_hides_nothing_else",
+    ),
+    Mutant(
         "a reviewer's word on what was looked at counts", "reviews.py",
         "after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)",
         "after = self.store.decide(whole, decision, roles=who.roles, seen=None, edited=edited)",

@@ -80,6 +80,10 @@ class Identity:
             return True
         return ("@" in mine) != ("@" in theirs) and mine.partition("@")[0] == theirs.partition("@")[0]
 
+    def goes_by(self, name: str) -> bool:
+        """Say whether this is who a filter names: by the subject, whoever vouches for it, or by `issuer:subject`."""
+        return _folded(name) in {_folded(self.subject), self.folded}
+
     @property
     def qualified(self) -> str:
         """`issuer:subject`, as the journal writes it."""
