@@ -53,6 +53,7 @@ _SLIPPED = "integration/test_cli_slips.py::"
 _REACT, _STATES = "integration/test_react.py::", "integration/test_react_states.py::"
 _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attacks.py::"
 _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
+_INPUTS = "integration/test_runs_inputs.py::"
 _SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
 _ALTERED = "unit/test_altered.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
@@ -1199,6 +1200,26 @@ MUTANTS = [
         "a decision under the name of no run is ignored", "runs/decide.py",
         "request.run_id == journal.run_id and journal.is_kept:", "request.run_id == journal.run_id:",
         _ALONE + "test_a_decision_for_a_run_that_nobody_began_decides_nothing",
+    ),
+    Mutant(
+        "a decision for one input does not answer another", "runs/leg.py",
+        "return None if calls is None else f\"of {calls[0]}\"", "return None",
+        _INPUTS + "test_a_decision_for_one_input_does_not_run_it_for_another",
+    ),
+    Mutant(
+        "nor for another runnable", "runs/leg.py",
+        "if (kept.run.name, kept.run.kind) != (runnable.name, runnable.kind):", "if False:",
+        _INPUTS + "test_a_decision_of_another_runnable_of_the_same_name_is_not_taken",
+    ),
+    Mutant(
+        "a run's name stands for one input", "runs/leg.py",
+        "calls = None if run.parent_id is not None else _two_calls", "calls = None and _two_calls",
+        _INPUTS + "test_a_runs_name_with_other_input_is_refused_and_runs_nothing",
+    ),
+    Mutant(
+        "a name with other input leaves the run as it was", "runs/leg.py",
+        'case "run_changed" | "input_changed":', 'case "run_changed":',
+        _INPUTS + "test_a_runs_name_with_other_input_is_refused_and_runs_nothing",
     ),
     Mutant(
         "what is merely true is no approval", "runs/resolution.py",
@@ -2919,7 +2940,7 @@ MUTANTS = [
     ),
     Mutant(
         "a purged run is not begun again", "runs/leg.py",
-        "if kept.run.state is RunState.ENDED and not kept.steps:", "if False:",
+        "if not kept.steps:", "if False:",
         _PURGED + "test_a_run_that_ended_and_was_purged_is_not_begun_again",
     ),
     Mutant(

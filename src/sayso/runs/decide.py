@@ -40,7 +40,11 @@ class IgnoredDecisionWarning(UserWarning):
 
 
 class Decider:
-    """The decisions given with one call of a run."""
+    """The decisions given with one call of a run.
+
+    Attributes:
+        others: Runs of decided requests that are not the one that was called: which call each is of, by id.
+    """
 
     def __init__(self, store: Store, resolutions: Mapping[str, Resolution]) -> None:
         self._store = store
@@ -48,6 +52,8 @@ class Decider:
         self._resolutions = resolutions
         self._requests: dict[str, Request] | None = None
         self._waited: list[Request] | None = None
+        self.others: dict[str, str] = {}
+        self._looked_at: set[str] = set()
 
     async def verb(self, verb: Callable[[], T]) -> T:
         """Run a verb of the store without blocking the event loop."""
@@ -63,10 +69,18 @@ class Decider:
                     _warn(f"there is no request {request_id!r} (ids are whole here); its decision is ignored")
         return self._requests
 
-    async def run_id(self) -> str | None:
-        """Return the run of the first known request that is decided, if any."""
-        known = await self.verb(self._known) if self._resolutions else {}
-        return next((request.run_id for request in known.values()), None)
+    async def runs(self) -> list[Kept]:
+        """Return the runs of the known requests that are decided, those with something left to decide first."""
+        return await self.verb(self._runs) if self._resolutions else []
+
+    def _runs(self) -> list[Kept]:
+        found: list[Kept] = []
+        requests = sorted(self._known().values(), key=lambda request: request.state in _SPENT)
+        for run_id in dict.fromkeys(request.run_id for request in requests):
+            with suppress(errors.RunNotFoundError):  # it was asked outside of a runnable
+                found.append(self._store.get_run(run_id))
+                self._looked_at.add(run_id)
+        return found
 
     async def decide(self, journal: Journal) -> dict[str, dict[str, Any]]:
         """Take the decisions; return what there is to say about those that were not taken, by id.
@@ -99,8 +113,8 @@ class Decider:
         for request_id, request in self._known().items():
             if request.run_id == journal.run_id and journal.is_kept:
                 mine[request_id] = request
-            else:
-                _warn(f"{request_id} is a request of another run; its decision is ignored")
+            elif not journal.is_kept or request.run_id not in self._looked_at:
+                _warn(self._ignored(request))
         # After a crash whoever brings the decision again goes on with the run: nobody else would.
         is_whole = journal.was is not RunState.BROKEN
         if is_whole and mine and all(request.state in _SPENT for request in mine.values()):
@@ -112,6 +126,15 @@ class Decider:
             if note is not None:
                 notes[request_id] = note
         return notes
+
+    def _ignored(self, request: Request) -> str:
+        run_id = request.run_id
+        if run_id not in self.others:
+            return f"{request.id} is a request of another run; its decision is ignored"
+        return (
+            f"{request.id} is a request of another run, {run_id} {self.others[run_id]}; its decision is ignored,"
+            f" and this call begins anew. To go on with that run, give parent_id={run_id!r}"
+        )
 
     def _take(self, request: Request, journal: Journal) -> dict[str, Any] | None:
         if request.state is not State.PENDING and request.state is not State.APPROVED:

@@ -30,8 +30,8 @@ class RunStatus(BaseModel):
     Attributes:
         code: `success`, `error` or `cancelled`; a run that waits for a person is `cancelled` and can be resumed.
         reason: `approval_required`, `input_required`, `approval_denied`, `approval_already_claimed`, `cancelled`,
-            `approval_policy_error`; beside them, which the face does not know: `outcome_unknown`, `run_changed`, and
-            `store_failed`, after which the run can be resumed.
+            `approval_policy_error`; beside them, which the face does not know: `outcome_unknown`, `run_changed`,
+            `input_changed`, and `store_failed`, after which the run can be resumed.
         message: The same in a sentence.
     """
 

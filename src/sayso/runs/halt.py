@@ -22,6 +22,7 @@ _ORDER = (
     "cancelled",
     "approval_policy_error",
     "run_changed",
+    "input_changed",
     "store_failed",
     None,
     "outcome_unknown",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sayso import errors
@@ -15,15 +16,16 @@ from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
+from sayso.model.show import line
 from sayso.runs.code import changes, fingerprints
 from sayso.runs.decide import Decider
 from sayso.runs.events import Event, OutputEvent, RunStatus
 from sayso.runs.frame import Frame, Leg
 from sayso.runs.halt import Denied, Failed, Halt, end_of
-from sayso.runs.journal import Journal
+from sayso.runs.journal import Journal, bodies
 from sayso.runs.run import handed_back
 from sayso.runs.step import perform
-from sayso.runs.values import Given
+from sayso.runs.values import Given, plain
 from sayso.stores.base import Store
 from sayso.stores.lease import Lease
 from sayso.stores.run_verbs import Kept
@@ -79,22 +81,83 @@ async def _in_scope(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
 async def _in_hand(run: Run, decider: Decider) -> Journal:
     """Return the journal of the run that was meant: a known one, taken in hand, or that of a new one."""
     runnable, store = run.runnable, run.runnable.store
-    run_id = run.parent_id or run.run_id or await decider.run_id()
-    if run_id is None:
-        return Journal.new(store, new_run_id(), runnable.name, runnable.kind)
-    await handed_back(run_id)
-    lease = Lease()
-    try:
-        kept = await _taken(decider, store, run_id, lease)
-    except errors.RunNotFoundError:
-        if run.parent_id is not None:
-            raise
-        # What is decided under the name that a request knows, and no run, are decisions of another program.
-        return Journal.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
-    if kept.run.state is RunState.ENDED and not kept.steps:  # a run is kept with its first step, so they were purged
+    named = run.parent_id or run.run_id
+    meant = await _meant(run, decider) if named is None else [named]
+    for n, run_id in enumerate(meant, 1):
+        is_last = n == len(meant)
+        await handed_back(run_id)
+        lease = Lease()
+        try:
+            kept = await _taken(decider, store, run_id, lease)
+        except errors.RunNotFoundError:
+            if run.parent_id is not None:
+                raise
+            continue
+        except errors.RunBusyError:
+            if is_last:
+                raise
+            continue  # an equal call goes on with it at this moment; the next one is ours
+        if kept.run.state is not RunState.ENDED:
+            return Journal(store, kept.run, lease, kept.steps)
+        if not kept.steps:  # a run is kept with its first step, so they were purged
+            lease.release()
+            raise errors.RunPurgedError(run_id)
+        if is_last:
+            return Journal(store, kept.run, lease, kept.steps)
         lease.release()
-        raise errors.RunPurgedError(run_id)
-    return Journal(store, kept.run, lease, kept.steps)
+    # What is decided under the name that a request knows, and no run, are decisions of another program.
+    return Journal.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
+
+
+async def _meant(run: Run, decider: Decider) -> list[str]:
+    """Return the runs that the decisions can be for: of this runnable, called with this input; ended ones last."""
+    fitting: list[tuple[bool, str]] = []
+    for kept in await decider.runs():
+        other = _other_call(run, kept)
+        if other is None:
+            fitting.append((kept.run.state is RunState.ENDED, kept.run.id))
+        else:
+            decider.others[kept.run.id] = other
+    return [run_id for _, run_id in sorted(fitting, key=itemgetter(0))]
+
+
+def _other_call(run: Run, kept: Kept) -> str | None:
+    """Return which other call began a run; None where it was this one."""
+    runnable = run.runnable
+    if (kept.run.name, kept.run.kind) != (runnable.name, runnable.kind):
+        return f"of the {kept.run.kind} {kept.run.name}"
+    known = bodies(kept.steps).get(ROOT)
+    try:
+        calls = None if known is None else _two_calls(run, known["given"])
+    except errors.ArgumentError as error:
+        return f"of {runnable.name}, whose input cannot be read here: {error}"
+    return None if calls is None else f"of {calls[0]}"
+
+
+def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
+    """Return the call that began a run and the one that is made now, as people may see them; None if they are equal.
+
+    Who gives no input at all, where there must be some, means the call that the run has.
+    """
+    runnable = run.runnable
+    now = runnable.signature.named(run.args, run.kwargs)
+    if not now and runnable.schema.get("required"):
+        return None
+    was = canonical.decode(known, runnable.shape.classes)
+    if _is_same(was, now) or _is_same(runnable.completed(was), runnable.completed(now)):
+        return None
+    return _shown(run, was), _shown(run, now)
+
+
+def _is_same(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    try:
+        return canonical.encode(dict(was)).digest_input == canonical.encode(dict(now)).digest_input
+    except errors.ArgumentError:  # what cannot be written down was no run's input
+        return False
+
+
+def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
+    return line(run.runnable.name, plain(run.runnable.shown(arguments)))
 
 
 async def _taken(decider: Decider, store: Store, run_id: str, lease: Lease) -> Kept:
@@ -144,6 +207,13 @@ async def _input(run: Run, frame: Frame) -> dict[str, Any]:
     problems = changes(known, runnable)
     if problems:
         raise Halt(RunStatus(code="error", reason="run_changed", message="; ".join(problems)))
+    calls = None if run.parent_id is not None else _two_calls(run, known["given"])
+    if calls is not None:
+        message = (
+            f"run {journal.run_id!r} is {calls[0]}, and this call is {calls[1]}; nothing was run."
+            " To go on with that run, give its input or none; for a new call, give another run_id="
+        )
+        raise Halt(RunStatus(code="error", reason="input_changed", message=message))
     return canonical.decode(known["given"], runnable.shape.classes)
 
 
@@ -183,7 +253,7 @@ def _state_of(status: RunStatus, frame: Frame) -> RunState:
     match status.reason:
         case "approval_required" | "input_required" | "approval_already_claimed" | "outcome_unknown":
             return RunState.PAUSED  # what it waits for is a person's word, or another worker's end
-        case "run_changed":
+        case "run_changed" | "input_changed":
             return frame.journal.was
         case "stopped" | "store_failed":
             return RunState.BROKEN

@@ -208,6 +208,15 @@ class Runnable(ABC):
         except ShapeError as error:
             raise Failed("ValidationError", "; ".join(error.problems), error) from None
 
+    def completed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an input as the handler takes it, with fixed defaults; as it is where it does not fit its types."""
+        fixed = {name: value for name, value in self.default_params.items() if not callable(value)}
+        try:
+            # Twice, because what is filled in is as the author wrote it: an `int` where the type is `float`.
+            return self.validate(self.validate(self._placed({**fixed, **given})))
+        except ShapeError:
+            return given
+
     @cached_property
     def makes_defaults(self) -> bool:
         """Whether a default parameter is made anew for each call."""
