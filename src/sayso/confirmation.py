@@ -89,8 +89,10 @@ class ResumeState:
 
     @property
     def confirmation_id(self) -> str:
-        """Id of the request."""
+        """Id of the request; also `id`, `approval_id` and `request_id`."""
         return self.exception.confirmation_id
+
+    id = approval_id = request_id = confirmation_id
 
     @property
     def question(self) -> str:

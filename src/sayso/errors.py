@@ -48,7 +48,7 @@
     └── OutcomeNotRecordedError     the call ran, and the store could not be told
 
 Signals (`ConfirmationRequired`, `ConfirmationRejected` and theirs) are not faults and live in `sayso.waiting.signals`.
-Every fault carries its facts as attributes and survives pickling.
+Every fault carries its facts as attributes and survives pickling; one about a request has its `id`.
 """
 
 from __future__ import annotations
@@ -120,6 +120,19 @@ class SaysoError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses build their message from facts, so the default (call the class with `args`) would not do.
         return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+class _OfRequest:
+    """What is about one request has its id under each name that a face of this package gives it."""
+
+    request_id: str
+
+    @property
+    def confirmation_id(self) -> str:
+        """Id of the request; also `approval_id`, `id` and `request_id`."""
+        return self.request_id
+
+    id = approval_id = confirmation_id
 
 
 class ConfigError(SaysoError):
@@ -221,7 +234,7 @@ class TooManyOpenForTokenError(AskRefusedError):
         self.name, self.limit = name, limit
 
 
-class RequestNotFoundError(SaysoError):
+class RequestNotFoundError(_OfRequest, SaysoError):
     """No request has this id, or begins with this prefix.
 
     Attributes:
@@ -300,7 +313,7 @@ class ValueNotKeptError(SaysoError):
         self.whose, self.reason = whose, reason
 
 
-class DecisionRefusedError(SaysoError):
+class DecisionRefusedError(_OfRequest, SaysoError):
     """A person's decision was not taken; the request is as it was.
 
     Attributes:
@@ -484,7 +497,7 @@ class NotUnknownError(DecisionRefusedError):
         self.state = state
 
 
-class StartRefusedError(SaysoError):
+class StartRefusedError(_OfRequest, SaysoError):
     """A call was not started.
 
     Attributes:
@@ -585,7 +598,7 @@ class RunPurgedError(SaysoError):
         self.run_id = run_id
 
 
-class OutcomeNotRecordedError(SaysoError):
+class OutcomeNotRecordedError(_OfRequest, SaysoError):
     """The call ran, and the store could not be told how it ended; the record will say `unknown`.
 
     Attributes:

@@ -152,6 +152,13 @@ class Request:
     purged_at: datetime | None = None
 
     @property
+    def request_id(self) -> str:
+        """`id`, as the faces of this package also call it: `approval_id`, `confirmation_id`, `request_id`."""
+        return self.id
+
+    approval_id = confirmation_id = request_id
+
+    @property
     def call(self) -> Call:
         """The proposed call; raises `TypeError` on a question."""
         if not isinstance(self.subject, Call):

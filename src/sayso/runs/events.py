@@ -108,6 +108,13 @@ class ApprovalEvent(_Waiting):
     kind: str | None = None
     ui: dict[str, Any] | None = None
 
+    @property
+    def request_id(self) -> str:
+        """Id of the request; also `approval_id`, `confirmation_id` and `id`. Not part of the JSON."""
+        return self.approval_id
+
+    id = confirmation_id = request_id
+
 
 class InteractionEvent(_Waiting):
     """A handler asks a person for a value.
@@ -124,6 +131,13 @@ class InteractionEvent(_Waiting):
     kind: str
     payload: dict[str, Any]
     response_schema: dict[str, Any] | None = None
+
+    @property
+    def request_id(self) -> str:
+        """Id of the request; also `approval_id`, `confirmation_id` and `id`. Not part of the JSON."""
+        return self.interaction_id
+
+    id = approval_id = confirmation_id = request_id
 
 
 class OutputEvent(_Event):

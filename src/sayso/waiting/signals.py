@@ -14,7 +14,7 @@ of `ToolCall` are those of that face; the others refine it, so that `except Conf
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sayso.model.call import Call
 from sayso.model.ids import new_request_id
@@ -92,6 +92,9 @@ class ConfirmationRequired(Exception):
         context: Whatever the raising module needs to resume; JSON values if it is to travel.
     """
 
+    question: str
+    tool_call: ToolCall | None
+
     def __init__(
         self, question: str, *, confirmation_id: str | None = None, tool_call: ToolCall | None = None,
         context: dict[str, Any] | None = None,
@@ -102,6 +105,13 @@ class ConfirmationRequired(Exception):
         self.tool_call = _tool_call(tool_call)
         self.context: dict[str, Any] = {} if context is None else context
 
+    @property
+    def request_id(self) -> str:
+        """Id of the request; also `approval_id`, `confirmation_id` and `id`."""
+        return self.confirmation_id
+
+    id = approval_id = request_id
+
     @classmethod
     def of(cls, request: Request) -> ConfirmationRequired:
         """Return the signal for a request that waits; its texts are drawn when somebody reads them."""
@@ -109,16 +119,18 @@ class ConfirmationRequired(Exception):
         signal.__dict__ |= {"_request": request, "confirmation_id": request.id, "context": {}}
         return signal
 
-    def __getattr__(self, name: str) -> Any:
-        request: Request | None = self.__dict__.get("_request")
-        if request is not None and name == "__notes__":  # what a traceback prints below the question
-            return _how_to_go_on(request)
-        if request is None or name not in {"question", "tool_call"}:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.question = _question_of(request)
-        self.tool_call = tool_call_of(request)
-        self.args = (self.question,)
-        return self.__dict__[name]
+    if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any
+
+        def __getattr__(self, name: str) -> Any:
+            request: Request | None = self.__dict__.get("_request")
+            if request is not None and name == "__notes__":  # what a traceback prints below the question
+                return _how_to_go_on(request)
+            if request is None or name not in {"question", "tool_call"}:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.question = _question_of(request)
+            self.tool_call = tool_call_of(request)
+            self.args = (self.question,)
+            return self.__dict__[name]
 
     def __str__(self) -> str:
         return self.question
@@ -163,6 +175,13 @@ class ConfirmationRejected(Exception):
         self.message = message
         self.confirmation_id = confirmation_id
         self.tool_call = _tool_call(tool_call)
+
+    @property
+    def request_id(self) -> str | None:
+        """Id of the request, None where nobody was asked; also `approval_id`, `confirmation_id` and `id`."""
+        return self.confirmation_id
+
+    id = approval_id = request_id
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.message, self.confirmation_id, self.tool_call)

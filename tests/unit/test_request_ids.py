@@ -1,0 +1,85 @@
+"""Whatever is about one request has the request's id under all four names, so nobody has to know which is whose."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import clock, errors
+from sayso.runs.events import parse_event
+from sayso.testing import sample_call
+from sayso.waiting import signals
+
+NAMES = ("id", "approval_id", "confirmation_id", "request_id")
+ID = "rq_" + "5" * 32
+
+SIGNALS = [getattr(signals, name) for name in signals.__all__ if name.startswith("Confirmation")]
+FAULTS = [
+    kind
+    for kind in map(errors.__dict__.__getitem__, errors.__all__)
+    if "request_id" in inspect.signature(kind.__init__).parameters
+]
+_FACTS: dict[str, Any] = {
+    "by": "ada", "at": clock.instant(10), "expired_at": clock.instant(10), "state": "approved", "channel": "cli",
+    "age": "1 s ago", "message": "no", "roles": ["finance"], "missing": 1, "seen": "a", "current": "b", "kind": "call",
+    "verb": "answer", "instead": "approve", "problems": ["x"], "hint": "x", "what": "x", "result": 1, "reason": "x",
+}  # fmt: skip
+
+
+def fault(kind: type[Exception]) -> Exception:
+    wanted = [one for one in inspect.signature(kind.__init__).parameters.values() if one.default is one.empty]
+    by_name = {one.name: _FACTS[one.name] for one in wanted if one.name not in {"self", "request_id"}}
+    return kind(request_id=ID, **by_name)
+
+
+def event(kind: str, /, **fields: Any) -> Any:
+    about = {"runnable_path": "a", "runnable_name": "a", "runnable_type": "tool"}
+    return parse_event({"type": kind, "run_id": "r", "path": "a", "t0": 1, **about, **fields})
+
+
+THINGS: dict[str, Callable[[], Any]] = {
+    "Request": lambda: sample_call(id=ID),
+    "ResumeState": lambda: sayso.ResumeState(sayso.ConfirmationRequired("?", confirmation_id=ID)),
+    "ApprovalEvent": lambda: event("APPROVAL", approval_id=ID, input={}, input_schema={}),
+    "InteractionEvent": lambda: event("INTERACTION", interaction_id=ID, kind="confirm", payload={}),
+    "ConfirmationRequired of a request": lambda: sayso.ConfirmationRequired.of(sample_call(id=ID)),
+    **{kind.__name__: lambda kind=kind: kind("x", confirmation_id=ID) for kind in SIGNALS},
+    **{kind.__name__: lambda kind=kind: fault(kind) for kind in FAULTS},
+}
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_the_id_of_a_request_has_the_same_four_names_everywhere(name: str) -> None:
+    thing = THINGS[name]()
+    assert {one: getattr(thing, one) for one in NAMES} == dict.fromkeys(NAMES, ID)
+    if isinstance(thing, Exception):
+        again = pickle.loads(pickle.dumps(thing))
+        assert [getattr(again, one) for one in NAMES] == [ID] * 4
+
+
+def test_the_table_has_every_signal_and_every_fault_of_a_request() -> None:
+    assert len(SIGNALS) == 6
+    assert len(FAULTS) >= 22
+    bases = (errors.DecisionRefusedError, errors.StartRefusedError)
+    of_requests = {kind.__name__ for base in bases for kind in [base, *base.__subclasses__()] if _is_public(kind)}
+    assert of_requests <= THINGS.keys()
+
+
+def _is_public(kind: type) -> bool:
+    return kind.__module__ == "sayso.errors"
+
+
+def test_where_nobody_was_asked_there_is_no_id() -> None:
+    denied = sayso.ConfirmationDenied("too large")
+    assert [getattr(denied, name) for name in NAMES] == [None] * 4
+
+
+def test_an_event_is_told_with_the_names_of_its_face_alone() -> None:
+    told = THINGS["ApprovalEvent"]().model_dump()
+    assert "approval_id" in told
+    assert not {"id", "confirmation_id", "request_id"} & told.keys()
