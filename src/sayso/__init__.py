@@ -163,14 +163,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'sayso' has no attribute {name!r}")
-    value = importlib.import_module(f"sayso.{home}" if home else f"sayso.{name}")
-    value = getattr(value, name) if home else value
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'sayso' has no attribute {name!r}")
+        value = importlib.import_module(f"sayso.{home}" if home else f"sayso.{name}")
+        value = getattr(value, name) if home else value
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -86,7 +86,7 @@ class Review:
     `async for request in review.list()` goes through the whole list, `await review.list()` gives one page.
     """
 
-    @checks_keywords
+    @checks_keywords()
     def __init__(
         self, store: Store | str | None = None, *, by: Reviewer | str | None = None,
         reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,

@@ -46,7 +46,7 @@ class Review:
             nothing, as for a page that a browser reads ahead, it is shown so all the same, and decided by.
     """
 
-    @checks_keywords
+    @checks_keywords()
     def __init__(
         self, store: Store | str | None = None, *, by: Reviewer | str | None = None,
         reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,
@@ -59,7 +59,7 @@ class Review:
 
     # -- see ---------------------------------------------------------------------------------------------------
 
-    @checks_keywords
+    @checks_keywords()
     def list(
         self, *, state: State | str | Collection[State | str] | None = None, run: str | None = None,
         tool: str | None = None, risk: str | None = None, agent: str | None = None,
@@ -103,7 +103,7 @@ class Review:
         )  # fmt: skip
         return self._page(search, cursor, limit=limit, newest=newest)
 
-    @checks_keywords
+    @checks_keywords()
     def count(
         self, *, state: State | str | Collection[State | str] | None = None, run: str | None = None,
         tool: str | None = None, risk: str | None = None, agent: str | None = None,
@@ -198,7 +198,7 @@ class Review:
 
     # -- decide ------------------------------------------------------------------------------------------------
 
-    @checks_keywords
+    @checks_keywords()
     def approve(
         self, request_id: str, *, by: Reviewer | str | None = None, changes: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
@@ -236,7 +236,7 @@ class Review:
         looked_at = request.current_fingerprint if seen is None else seen
         return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited)
 
-    @checks_keywords
+    @checks_keywords()
     def reject(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         seen: str | None = None, channel: str | None = None,
@@ -247,7 +247,7 @@ class Review:
         """
         return self._decide(request_id, "reject", by, comment, seen, channel)
 
-    @checks_keywords
+    @checks_keywords()
     def feedback(
         self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None,
         channel: str | None = None,
@@ -255,7 +255,7 @@ class Review:
         """Send a call back with words to the program; it does not run. Durable on return; raises as `approve`."""
         return self._decide(request_id, "feedback", by, comment, seen, channel)
 
-    @checks_keywords
+    @checks_keywords()
     def answer(
         self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None,
         channel: str | None = None,
@@ -277,7 +277,7 @@ class Review:
             raise errors.InvalidAnswerError(request.id, [f"the answer {error.reason}"]) from None
         return self._decide(request.id, "answer", by, comment, None, channel, answer=answer)
 
-    @checks_keywords
+    @checks_keywords()
     def cancel(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         channel: str | None = None,
@@ -290,7 +290,7 @@ class Review:
 
     # -- care --------------------------------------------------------------------------------------------------
 
-    @checks_keywords
+    @checks_keywords()
     def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
         """Take a pending request on: until it is released, nobody else can decide it. Durable on return.
 
@@ -301,7 +301,7 @@ class Review:
         who = self._who(by)
         return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=channel or self.channel)
 
-    @checks_keywords
+    @checks_keywords()
     def release(
         self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False, channel: str | None = None
     ) -> Request:
@@ -316,7 +316,7 @@ class Review:
             self.find(request_id), who.identity, roles=who.roles, force=force, channel=channel or self.channel
         )
 
-    @checks_keywords
+    @checks_keywords()
     def extend(
         self, request_id: str, span: timedelta | str, *, by: Reviewer | str | None = None, channel: str | None = None
     ) -> Request:
@@ -327,7 +327,7 @@ class Review:
             channel=channel or self.channel,
         )  # fmt: skip
 
-    @checks_keywords
+    @checks_keywords()
     def resolve(
         self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
         force: bool = False, channel: str | None = None,

@@ -356,6 +356,16 @@ MUTANTS = [
         _LIFECYCLE + "test_what_is_approved_is_what_the_last_voter_saw",
     ),
     Mutant(
+        "a misspelt name is an error for type checkers", "__init__.py",
+        "if not TYPE_CHECKING:", "if True:",
+        "unit/test_typing.py::test_each_wrong_use_is_an_error_and_no_right_one",
+    ),
+    Mutant(
+        "a misspelt keyword of a review decides nothing", "model/keywords.py",
+        "raise _unknown(called, min(kwargs.keys() - known), known)", "kwargs.clear()",
+        "integration/test_listing.py::test_who_decides_is_called_by_everywhere",
+    ),
+    Mutant(
         "a loop over a list with a limit ends there", "reviews.py",
         "following = partial(self._page, search, limit=None, newest=newest) if limit is None else None",
         "following = partial(self._page, search, limit=None, newest=newest)",

@@ -21,25 +21,33 @@ _OTHER_WORDS = {
 }  # fmt: skip
 
 
-def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
+def checks_keywords(*, name: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function refuse an unknown keyword by name; Python itself only suggests one from 3.13 on.
+
+    Args:
+        name: What people call the function, where it is not its own name.
 
     Raises:
         TypeError: From the decorated function: it has no such keyword. It did not run.
     """
-    known = frozenset(
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD} and name != "self"
-    )
 
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not kwargs.keys() <= known:
-            raise _unknown(function.__qualname__.removesuffix(".__init__"), min(kwargs.keys() - known), known)
-        return function(*args, **kwargs)
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        known = frozenset(
+            one
+            for one, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD} and one != "self"
+        )
+        called = name or function.__qualname__.removesuffix(".__init__")
 
-    return checked
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not kwargs.keys() <= known:
+                raise _unknown(called, min(kwargs.keys() - known), known)
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorated
 
 
 def _unknown(name: str, given: str, known: frozenset[str]) -> TypeError:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config
 from sayso.drive import Effects, adrive, drive
 from sayso.errors import ConfigError
 from sayso.model import duration
+from sayso.model.keywords import checks_keywords
 from sayso.model.quorum import Quorum
 from sayso.model.request import State
 from sayso.model.shape import Shape
@@ -34,12 +35,26 @@ T = TypeVar("T")
 _lately: deque[Shape] = deque(maxlen=128)
 
 
+class AskOptions(TypedDict, total=False):
+    """What `ask` takes beside the question and the type of its answer."""
+
+    expires: timedelta | str
+    roles: Collection[str]
+    risk: str | None
+    wait: Literal["block", "raise"]
+    timeout: timedelta | str | None
+    on_expiry: Literal["reject", "ask"]
+    store: Store | str | None
+
+
 @overload
-def ask(question: str, *, type: type[T], **options: Any) -> T: ...
+def ask(question: str, *, type: type[T], **options: Unpack[AskOptions]) -> T: ...
 @overload
-def ask(question: str, *, choices: Sequence[T], **options: Any) -> T: ...
+def ask(question: str, *, choices: Sequence[T], **options: Unpack[AskOptions]) -> T: ...
 @overload
-def ask(question: str, *, type: Any = None, **options: Any) -> Any: ...
+def ask(question: str, **options: Unpack[AskOptions]) -> str: ...
+@overload
+def ask(question: str, *, type: Any, **options: Unpack[AskOptions]) -> Any: ...
 def ask(question: str, **options: Any) -> Any:
     """Ask a person, wait for the answer, and return it as a value of the type.
 
@@ -69,6 +84,14 @@ def ask(question: str, **options: Any) -> Any:
         raise
 
 
+@overload
+async def aask(question: str, *, type: type[T], **options: Unpack[AskOptions]) -> T: ...
+@overload
+async def aask(question: str, *, choices: Sequence[T], **options: Unpack[AskOptions]) -> T: ...
+@overload
+async def aask(question: str, **options: Unpack[AskOptions]) -> str: ...
+@overload
+async def aask(question: str, *, type: Any, **options: Unpack[AskOptions]) -> Any: ...
 async def aask(question: str, **options: Any) -> Any:
     """Ask a person without blocking the event loop; see `ask`."""
     try:
@@ -78,9 +101,10 @@ async def aask(question: str, **options: Any) -> Any:
         raise
 
 
+@checks_keywords(name="ask")
 def _asking(
     question: str, *, type: Any = None, choices: Sequence[Any] | None = None, expires: timedelta | str = "24h",
-    roles: Sequence[str] = (), risk: str | None = None, wait: Literal["block", "raise"] = "block",
+    roles: Collection[str] = (), risk: str | None = None, wait: Literal["block", "raise"] = "block",
     timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
     store: Store | str | None = None,
 ) -> Effects[Any]:  # fmt: skip

@@ -1,0 +1,94 @@
+"""Right uses of the public names: pyright in strict mode and `mypy --strict` must find nothing here. Never run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, assert_type
+
+import sayso
+import sayso.mplp
+import sayso.testing
+from sayso import aio, confirm_first, errors
+from sayso.model.request import Request
+
+
+@sayso.gate
+def pay(amount: int, to: str) -> str:
+    return f"paid {amount} to {to}"
+
+
+@sayso.gate(wait="raise", quorum=2, roles={"finance"}, expires="1h", redact=["iban"])
+async def wire(amount: float) -> bool:
+    return amount > 0
+
+
+def is_large(amount: int) -> bool:
+    return amount > 100
+
+
+@sayso.gate(when=is_large, prompt="A large refund.", risk="high", approval_expires=timedelta(1))
+def refund(amount: int) -> None: ...
+
+
+@confirm_first
+def delete(path: str) -> int:
+    return len(path)
+
+
+def transfer(iban: str) -> str:
+    return iban
+
+
+gated = sayso.gate(transfer, name="transfer", wait="raise", timeout="5m")
+
+assert_type(pay(1, to="alice"), str)
+assert_type(delete("/tmp/x"), int)
+assert_type(gated("DE1"), str)
+
+
+async def asynchronous() -> None:
+    assert_type(await wire(2.5), bool)
+    assert_type(await aio.ask("How many?", type=int), int)
+    review = aio.Review(by="ada")
+    async for request in review.list(tool="pay", older_than="1h"):
+        assert_type(request, Request)
+    page = await review.list()
+    assert_type(page.cursor, str | None)
+    assert_type(await review.approve(page.requests[0].id, comment="fine"), Request)
+
+
+assert_type(sayso.ask("Which warehouse?"), str)
+assert_type(sayso.ask("Sure?", type=bool, timeout="10m"), bool)
+assert_type(sayso.ask("Which?", choices=["a", "b"], roles=["ops"]), str)
+
+with sayso.run("order-1", on_behalf_of="kim") as run_id:
+    assert_type(run_id, str)
+
+try:
+    pay(1, "bob")
+except sayso.ConfirmationRequired as held:
+    assert_type(held.id, str)
+    assert_type(held.question, str)
+    assert_type(held.tool_call, sayso.ToolCall | None)
+    assert_type(held.to_dict(), dict[str, Any])
+    for request_id in (held.confirmation_id, held.approval_id, held.request_id):
+        assert_type(request_id, str)
+except sayso.ConfirmationDenied as no:
+    assert_type(no.message, str)
+except sayso.ConfirmationRejected as no:
+    assert_type(no.id, str | None)
+except errors.OutcomeUnknownError as unknown:
+    assert_type(unknown.id, str)
+
+review = sayso.Review(by=sayso.Reviewer("ada", roles={"finance"}))
+for request in review.list(state=["pending", "approved"], run="order-1", agent="billing", limit=10):
+    review.approve(request.id, by="bob", changes={"amount": 7}, seen=request.current_fingerprint)
+    assert_type(request.id, str)
+if review.list(kind="question"):
+    assert_type(review.count(kind="question"), int)
+review.reject("rq_1", "not now")
+review.resolve("rq_1", happened=True)
+
+sayso.configure(store="memory:", reviewer="ada")
+reviewer = sayso.testing.ScriptedReviewer().approve().reject("no")
+assert_type(sayso.mplp.submit_for_approval.__name__, str)

@@ -1,0 +1,135 @@
+"""Misspelt names and wrong uses: pyright and mypy must each find an error in every line with the mark `# wrong`.
+
+In no other line, either. Never run.
+"""
+
+from __future__ import annotations
+
+import sayso
+import sayso.mplp
+import sayso.testing
+from sayso import aio, errors, gaet  # wrong
+from sayso.mplp import submit_plan  # wrong
+
+
+@sayso.gate
+def pay(amount: int, to: str) -> str:
+    return f"paid {amount} to {to}"
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+try:
+    pay(1, "bob")
+except sayso.ConfirmationRejceted:  # wrong
+    pass
+except sayso.AlreadyDecidedError:  # wrong
+    pass
+except errors.AlreadyDecided:  # wrong
+    pass
+except sayso.ConfirmationRequired as held:
+    held.confirmaton_id  # wrong
+    held.quesion  # wrong
+    held.tool_cal  # wrong
+except sayso.ConfirmationRejected as no:
+    no.reason_  # wrong
+except errors.OutcomeUnknownError as unknown:
+    unknown.requestid  # wrong
+
+sayso.gaet(pay)  # wrong
+sayso.confrim_first(pay)  # wrong
+sayso.aio.Reveiw()  # wrong
+sayso.mplp.proces_decision()  # wrong
+sayso.testing.ScriptedReveiwer()  # wrong
+
+# -- gates ---------------------------------------------------------------------------------------------------------
+
+
+@sayso.gate(qourum=2)  # wrong
+def misspelt() -> None: ...
+
+
+@sayso.gate(quorum="2")  # wrong
+def text_for_a_number() -> None: ...
+
+
+@sayso.gate(wait="rase")  # wrong
+def misspelt_word() -> None: ...
+
+
+@sayso.gate(expires=24)  # wrong
+def hours_without_a_unit() -> None: ...
+
+
+@sayso.gate(redact=5)  # wrong
+def number_for_names() -> None: ...
+
+
+@sayso.gate(retries=None)  # wrong
+def nothing_for_a_number() -> None: ...
+
+
+def transfer(iban: str) -> str:
+    return iban
+
+
+sayso.gate(transfer, qourum=2)  # wrong
+sayso.gate(transfer, quorum="2")  # wrong
+sayso.gate("transfer")  # wrong
+
+pay("ten", to="alice")  # wrong
+pay(1)  # wrong
+pay(1, whom="alice")  # wrong
+pay(1, "bob").amount  # wrong
+sayso.gate(transfer)(5)  # wrong
+
+# -- questions and runs --------------------------------------------------------------------------------------------
+
+sayso.ask("Sure?", tipe=bool)  # wrong
+sayso.ask("Sure?", type=bool, timeout=5)  # wrong
+sayso.ask("Sure?", wait="later")  # wrong
+sayso.ask("How many?", type=int).upper()  # wrong
+sayso.run(nmae="order-1")  # wrong
+sayso.configure(stor="memory:")  # wrong
+sayso.Reviewer("ada", role={"finance"})  # wrong
+sayso.Reviewer()  # wrong
+sayso.hold("large", qourum=2)  # wrong
+sayso.deny()  # wrong
+
+# -- reviews -------------------------------------------------------------------------------------------------------
+
+review = sayso.Review(revewer="ada")  # wrong
+review = sayso.Review(by="ada")
+review.lst()  # wrong
+review.list(tol="pay")  # wrong
+review.list(limit="10")  # wrong
+review.list(kind="calls")  # wrong
+review.list("pending")  # wrong
+review.list()[0]  # wrong
+len(review.list())  # wrong
+review.list().request  # wrong
+for request in review.list():
+    request.idd  # wrong
+    review.approve(request)  # wrong
+review.approve()  # wrong
+review.approve("rq_1", as_="ada")  # wrong
+review.approve("rq_1", by=3)  # wrong
+review.approve("rq_1", changes=[("amount", 7)])  # wrong
+review.reject("rq_1", reason="no")  # wrong
+review.feedback("rq_1")  # wrong
+review.resolve("rq_1")  # wrong
+review.resolve("rq_1", happened="no")  # wrong
+review.extend("rq_1", 24)  # wrong
+
+
+async def asynchronous() -> None:
+    later = aio.Review(by="ada")
+    for request in later.list():  # wrong
+        print(request)
+    async for request in later.list(tol="pay"):  # wrong
+        print(request)
+    for request in await later.list():  # wrong
+        print(request)
+    await later.approve("rq_1", as_="ada")  # wrong
+    later.list().requests  # wrong
+    (await aio.ask("How many?", type=int)).upper()  # wrong
