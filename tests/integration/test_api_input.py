@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from sayso.inbox.api import problem
 from sayso.inbox.api.body import LONGEST
 from sayso.inbox.api.routes import operations
 from sayso.inbox.guard import HEADERS
-from sayso.model.request import State
+from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.integration.acting import state_of
@@ -157,7 +159,7 @@ def test_no_answer_lets_another_origin_read_it(ada: TestClient) -> None:
 
 
 def test_one_who_asks_too_often_waits_and_slows_nobody_else_down(memory: Store) -> None:
-    app = create_app(memory, rate="5/hour")
+    app = create_app(memory, rate="5/hour", stranger_rate="5/hour")
     ada, bob, page = caller(app, name="ada"), caller(app, name="bob"), browser(app, "kim")
     for client in (ada, page):
         assert [client.get("/api/v1/me").status_code for _ in range(5)] == [200] * 5
@@ -171,16 +173,43 @@ def test_one_who_asks_too_often_waits_and_slows_nobody_else_down(memory: Store) 
 
 
 def test_strangers_cannot_guess_without_end(memory: Store) -> None:
-    app = create_app(memory, rate="5/hour")
+    app = create_app(memory, stranger_rate="5/hour")
     stranger, ada = TestClient(app, base_url=BASE), caller(app)
     codes = [code_of(stranger.get("/api/v1/me", headers={"authorization": "Bearer sst_x"})) for _ in range(6)]
     assert codes == [(401, "not_signed_in")] * 5 + [(429, "rate_limited")]
     assert ada.get("/api/v1/me").status_code == 200
 
 
-def test_there_can_be_no_limit(memory: Store) -> None:
-    ada = caller(create_app(memory, rate=None))
+def test_a_token_has_no_limit_of_rate_unless_one_is_set(memory: Store) -> None:
+    ada = caller(create_app(memory))
     assert {ada.get("/api/v1/me").status_code for _ in range(700)} == {200}
+
+
+def test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = create_app(memory, in_flight=2)
+    held, free = threading.Semaphore(0), threading.Event()
+    real, path = memory.get, f"/api/v1/requests/{bought()}"
+
+    def slow(request_id: str) -> Request:
+        held.release()
+        assert free.wait(60)
+        return real(request_id)
+
+    ada, bob = caller(app, name="ada"), caller(app, name="bob")
+    monkeypatch.setattr(memory, "get", slow)
+    with ThreadPoolExecutor(2) as pool:
+        under_way = [pool.submit(ada.get, path) for _ in range(2)]
+        for _ in under_way:
+            assert held.acquire(timeout=60)
+        refused = ada.get("/api/v1/me")
+        assert code_of(refused) == (429, "rate_limited")
+        assert refused.headers["retry-after"] == "1"
+        assert bob.get("/api/v1/me").status_code == 200
+        free.set()
+        assert {one.result(60).status_code for one in under_way} == {200}
+    assert ada.get("/api/v1/me").status_code == 200
 
 
 @pytest.mark.parametrize("rate", ["", "often", "5", "x/minute"])

@@ -66,7 +66,7 @@ def send(client: TestClient, request: Request, subject: str = "ada", *, secret: 
 
 
 def test_a_hook_that_sends_too_often_waits_and_no_other_does(memory: Store) -> None:
-    client = client_of(memory, rate="3/hour")
+    client = client_of(memory, stranger_rate="3/hour")
     requests = [memory.open(sample_call()) for _ in range(4)]
     assert [send(client, one).status_code for one in requests[:3]] == [200] * 3
     late = send(client, requests[3])
@@ -77,14 +77,14 @@ def test_a_hook_that_sends_too_often_waits_and_no_other_does(memory: Store) -> N
 
 
 def test_what_a_hook_was_refused_for_its_rate_is_no_answer_that_stays(memory: Store) -> None:
-    client, request = client_of(memory, rate="1/hour"), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate="1/hour"), memory.open(sample_call())
     send(client, memory.open(sample_call()))
     assert code_of(send(client, request)) == (429, "rate_limited")
     assert len(memory.slips("seen")) == 1
 
 
 def test_what_nobody_has_signed_is_soon_refused_by_address_alone(memory: Store) -> None:
-    app, request = create_app(memory, hooks=tables(), rate="3/hour"), memory.open(sample_call())
+    app, request = create_app(memory, hooks=tables(), stranger_rate="3/hour"), memory.open(sample_call())
     one, other = (TestClient(app, base_url=BASE, client=(host, 50_000)) for host in ("10.0.0.1", "10.0.0.2"))
     assert [send(one, request, secret=WRONG).status_code for _ in range(3)] == [401] * 3
     refused = send(one, request, secret=WRONG)
@@ -96,7 +96,7 @@ def test_what_nobody_has_signed_is_soon_refused_by_address_alone(memory: Store) 
 def test_no_signature_is_computed_and_no_body_read_for_who_sent_too_much(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, request = client_of(memory, rate="2/hour"), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate="2/hour"), memory.open(sample_call())
     for _ in range(2):
         send(client, request, secret=WRONG)
     looked = list[str]()
@@ -113,20 +113,20 @@ def test_no_signature_is_computed_and_no_body_read_for_who_sent_too_much(
 
 
 def test_a_body_that_is_too_long_counts_as_unsigned(memory: Store) -> None:
-    client = client_of(memory, rate="2/hour")
+    client = client_of(memory, stranger_rate="2/hour")
     answers = [client.post("/hooks/decisions", content=b"x" * 2_000_001).status_code for _ in range(3)]
     assert answers == [413, 413, 429]
 
 
 def test_what_is_signed_is_not_counted_as_unsigned(memory: Store) -> None:
-    client, request = client_of(memory, rate="2/hour"), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate="2/hour"), memory.open(sample_call())
     assert [send(client, request, verb="start").status_code for _ in range(2)] == [422] * 2
     assert send(client, request, secret=OTHER).status_code == 200
 
 
 def test_behind_a_trusted_proxy_the_address_is_the_senders(memory: Store) -> None:
     ways = SignIn(proxy=Proxy(networks(["10.0.0.1"])))
-    client, request = client_of(memory, rate="1/hour", sign_in=ways), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate="1/hour", sign_in=ways), memory.open(sample_call())
     statuses = list[int]()
     for sender in ("203.0.113.1", "203.0.113.1", "203.0.113.2"):
         client.headers["x-forwarded-for"] = sender
@@ -135,7 +135,7 @@ def test_behind_a_trusted_proxy_the_address_is_the_senders(memory: Store) -> Non
 
 
 def test_there_can_be_no_limit_for_hooks(memory: Store) -> None:
-    client, request = client_of(memory, rate=None), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate=None), memory.open(sample_call())
     assert {send(client, request, secret=WRONG).status_code for _ in range(700)} == {401}
 
 

@@ -59,6 +59,7 @@ _ALTERED = "unit/test_altered.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _OUTBOX = "integration/test_outbox.py::"
 _STARTS = "integration/test_http_starts.py::"
+_PATIENT = "integration/test_http_patience.py::"
 _REASONS = "integration/test_mplp_reasons.py::"
 _LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
 _METRICS = "integration/test_metrics.py::"
@@ -2238,6 +2239,21 @@ MUTANTS = [
         "each is counted alone", "inbox/api/rate.py",
         "self._windows.hit(self._limit, who)", "self._windows.hit(self._limit, \"all\")",
         _API_INPUT + "test_one_who_asks_too_often_waits_and_slows_nobody_else_down",
+    ),
+    Mutant(
+        "a token has so many requests under way", "inbox/api/rate.py",
+        "if self._now[who] >= self._most:", "if False:",
+        _API_INPUT + "test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up",
+    ),
+    Mutant(
+        "a limit is waited out", "stores/http_line.py",
+        "wait = max(wait, jittered(answer.wait, never_less=True))", "pass",
+        _PATIENT + "test_a_server_that_says_later_is_asked_again_when_it_says_so",
+    ),
+    Mutant(
+        "a server that is away ends no wait", "waiting/block.py",
+        "if terminal.can_decide(self._store) or is_due(self._request, clock.now()):", "if True:",
+        _PATIENT + "test_a_wait_outlasts_the_patience_for_a_server_that_is_away",
     ),
     Mutant(
         "a line feed leads to no page", "inbox/api/routes.py",

@@ -59,12 +59,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--tls-cert", "certificate", type=_FILE, help="Speak https with this certificate (PEM).")
 @click.option("--tls-key", "key", type=_FILE, help="Its key, where it is in another file.")
 @click.option("--insecure-http", is_flag=True, help="Let people on other machines decide by plain http.")
+@click.option("--rate", metavar="N", help="Requests a minute and token, or 10/second.  [default: no limit]")
 @decides
 @click.pass_obj
 def serve(
     desk: Desk, host: str | None, port: int | None, opens: bool, base_url: str | None, has_links: bool,
     header: str | None, roles_header: str | None, peers: tuple[str, ...], certificate: Path | None, key: Path | None,
-    insecure_http: bool, name: str | None, roles: tuple[str, ...],
+    insecure_http: bool, rate: str | None, name: str | None, roles: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Open the inbox in a browser.
 
@@ -74,12 +75,12 @@ def serve(
     place = _place(host, port, base_url, certificate, key)
     ways = _with_extra(lambda: sign_in(Options(has_links, header, roles_header, peers)))
     place.check(is_known=ways is not None, is_insecure=insecure_http)
-    who, signs = reviewer(name, roles), signer()
+    who, signs, limit = reviewer(name, roles), signer(), _rate(rate)
     store = desk.store_or_new
     with listening(place) as listener:
         taken: int = listener.getsockname()[1]
         url = place.url(taken)
-        app, first = _alone(store, who, url) if ways is None else _for_many(store, ways, url)
+        app, first = _alone(store, who, url, limit) if ways is None else _for_many(store, ways, url, limit)
         with delivering(store, url), checkpointing(store, every=_CHECKPOINT, signer=signs) as schedule:
             app.state.checkpoints = schedule
             _say_where(place, first, None if ways is None else taken)
@@ -99,6 +100,15 @@ def _place(
         port if port is not None else table.get("port", int, 8600),
         base_url or config.base_url(), certificate=certificate or files[0], key=key or files[1],
     )  # fmt: skip
+
+
+def _rate(said: str | None) -> str | None:
+    """Return how often a token may ask, as text that the library reads; None for no limit."""
+    if said is None:
+        said = serve_table().get("rate", str, "")
+    if not said:
+        return None
+    return f"{said}/minute" if said.isascii() and said.isdigit() else said
 
 
 def _file(table: Table, name: str) -> Path | None:
@@ -121,15 +131,15 @@ def _say_where(place: Place, first: str, port: int | None) -> None:
             )
 
 
-def _alone(store: Store, who: Reviewer, url: str) -> tuple[Starlette, str]:
+def _alone(store: Store, who: Reviewer, url: str, rate: str | None) -> tuple[Starlette, str]:
     """Return the inbox of whoever sits at this machine, and an address that signs them in."""
-    app = _made(store, who, url)
+    app = _made(store, who, url, rate)
     first = _address(app, who, url)
     out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
     return app, first
 
 
-def _for_many(store: Store, ways: SignIn, url: str) -> tuple[Starlette, str]:
+def _for_many(store: Store, ways: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
     """Return the inbox of people whom it can know, and its address."""
     from sayso.inbox import create_app
     from sayso.inbox.secret import secret_of
@@ -139,7 +149,7 @@ def _for_many(store: Store, ways: SignIn, url: str) -> tuple[Starlette, str]:
             f"people cannot sign in to the inbox of {store.url} without a secret that stays: set SAYSO_SECRET to 32"
             " random characters or more (`openssl rand -hex 32`)"
         )
-    app = create_app(store, base_url=url, sign_in=ways)
+    app = create_app(store, base_url=url, sign_in=ways, rate=rate)
     out(f"inbox of {escape(store.url)}; people sign in", *_ways(ways))
     return app, url
 
@@ -153,7 +163,7 @@ def _ways(ways: SignIn) -> list[str]:
     return said
 
 
-def _made(store: Store, who: Reviewer, url: str) -> Starlette:
+def _made(store: Store, who: Reviewer, url: str, rate: str | None = None) -> Starlette:
     from sayso.inbox import create_app
 
     last = [time.monotonic()]
@@ -164,7 +174,7 @@ def _made(store: Store, who: Reviewer, url: str) -> Starlette:
             last[0] = now
             out(f"somebody came who is not signed in; if that was you, open {_address(app, who, url)}")
 
-    app = create_app(store, on_stranger=stranger)
+    app = create_app(store, on_stranger=stranger, rate=rate)
     return app
 
 

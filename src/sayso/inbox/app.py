@@ -36,7 +36,7 @@ from sayso.inbox import (
     trip,
 )
 from sayso.inbox.api.happenings import Happenings
-from sayso.inbox.api.rate import Rate
+from sayso.inbox.api.rate import InFlight, Rate
 from sayso.inbox.api.relay import Relays
 from sayso.inbox.api.routes import mounted as api
 from sayso.inbox.fault import HANDLERS
@@ -91,7 +91,8 @@ def create_app(
     store: Store | str | None = None, *, base_url: str | None = None, hosts: Collection[str] = (),
     who: Callable[[Http], Reviewer | None] | None = None, on_stranger: Callable[[], None] | None = None,
     sign_in: SignIn | None = None, hooks: Mapping[str, Any] | None = None,
-    rate: str | None = "600/minute", open_per_run: int = 20, open_per_token: int = 200,
+    rate: str | None = None, in_flight: int = 64, stranger_rate: str | None = "600/minute",
+    open_per_run: int = 20, open_per_token: int = 200,
 ) -> Starlette:  # fmt: skip
     """Return the inbox as an ASGI program, to be served or mounted.
 
@@ -106,8 +107,11 @@ def create_app(
         who: Says who is signed in to the program around, or None for nobody; called for every request.
         on_stranger: Called when somebody comes who is not signed in.
         sign_in: Which ways lead in; None is login links alone.
-        rate: How often one token, session or stranger may ask the API, and one hook may send decisions; None for no
-            limit.
+        rate: How often one token may ask the API, `600/minute`; None for no limit. A program that asks more often is
+            told to wait, and does.
+        in_flight: How many requests of one token are worked on at a time; those that wait for a change do not count.
+        stranger_rate: How often one address may ask without being known, one session may ask the API, and one hook may
+            send decisions; None for no limit.
         open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.
         open_per_token: The same of one program, over all of its runs; tokens of one name are one program.
         hooks: Which programs may send decisions, as `[hooks]` in `sayso.toml` says it; None is what stands there.
@@ -134,6 +138,7 @@ def create_app(
     app.state.settings = Settings(config.open_store(store), Sessions(sign_in.lasts), base_url, who, sign_in)
     app.state.on_stranger = on_stranger
     app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
+    app.state.in_flight, app.state.stranger_rate = InFlight(in_flight), Rate(stranger_rate)
     app.state.happenings = Happenings(app.state.settings.store)
     app.state.relays = Relays(app.state.happenings)
     app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.happenings)
@@ -141,7 +146,8 @@ def create_app(
     app.state.pulse, app.state.checkpoints = live.Pulse(app.state.settings.store), None
     app.state.insights = insights.Insights(app.state.settings.store)
     app.state.hooks = hook.Hooks(
-        app.state.settings.store, config.table("hooks") if hooks is None else hooks, rate=app.state.rate,
+        app.state.settings.store, config.table("hooks") if hooks is None else hooks,
+        rate=app.state.stranger_rate,
         admits=sign_in.admits,
     )  # fmt: skip
     return app

@@ -266,7 +266,7 @@ async def receive(http: Http) -> Response:
 
 async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
     hooks: Hooks = http.app.state.hooks
-    rate: Rate = http.app.state.rate
+    rate: Rate = http.app.state.stranger_rate
     settings: Settings = http.app.state.settings
     stranger = f"unsigned {settings.sender(http)}"
     rate.must_have_room(stranger)  # before a body is read, or a signature computed

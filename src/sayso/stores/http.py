@@ -46,12 +46,16 @@ class HttpStore(HttpRuns, Store):
     Args:
         address: `https://host`; `http://` on this machine alone.
         token: Of the kind `ask`, from `sayso token new`.
-        patience: For how many seconds a verb about a request that is known tries again while the server is away; one
-            that begins something gives up after five at most.
+        patience: For how many seconds a call's verbs try again while the server is away; each may be sent twice without
+            harm. What only looks around (lists, the journal) gives up after five at most. A server that answers 429 is
+            asked for twenty times as long.
 
     Raises:
         ConfigError: The address or the token cannot be one.
     """
+
+    look_again = 30.0
+    """Seconds until one who waits looks by itself; the listener says what changed, and many who look cost much."""
 
     def __init__(self, address: str, token: str, *, patience: float = 60.0) -> None:
         self.url = address.rstrip("/")
@@ -79,7 +83,7 @@ class HttpStore(HttpRuns, Store):
     def open(self, request: Request, saved: Saved | None = None) -> Request:
         body = {"request": asked_wire(request), "saved": saved_wire(saved)}
         with beginning(request.run_id):
-            return self._read(self._line.post("/requests", body, request.run_id, patience=self._soon))
+            return self._read(self._line.post("/requests", body, request.run_id, patience=self._late))
 
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         request = self._done(request_id, "settle", {"gone": gone}, self._late)
@@ -97,12 +101,12 @@ class HttpStore(HttpRuns, Store):
         return changed
 
     def clear(self, request_id: str, by: Identity, reason: str | None = None) -> Request:
-        return self._done(request_id, "clear", {"reason": None if reason is None else storable(reason)}, self._soon)
+        return self._done(request_id, "clear", {"reason": None if reason is None else storable(reason)}, self._late)
 
     def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
         body = {"token": token, "worker": worker.current() if by is None else by}
         try:
-            return self._done(request_id, "start", body, self._soon)
+            return self._done(request_id, "start", body, self._late)
         except errors.AlreadyStartedError as refusal:
             request = self._after_loss(refusal, request_id)
             execution = request.execution
@@ -129,13 +133,13 @@ class HttpStore(HttpRuns, Store):
     ) -> Request:  # fmt: skip
         if roles is not None or force:
             _people_decide()
-        return self._done(request_id, "verify", {"happened": happened, "hook": by.subject}, self._soon)
+        return self._done(request_id, "verify", {"happened": happened, "hook": by.subject}, self._late)
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         words = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
         body = {"run_id": run_id, "event": event, "detail": words}
         with beginning(run_id):
-            self._line.post("/notes", body, run_id, patience=self._soon)
+            self._line.post("/notes", body, run_id, patience=self._late)
 
     # -- what programs read ------------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class HttpStore(HttpRuns, Store):
         return self._read(self._line.get(f"/requests/{quote(request_id, safe='')}", request_id, patience=self._late))
 
     def find(self, fingerprint: str) -> Request | None:
-        found = self._line.get("/find", patience=self._soon, fingerprint=fingerprint)
+        found = self._line.get("/find", patience=self._late, fingerprint=fingerprint)
         with readable():
             wire = found["request"]
         return None if wire is None else self._read(wire)

@@ -2,8 +2,9 @@
 
 Every verb that goes over it may be sent twice: asking finds what was asked, a start and its end know their token. So
 where a connection breaks, it is sent again until patience ends, and then the program hears that the server is away.
-The invariant: an answer that is not a plain yes raises, so that nothing runs on a guess; no redirect is followed, and
-the token goes to the one server that it was given for.
+A server that asks to wait (429, 503) is asked again when it says so, and a process sends so few verbs at a time that
+few are refused. The invariant: an answer that is not a plain yes raises, so that nothing runs on a guess; no redirect
+is followed, and the token goes to the one server that it was given for.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from sayso import errors
+from sayso.model.ids import new_token
 from sayso.stores.http_fault import fault_of
 
-__all__ = ["BROKEN", "LATER", "Line", "LostError", "encoded"]
+__all__ = ["BROKEN", "LATER", "Line", "LostError", "encoded", "jittered"]
 
 BROKEN = (OSError, HTTPException)
 """What a connection raises that breaks."""
@@ -30,9 +32,16 @@ LATER = frozenset({429, 502, 503, 504})
 """What the server, or a proxy before it, answers to who may try again."""
 
 _API = "/api/v1/program"
+_TOO_MANY = 429
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_SLOWED = 20  # times the patience: a server that says 429 is there, and its limit slows a program down
 _MOST_IDLE = 8
+_AT_ONCE = 16  # verbs of a process under way, of the 64 that a server takes of one token; the others queue here
 _TIMEOUT = 30.0
+
+
+class _StaleError(ConnectionError):
+    """A connection that had been kept broke."""
 
 
 class LostError(Exception):
@@ -66,11 +75,13 @@ class Line:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "sayso"}
         self._idle: list[HTTPConnection] = []
         self._lock = threading.Lock()
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
         self._tls: ssl.SSLContext | None = None
 
     def after_fork(self) -> None:
         """Drop the parent's connections: two processes that share one would read each other's answers."""
         self._lock = threading.Lock()
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
         self.close()
 
     def close(self) -> None:
@@ -108,38 +119,49 @@ class Line:
         return self._patiently("POST", path, encoded(body), about, patience)
 
     def _patiently(self, method: str, path: str, body: bytes | None, about: str, patience: float) -> Any:
-        until, pause, lost = time.monotonic() + patience, _PAUSE, None
+        began, pause, lost = time.monotonic(), _PAUSE, None
         while True:
-            kept = self._taken()
+            wait = jittered(pause)
             try:
-                answer = self._spoken(kept or self.connect(), method, path, body)
+                answer = self._spoken(method, path, body, began + _SLOWED * patience)
                 if answer.status < 300:
                     return answer.content
-                pause = max(pause, answer.wait)
-                if not _is_for_later(answer) or time.monotonic() + pause > until:
+                wait = max(wait, jittered(answer.wait, never_less=True))
+                # No answer at all says that nobody knows; 429 says that the server is there, and did nothing.
+                until = began + (_SLOWED * patience if answer.status == _TOO_MANY else patience)
+                if not _is_for_later(answer) or time.monotonic() + wait > until:
                     raise fault_of(answer.status, answer.content, about) from lost
                 lost = LostError(f"HTTP status {answer.status}") if answer.status >= 500 else lost
             except BROKEN as error:
-                if time.monotonic() + pause > until or isinstance(error, ssl.SSLCertVerificationError):
+                if time.monotonic() + wait > began + patience or isinstance(error, ssl.SSLCertVerificationError):
                     raise errors.StoreUnavailableError(
                         f"the sayso server {self._url} cannot be reached ({error or type(error).__name__}); nothing"
                         " runs that it did not allow before, try again when it answers"
                     ) from error
                 lost = LostError(str(error))
-                if kept is not None:
+                if isinstance(error, _StaleError):
                     self.close()  # the server has restarted: the other idle ones are broken as well, a new one may do
                     continue
-            time.sleep(pause)
+            time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _spoken(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> _Answer:
+    def _spoken(self, method: str, path: str, body: bytes | None, until: float) -> _Answer:
+        if not self._room.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise TimeoutError("too many verbs of this program are under way")
         try:
-            answer = self.exchange(connection, method, path, body)
-        except BaseException:
-            connection.close()  # broken off: the answer to this must not be read as another's
-            raise
-        self._give_back(connection)
-        return answer
+            kept = self._taken()
+            connection = kept or self.connect()
+            try:
+                answer = self.exchange(connection, method, path, body)
+            except BaseException as error:
+                connection.close()  # broken off: the answer to this must not be read as another's
+                if kept is not None and isinstance(error, BROKEN):
+                    raise _StaleError(str(error) or type(error).__name__) from error
+                raise
+            self._give_back(connection)
+            return answer
+        finally:
+            self._room.release()
 
     # -- connections -------------------------------------------------------------------------------------------
 
@@ -183,6 +205,11 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     """Return the text of a body; half a character makes it one that the server refuses."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode(errors="surrogatepass")
+
+
+def jittered(seconds: float, *, never_less: bool = False) -> float:
+    """Return about as long a pause, so that programs that were put off together do not come back together."""
+    return seconds * ((1 if never_less else 0.5) + int(new_token()[:8], 16) / (1 << 32))
 
 
 def _is_for_later(answer: _Answer) -> bool:

@@ -55,7 +55,7 @@ class HttpRuns(RunVerbs):
     def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> Kept:
         body = {"run_id": run_id, "holder": holder, "gone": gone}
         try:
-            return kept_of(self._line.post("/runs/take", body, run_id, patience=self._soon))
+            return kept_of(self._line.post("/runs/take", body, run_id, patience=self._late))
         except errors.RunBusyError:
             held_by = self.get_run(run_id).run.holder
             if gone is not None or held_by is None or not lease.is_free(held_by):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sayso import clock, telemetry
 from sayso.drive import Effect, Effects, offload
-from sayso.errors import ConfigError
+from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.gates.declared import span_of
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
@@ -91,12 +91,18 @@ class _Decided(Effect):
         self._until = None if timeout is None else time.monotonic() + timeout.total_seconds()
 
     def _look(self) -> Request:
-        request = self._store.get(self._request.id)
-        return self._store.settle(request.id) if is_due(request, clock.now()) else request
+        try:
+            request = self._store.get(self._request.id)
+            return self._store.settle(request.id) if is_due(request, clock.now()) else request
+        except StoreUnavailableError:
+            if terminal.can_decide(self._store) or is_due(self._request, clock.now()):
+                raise
+            return self._request  # a server that is away ends no wait; what was decided is heard when it is back
 
     def _seconds(self, request: Request) -> float:
         """Return how long to sleep before looking again; zero or less when the time is over."""
-        ends = [_LOOK_AGAIN, max(_SOON, (request.expires_at - clock.now()).total_seconds())]
+        look_again: float = getattr(self._store, "look_again", _LOOK_AGAIN)
+        ends = [look_again, max(_SOON, (request.expires_at - clock.now()).total_seconds())]
         if self._until is not None:
             ends.append(self._until - time.monotonic())
         return min(ends)

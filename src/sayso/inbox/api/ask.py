@@ -326,7 +326,7 @@ OPERATIONS = [
     ),
     Operation(
         "GET", _AT, "How a request of the program's stands; with `wait`, when it differs", look_at,
-        kinds=_KINDS, query=WaitQuery, answer=Row, problems=_NOT_THERE,
+        kinds=_KINDS, query=WaitQuery, answer=Row, problems=_NOT_THERE, waits=True,
         headers={"If-None-Match": "ETag of what was seen."}, also={304: "It is as it was seen."},
     ),
     Operation("POST", f"{_AT}/settle", "Write an end that was reached", settle, kinds=_KINDS, body=Settle, answer=Row,
@@ -345,7 +345,7 @@ OPERATIONS = [
               query=MatchQuery, answer=Ids),
     Operation("POST", "/v1/program/list", "The program's requests", listed, kinds=_KINDS, body=Which, answer=Rows),
     Operation("POST", "/v1/program/changes", "Wait until a request differs from what was seen", changes, kinds=_KINDS,
-              body=Seen, answer=Changed),
+              body=Seen, answer=Changed, waits=True),
     Operation("POST", "/v1/program/sweep", "Write all ends that were reached", sweep, kinds=_KINDS, answer=Swept,
               body=kept.Empty),
     Operation("POST", "/v1/program/notes", "Note in a run's journal what was denied", note, kinds=_KINDS, body=Note,

@@ -26,7 +26,7 @@ from sayso import errors
 from sayso.inbox.api.body import read_json
 from sayso.inbox.api.principal import LOOKING, Principal, principal_of
 from sayso.inbox.api.problem import Problem, of_fault, response
-from sayso.inbox.api.rate import Rate
+from sayso.inbox.api.rate import InFlight, Rate
 from sayso.inbox.token import KINDS, TokenKind, Tokens
 from sayso.inbox.visit import Settings
 from sayso.reviews import Review
@@ -107,6 +107,7 @@ class Operation:
         headers: Request headers it reads, with what they mean.
         also: Further statuses when all went well, with what they mean: `{304: "…"}`.
         media_type: Of the answer.
+        waits: Whether it may answer late, when something has changed.
     """
 
     method: str
@@ -122,11 +123,16 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     also: Mapping[int, str] = field(default_factory=dict[int, str])
     media_type: str = "application/json"
+    waits: bool = False
 
     @property
     def name(self) -> str:
         """Its name in the OpenAPI document: that of its handler."""
         return self.handler.__name__.strip("_")
+
+    def is_wait(self, http: Http) -> bool:
+        """Say whether a request is answered late, when something has changed."""
+        return self.waits and (self.query is None or "wait" in http.query_params)
 
     async def answered(self, http: Http, principal: Principal) -> Response:
         """Do it, for somebody who is known.
@@ -218,15 +224,26 @@ class Place:
         await answer(scope, receive, send)
 
     async def _answered(self, http: Http) -> Response:
-        rate: Rate = http.app.state.rate
         try:
-            principal = await run_in_threadpool(principal_of, http)
+            principal = await run_in_threadpool(principal_of, http)  # by its headers: no body has been read
         except Problem:
-            rate.count(f"stranger {'' if http.client is None else http.client.host}")
+            strangers: Rate = http.app.state.stranger_rate
+            strangers.count(f"stranger {'' if http.client is None else http.client.host}")
             raise
-        rate.count(
-            f"token {principal.token_id}" if principal.token_id else f"session {principal.reviewer.identity.folded}"
-        )
+        if principal.token_id is None:
+            sessions: Rate = http.app.state.stranger_rate
+            sessions.count(f"session {principal.reviewer.identity.folded}")
+            return await self._done(http, principal)
+        rate: Rate = http.app.state.rate
+        rate.count(f"token {principal.token_id}")
+        operation = self._operations.get(http.method)
+        if operation is not None and operation.is_wait(http):  # it costs no thread; connections are counted elsewhere
+            return await self._done(http, principal)
+        in_flight: InFlight = http.app.state.in_flight
+        with in_flight.one_of(principal.token_id):
+            return await self._done(http, principal)
+
+    async def _done(self, http: Http, principal: Principal) -> Response:
         operation = self._operations.get("GET" if http.method == "HEAD" else http.method)
         if operation is not None:
             answer = await operation.answered(http, principal)

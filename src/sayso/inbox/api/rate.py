@@ -1,12 +1,17 @@
-"""How often one token, session or stranger may ask: a moving window in this process (the library `limits`).
+"""How often, and how much at a time, one token, session or stranger may ask; counted in this process.
 
-The invariant: one who asks too often slows nobody else down, and waiting for room takes none.
+How often is a moving window (the library `limits`), and how much at a time is what is being worked on. Both answer 429
+with `Retry-After`, so that a program is slowed down and loses no call (`sayso.stores.http_line`). The invariant: one
+who asks too much slows nobody else down, and waiting for room takes none.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
@@ -15,7 +20,9 @@ from limits.strategies import MovingWindowRateLimiter
 from sayso import errors
 from sayso.inbox.api.problem import Problem
 
-__all__ = ["Rate"]
+__all__ = ["InFlight", "Rate"]
+
+_SOON = 1  # seconds until who has too much under way may try again
 
 
 class Rate:
@@ -52,3 +59,36 @@ class Rate:
             "rate_limited", f"more than {limit}; nothing was done, try again in {wait} s",
             headers={"retry-after": str(wait)},
         )  # fmt: skip
+
+
+class InFlight:
+    """How many requests of one token are worked on at a time; used in the event loop alone.
+
+    Args:
+        most: For each token.
+
+    Raises:
+        ConfigError: Not one would be.
+    """
+
+    def __init__(self, most: int) -> None:
+        if most < 1:
+            raise errors.ConfigError(f"in_flight must be 1 or more, not {most}; no token could ask anything")
+        self._most = most
+        self._now = Counter[str]()
+
+    @contextmanager
+    def one_of(self, who: str) -> Generator[None]:
+        """Count one while the block runs; raises `Problem` where there are too many."""
+        if self._now[who] >= self._most:
+            raise Problem(
+                "rate_limited", f"{self._most} requests of this token are being worked on; nothing was done, try again",
+                headers={"retry-after": str(_SOON)},
+            )  # fmt: skip
+        self._now[who] += 1
+        try:
+            yield
+        finally:
+            self._now[who] -= 1
+            if not self._now[who]:
+                del self._now[who]
