@@ -37,7 +37,7 @@ demo: $(VENV)/.ready
 	@$(VENV)/bin/sayso demo $(if $(DIR),--dir '$(DIR)') $(ARGS)
 
 test: $(VENV)/.ready-test $(VENV)/.browser
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/.ready-lint
 	@status=0; \
