@@ -49,6 +49,7 @@ _FOR, _PROPOSED, _BEHIND = (
     "integration/test_left_behind.py::",
 )
 _JSONL = "integration/test_jsonl.py::"
+_FIELD = "integration/test_field_parameters.py::"
 _SLIPPED = "integration/test_cli_slips.py::"
 _REACT, _STATES = "integration/test_react.py::", "integration/test_react_states.py::"
 _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attacks.py::"
@@ -930,13 +931,34 @@ MUTANTS = [
     ),
     Mutant(
         "options count where gate is called with the function", "waiting/passage.py",
-        "if function is None else _gated(function, options)", "if function is None else _gated(function, {})",
+        "if function is None else _gated(function, options)",
+        'if function is None else _gated(function, {"wait": "raise"})',
         "integration/test_decorator_options.py::test_one_stranger_cannot_approve_what_two_from_finance_must",
     ),
     Mutant(
         "a misspelt option is refused", "gates/declared.py",
         "if option not in known:", "if False:",
         "integration/test_decorator_options.py::test_a_misspelt_option_is_refused_before_there_is_a_function",
+    ),
+    Mutant(
+        "a bound counts for a call that the rule lets through", "gates/check.py",
+        "        must_keep_bounds(gate, arguments)", "        pass",
+        _FIELD + "test_a_bound_counts_for_a_call_that_is_let_through",
+    ),
+    Mutant(
+        "a bound counts behind a gate that is off", "waiting/passage.py",
+        "            must_keep_bounds(gate, arguments)", "            pass",
+        _FIELD + "test_bounds_stand_in_annotated_types_and_within_other_types_too",
+    ),
+    Mutant(
+        "no function gets a Field for a value", "model/signature.py",
+        "        if self.fields:\n            return", "        if False:\n            return",
+        _FIELD + "test_a_call_that_is_let_through_has_the_defaults_and_the_alias",
+    ),
+    Mutant(
+        "what must be given must be given", "model/field.py",
+        "return bool(self.info.is_required())", "return False",
+        _FIELD + "test_what_must_be_given_must_be_given",
     ),
     Mutant(
         "what has no name is given one", "gates/declared.py",

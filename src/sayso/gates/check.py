@@ -12,7 +12,17 @@ from sayso.drive import Effects, UserCode, Verb
 from sayso.gates.apart import keep_apart
 from sayso.gates.gate import ALLOWED, Check, Gate, Place, current, requester
 from sayso.gates.needs import Needs
-from sayso.gates.words import call_of, fit_facts, must_fit, prompt_of, refuse, rule_text, secrets_among, secrets_of
+from sayso.gates.words import (
+    call_of,
+    fit_facts,
+    must_fit,
+    must_keep_bounds,
+    prompt_of,
+    refuse,
+    rule_text,
+    secrets_among,
+    secrets_of,
+)
 from sayso.model import canonical, told
 from sayso.model.call import Call
 from sayso.model.fingerprint import call_digest, fingerprint
@@ -42,6 +52,7 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
     """
     verdict = yield from _verdict(gate, arguments)
     if verdict.kind == "allow":
+        must_keep_bounds(gate, arguments)
         return ALLOWED
     if verdict.kind == "deny":
         return (yield from _deny(gate, store, arguments, place, verdict))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -100,6 +100,15 @@ class Gate:
     def asks(self, hook: Callable[..., Any], arguments: Mapping[str, Any]) -> UserCode:
         """Return the call of one of the gate's hooks with the arguments that it names."""
         return UserCode(hook, self._picks[id(hook)](arguments))
+
+    @cached_property
+    def is_unbounded(self) -> bool:
+        """Whether nothing but Python's own rules says what it may be called with."""
+        return not self.signature.fields and not self._bare.has_bounds
+
+    def out_of_bounds(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with arguments whose author wrote bounds for them; cheap where there are none."""
+        return self._bare.out_of_bounds(arguments)
 
     @property
     def shape(self) -> Shape:

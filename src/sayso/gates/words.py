@@ -18,6 +18,7 @@ __all__ = [
     "fit_facts",
     "is_as_shown",
     "must_fit",
+    "must_keep_bounds",
     "prompt_of",
     "refuse",
     "rule_text",
@@ -53,7 +54,15 @@ def must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
 
     An edit is checked by these types, so the reviewer could change nothing else in such a call either.
     """
-    problems = gate.shape.misfits(arguments)
+    _refuse_first(gate, gate.shape.misfits(arguments))
+
+
+def must_keep_bounds(gate: Gate, arguments: dict[str, Any]) -> None:
+    """Raise `ArgumentError` for an argument of a call that nobody is asked about, outside of what its author allows."""
+    _refuse_first(gate, gate.out_of_bounds(arguments))
+
+
+def _refuse_first(gate: Gate, problems: list[str]) -> None:
     if problems:
         where, _, reason = problems[0].partition(": ")
         raise errors.ArgumentError(where, f"does not fit {gate.name}'s own types ({reason})")

@@ -59,6 +59,7 @@ def edited_call(
     if changes is not None and arguments is not None:
         raise errors.InvalidChangesError(request.id, ["give changes or arguments, not both"])
     shape, before = shape_of(request), request.effective
+    changes, arguments = (None if given is None else shape.by_name(given) for given in (changes, arguments))
     try:
         tree = _merged(before, changes, arguments)
         form = _as_given(shape, canonical.encode(_validated(shape, tree, canonical.load(before.form))), before)

@@ -1,14 +1,18 @@
 """A function's parameters: from a call to arguments by name, and back.
 
-`*args` stand as a tuple, and `**kwargs` as a dict, under their own names; defaults are filled in. Which callables may
-be gated at all is in `sayso.gates.declared`. The invariant: what `bind` returned, `spread` calls the function with.
+`*args` stand as a tuple, and `**kwargs` as a dict, under their own names; defaults are filled in, also those of
+pydantic's `Field(...)` (`sayso.model.field`). Which callables may be gated at all is in `sayso.gates.declared`.
+The invariant: what `bind` returned, `spread` calls the function with.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
+
+from sayso.model.field import Field, annotated, check_fields, fields_of, is_field
 
 __all__ = ["Signature", "chosen"]
 
@@ -23,6 +27,7 @@ class Signature:
 
     Raises:
         TypeError: The function is one of a class, without its object, or a generator function.
+        ConfigError: A default cannot be read.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -31,11 +36,13 @@ class Signature:
         self._signature = inspect.signature(function)
         if next(iter(self._signature.parameters), None) in {"self", "cls"}:
             raise TypeError("a method hides its object; gate a plain function that takes what tells the object apart")
+        self._function = function
         parameters = self._signature.parameters.values()
+        check_fields(parameters)
         self.names = tuple(self._signature.parameters)
         self._known = frozenset(self.names)
         self._positional = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+        self._defaults = {p.name: p.default for p in parameters if not _is_unset(p.default)}
         self._is_plain = all(p.kind in _PLAIN for p in parameters)
         self._is_positional = self._positional == self.names
         star = next((p.name for p in parameters if p.kind is _VAR_POSITIONAL), None)
@@ -53,6 +60,8 @@ class Signature:
         """
         if not kwargs and len(args) == len(self.names) and self._is_positional:
             return dict(zip(self.names, args, strict=True))
+        if self.fields:
+            return self._bound_by_fields(args, kwargs)
         # `Signature.bind` costs more than everything else a rule needs; most calls do not need it.
         if self._is_plain and len(args) <= len(self._positional):
             given = dict(zip(self._positional, args, strict=False))
@@ -69,6 +78,53 @@ class Signature:
         found.apply_defaults()
         return dict(found.arguments)
 
+    def _bound_by_fields(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        given = self._signature.bind_partial(*args, **self.by_name(kwargs)).arguments
+        bound: dict[str, Any] = {}
+        for name in self.names:
+            field = self.fields.get(name)
+            if name in given:
+                bound[name] = given[name]
+            elif name in self._defaults:
+                bound[name] = self._defaults[name]
+            elif field is not None and not field.is_required:
+                bound[name] = field.default(bound)
+            elif name in {self._star, self._stars}:
+                bound[name] = () if name == self._star else {}
+            else:
+                raise TypeError(f"missing a required argument: {name!r}")
+        return bound
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """What pydantic's `Field` says of those parameters that have one; read at the first use."""
+        from sayso.model.shape.define import hints_of
+
+        return fields_of(self._signature.parameters.values(), lambda: hints_of(annotated(self._function)))
+
+    @cached_property
+    def _by_alias(self) -> Mapping[str, str]:
+        found = {alias: name for name, field in self.fields.items() for alias in field.aliases}
+        return {alias: name for alias, name in found.items() if alias not in self._known}
+
+    def by_name(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return arguments by the names of the parameters, where some are given by an alias.
+
+        One that is given twice keeps its alias, by which it will be refused.
+        """
+        if not self.fields or not self._by_alias.keys() & given.keys():
+            return given
+        named = {name: value for name, value in given.items() if name not in self._by_alias}
+        for alias, name in self._by_alias.items():
+            if alias in given:
+                named[alias if name in named else name] = given[alias]
+        return named
+
+    def shown_as(self, name: str) -> str:
+        """Return the name by which a model is asked for an argument: its alias, where it has one."""
+        field = self.fields.get(name)
+        return field.aliases[0] if field is not None and field.aliases else name
+
     @property
     def takes_any(self) -> bool:
         """Whether it takes arguments of any name."""
@@ -82,7 +138,7 @@ class Signature:
         """
         if not args and self._is_plain and kwargs.keys() <= self._known:
             return {name: kwargs[name] for name in self.names if name in kwargs}
-        return dict(self._signature.bind_partial(*args, **kwargs).arguments)
+        return dict(self._signature.bind_partial(*args, **self.by_name(kwargs)).arguments)
 
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what to call the function with for these arguments."""
@@ -98,6 +154,10 @@ class Signature:
                 raise TypeError(f"{self._stars} holds a name that is a parameter of its own")
             rest |= more
         return args, rest
+
+
+def _is_unset(default: object) -> bool:
+    return default is inspect.Parameter.empty or is_field(default)
 
 
 def chosen(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from sayso.model.field import fields_of
 from sayso.model.shape.define import hints_of
 
 __all__ = ["Taken", "inputs_of"]
@@ -55,16 +56,21 @@ def inputs_of(steps: Iterable[Taken], hooks: Iterable[Callable[..., Any]] = ()) 
 
 def _parameters(step: Taken) -> Iterable[Parameter]:
     hints = hints_of(inspect.unwrap(step.function))
-    for name, parameter in inspect.signature(step.function).parameters.items():
+    parameters = inspect.signature(step.function).parameters
+    said = fields_of(parameters.values(), lambda: hints)
+    for name, parameter in parameters.items():
         if name in step.before or name in step.given:
             continue
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
+        default = parameter.default
+        if name in said and said[name].is_required:
+            annotation, default = Annotated[said[name].info.annotation, said[name].info], Parameter.empty
         if parameter.kind in _VARIABLE:
             yield parameter
-        elif name in step.optional and parameter.default is Parameter.empty:
+        elif name in step.optional and default is Parameter.empty:
             continue  # it makes one of its own, unless a caller of the step gives one
         else:
-            yield Parameter(name, Parameter.KEYWORD_ONLY, default=parameter.default, annotation=annotation)
+            yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
     for hook in filter(callable, step.given.values()):
         for name in inspect.signature(hook).parameters:
             if name not in step.before:

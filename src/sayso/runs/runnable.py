@@ -193,8 +193,9 @@ class Runnable(ABC):
         """JSON Schema of the arguments that a model is asked for: none that the program makes for each call."""
         whole = self.shape.json_schema()
         properties: dict[str, Any] = whole.get("properties", {})
-        asked = {n: p for n, p in properties.items() if not callable(self.default_params.get(n))}
-        required = [name for name in whole.get("required", []) if name not in self.default_params]
+        shown_as = self.signature.shown_as
+        asked = {shown_as(n): p for n, p in properties.items() if not callable(self.default_params.get(n))}
+        required = [shown_as(name) for name in whole.get("required", []) if name not in self.default_params]
         return {**whole, "properties": asked, "required": required}
 
     def arguments_of(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +205,7 @@ class Runnable(ABC):
             Failed: They do not fit the types.
         """
         try:
-            return self.validate(self._placed({**defaults, **given}))
+            return self.validate(self._placed({**defaults, **self.signature.by_name(given)}))
         except ShapeError as error:
             raise Failed("ValidationError", "; ".join(error.problems), error) from None
 
@@ -229,6 +230,7 @@ class Runnable(ABC):
             Failed: One of them failed.
         """
         found: dict[str, Any] = {}
+        given = self.signature.by_name(given)
         for name, value in self.default_params.items():
             if name in given or (self.rest is not None and name in given.get(self.rest, ())):
                 continue

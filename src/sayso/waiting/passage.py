@@ -17,6 +17,7 @@ from sayso.drive import Attempt, Effects, Try, adrive, drive
 from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, execute
 from sayso.gates.declared import check_known, quorum_of, span_of
+from sayso.gates.words import must_keep_bounds
 from sayso.model.escalation import Escalation
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
@@ -136,6 +137,7 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..
         @_dressed(function, passage.name)
         async def held_async(*args: Any, **kwargs: Any) -> Any:
             if passage.is_open:
+                args, kwargs = passage.opened(args, kwargs)
                 return await function(*args, **kwargs)
             try:
                 attempt = await adrive(passage.effects(args, kwargs))
@@ -149,6 +151,7 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..
 
         @_dressed(function, passage.name)
         def open_to_all(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = passage.opened(args, kwargs)
             return function(*args, **kwargs)
 
         return open_to_all
@@ -211,6 +214,23 @@ class Passage:
         self.name = gate.name
         self.is_open = gate.when is False
 
+    def opened(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what to call the function with where it is never held; bounds and defaults of its author count.
+
+        Raises:
+            ArgumentError: An argument is outside of its bounds; nothing was run.
+        """
+        gate = self._gate
+        if gate.is_unbounded:
+            return args, kwargs
+        try:
+            arguments = gate.signature.bind(args, kwargs)
+            must_keep_bounds(gate, arguments)
+        except BaseException as error:
+            trim(error)
+            raise
+        return gate.signature.spread(arguments)
+
     def effects(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
         """Take one call through the gate."""
         gate, arguments = self._gate, self._gate.signature.bind(args, kwargs)
@@ -230,7 +250,7 @@ class Passage:
             answer = yield from check(gate, store, arguments, here.place)
             match answer.kind:
                 case "allow":
-                    return (yield from _run_free(gate, args, kwargs))
+                    return (yield from _run_free(gate, arguments, args, kwargs))
                 case "deny":
                     raise signals.ConfirmationDenied(answer.reason or f"{describe(gate.when)} denies {gate.name}")
                 case "held":
@@ -262,8 +282,12 @@ class Passage:
                 raise signals.refused(after)
 
 
-def _run_free(gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
+def _run_free(
+    gate: Gate, arguments: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Effects[Attempt]:  # fmt: skip
     # The caller's own objects: what is let through is neither recorded nor rebuilt.
+    if gate.signature.fields:
+        args, kwargs = gate.signature.spread(arguments)
     return (yield Try(gate.function, args, kwargs))
 
 

@@ -22,7 +22,7 @@ from sayso.model.canonical import Json, form_of
 from sayso.model.canonical.rebuild import dataclass_fields, is_model
 from sayso.model.shape.limits import Descriptor
 
-__all__ = ["Walker", "define", "hints_of", "is_definable"]
+__all__ = ["Walker", "define", "hints_of", "is_definable", "optional"]
 
 _EMPTY: tuple[type[Any], ...] = (list, dict, tuple, str, bytes, int, float, bool)
 _MISSING = frozenset({"_MISSING_TYPE", "PydanticUndefinedType", "ellipsis"})
@@ -95,7 +95,7 @@ def _annotations(thing: object) -> dict[str, Any]:
     return dict(getattr(thing, "__annotations__", {}))
 
 
-def _optional(walker: Walker, name: str, default: object, factory: object) -> Descriptor:
+def optional(walker: Walker, name: str, default: object, factory: object) -> Descriptor:
     """Return whether a field must be given, and its default where that can be told."""
     if factory is not None and type(factory).__name__ not in _MISSING:
         empty: list[object] = [kind() for kind in _EMPTY if kind is cast("Any", factory)]
@@ -146,7 +146,7 @@ def _dataclass(cls: Any, walker: Walker) -> Descriptor:
         kind = walker.limited(kind, infos[name].metadata) if name in infos else kind
         place = {"given": False} if not own.init else {} if name in kept else {"kept": False}
         fields.append(
-            {"name": name, "type": kind, **_optional(walker, name, info.default, info.default_factory), **place}
+            {"name": name, "type": kind, **optional(walker, name, info.default, info.default_factory), **place}
         )
     is_plain = cls.__dataclass_params__.init and not hasattr(cls, "__post_init__") and not _has_validators(cls)
     is_plain = is_plain and all(field.get("given", True) and field.get("kept", True) for field in fields)
@@ -160,7 +160,7 @@ def _model(cls: Any, walker: Walker) -> Descriptor:
     is_checked = _has_validators(cls)
     for name, info in cls.model_fields.items():
         kind = walker.limited(walker.describe(info.annotation), info.metadata)
-        field = {"name": name, "type": kind, **_optional(walker, name, info.default, info.default_factory)}
+        field = {"name": name, "type": kind, **optional(walker, name, info.default, info.default_factory)}
         alias: object = info.alias if info.validation_alias is None else info.validation_alias
         is_checked = is_checked or not (alias is None or isinstance(alias, str))
         fields.append({**field, "alias": alias} if isinstance(alias, str) else field)

@@ -16,6 +16,7 @@ __all__ = ["choices_of", "kinds_of"]
 
 _MOST_CHOICES = 50
 _ROOM = 60
+_MOST_SAID = 200
 _LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -38,9 +39,14 @@ def choices_of(shape: Shape) -> list[Any]:
 
 
 def kinds_of(shape: Shape) -> dict[str, str]:
-    """Return for each argument what it may be: `{"amount": "number, at most 500"}`."""
+    """Return for each argument what it may be, and what its author says of it: `{"amount": "number, at most 500"}`."""
     schema = shape.json_schema()
-    return {escape(name): _kind(schema, part) for name, part in schema["properties"].items()}
+    return {escape(name): _described(schema, part) for name, part in schema["properties"].items()}
+
+
+def _described(schema: dict[str, Any], part: dict[str, Any]) -> str:
+    kind, said = _kind(schema, part), escape(" ".join(str(part.get("description", "")).split()))
+    return f"{kind}: {said if len(said) <= _MOST_SAID else said[:_MOST_SAID] + '…'}" if said else kind
 
 
 def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

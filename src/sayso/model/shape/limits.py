@@ -83,6 +83,8 @@ def _is_told(item: object, limits: Descriptor) -> bool:
     """Say whether nothing of an item is lost: it is a plain limit, or (as a description) has no say in validation."""
     if type(item).__name__ == "StringConstraints":
         return True
+    if _is_ours(item) and getattr(item, "allow_inf_nan", None) is False:
+        return False
     if hasattr(item, "func") or hasattr(item, "__get_pydantic_core_schema__"):
         return False
     return bool(limits) or not _is_ours(item) or not (_ALL & set(dir(item)))

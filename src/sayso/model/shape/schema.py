@@ -67,6 +67,8 @@ def _object(fields: Iterable[Descriptor]) -> dict[str, Any]:
         properties[str(field["name"])] = _type(cast(Descriptor, field["type"]))
         if "default" in field:
             properties[str(field["name"])]["default"] = display(field["default"])
+        if "description" in field:
+            properties[str(field["name"])]["description"] = field["description"]
     required = [field["name"] for field in fields if field["required"]]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 

@@ -7,14 +7,14 @@ The invariant: reading a callable never raises; what is not understood is taken 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
-from functools import partial
-from typing import Any, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from sayso.model.canonical.names import class_name, function_name
 from sayso.model.canonical.rebuild import dataclass_fields, is_model
+from sayso.model.field import Field, annotated, fields_of
 from sayso.model.redaction import Redaction
-from sayso.model.shape.define import hints_of
+from sayso.model.shape.define import hints_of, optional
 from sayso.model.shape.describe import Describer
 from sayso.model.shape.limits import Descriptor
 
@@ -35,8 +35,9 @@ class Source:
     Attributes:
         name: The callable's qualified name.
         fields: The fields, described.
-        defaults: The default values themselves, by name.
+        defaults: The default values themselves, by name; those that a factory makes are not among them.
         checks: Annotations that say more than their descriptor, by name.
+        described: What pydantic's `Field` says of a parameter, by name.
     """
 
     def __init__(self, name: str, redaction: Redaction) -> None:
@@ -44,13 +45,14 @@ class Source:
         self.fields: list[Descriptor] = []
         self.defaults: dict[str, object] = {}
         self.checks: dict[str, Any] = {}
+        self.described: dict[str, Field] = {}
         self._redaction = redaction
         self._describer = Describer(redaction)
 
-    def add(self, name: str, annotation: Any, mode: str) -> Descriptor:
+    def add(self, name: str, annotation: Any, mode: str, bounds: Iterable[object] = ()) -> Descriptor:
         """Add a field that must be given."""
         self._describer.is_whole = True
-        kind = self._describer.describe(annotation)
+        kind = self._describer.limited(self._describer.describe(annotation), bounds)
         if mode == "args":
             kind = {"kind": "tuple", "items": kind}
         elif mode == "kwargs":
@@ -62,9 +64,12 @@ class Source:
         self.fields.append(field)
         return field
 
-    def add_parameter(self, parameter: inspect.Parameter, annotation: Any) -> None:
-        """Add the field of a parameter."""
+    def add_parameter(self, parameter: inspect.Parameter, annotation: Any, said: Field | None = None) -> None:
+        """Add the field of a parameter; `said` is what pydantic's `Field` says of it."""
         mode = _MODES[parameter.kind]
+        if said is not None and mode not in {"args", "kwargs"}:
+            self._add_described(parameter.name, mode, said)
+            return
         implied: dict[str, object] = {"args": (), "kwargs": {}}
         default: object = implied.get(mode, parameter.default)
         field = self.add(parameter.name, annotation, mode)
@@ -73,6 +78,29 @@ class Source:
             field |= {"required": False, **self._describer.default(parameter.name, default)}
             if "default" not in field:
                 self._only_here(field)
+
+    def default(self, name: str, given: Mapping[str, object]) -> object:
+        """Return the value of an argument that is not given; `given` are the arguments before it."""
+        return self.described[name].default(given) if name in self.described else self.defaults[name]
+
+    def _add_described(self, name: str, mode: str, said: Field) -> None:
+        info = said.info
+        field = self.add(name, info.annotation, mode, info.metadata)
+        if name in self.checks or getattr(info, "discriminator", None) is not None:
+            self.checks[name] = said.annotation
+            self._only_here(field)
+        self.described[name] = said
+        if isinstance(info.description, str) and info.description:
+            field["description"] = info.description
+        if said.aliases:
+            field["aliases"] = list(said.aliases)
+        if said.is_required:
+            return
+        if info.default_factory is None:
+            self.defaults[name] = info.default
+        field |= optional(self._describer, name, info.default, info.default_factory)
+        if "default" not in field:
+            self._only_here(field)
 
     @property
     def definitions(self) -> dict[str, Descriptor]:
@@ -114,15 +142,16 @@ def _subclasses(cls: type) -> Iterator[type]:
 def of_function(function: Callable[..., object], redact: Collection[str]) -> Source:
     """Read a callable's parameters; defaults under a name that marks a secret are not told."""
     source = Source(function_name(function), Redaction(redact))
-    hints = hints_of(_annotated(function))
+    hints = hints_of(annotated(function))
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some builtins tell none
         both = {"args": inspect.Parameter.VAR_POSITIONAL, "kwargs": inspect.Parameter.VAR_KEYWORD}
         parameters = [inspect.Parameter(name, kind) for name, kind in both.items()]
+    described = fields_of(parameters, lambda: hints)
     for parameter in parameters:
         stands = Any if isinstance(parameter.annotation, str) else parameter.annotation
-        source.add_parameter(parameter, hints.get(parameter.name, stands))
+        source.add_parameter(parameter, hints.get(parameter.name, stands), described.get(parameter.name))
     return source
 
 
@@ -131,10 +160,3 @@ def of_type(annotation: Any) -> Source:
     source = Source("answer", Redaction())
     source.add("answer", annotation, "either")
     return source
-
-
-def _annotated(function: Callable[..., object]) -> Any:
-    """Return where the annotations of a callable stand: on a partial's function, on an object's `__call__`."""
-    while isinstance(function, partial):
-        function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
-    return function if hasattr(function, "__qualname__") else type(function).__call__

@@ -141,6 +141,8 @@ class Shape:
         Descriptions are not in it, nor are the subclasses that happen to be known, nor the order of a union's types.
         """
         told = {name: part for name, part in self._descriptor.items() if name != "more"}
+        if any("description" in field for field in told["fields"]):
+            told["fields"] = [{k: part for k, part in field.items() if k != "description"} for field in told["fields"]]
         digest = hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
         if self._read is not None:
             _live[digest] = self
@@ -179,6 +181,7 @@ class Shape:
         """
         fitter = self._fitter()
         fitted: dict[str, object] = {}
+        values, written = self.by_name(values), self.by_name(dict.fromkeys(written))
         for name, field in self._fields.items():
             fitter.is_written = name in written
             if name in values:
@@ -186,7 +189,7 @@ class Shape:
             elif field["required"]:
                 fitter.problems.append(f"{name}: Field required")
             else:
-                fitted[name] = self._default(fitter, name)
+                fitted[name] = self._default(fitter, name, fitted)
         fitter.problems += [self._unknown(name) for name in values if name not in self._fields]
         fitter.problems += self._taken_twice(fitted)
         if not fitter.problems:
@@ -194,6 +197,45 @@ class Shape:
         if fitter.problems:
             raise ShapeError(fitter.problems)
         return fitted
+
+    @cached_property
+    def _by_alias(self) -> dict[str, str]:
+        found = {alias: name for name, field in self._fields.items() for alias in field.get("aliases", ())}
+        return {alias: name for alias, name in found.items() if alias not in self._fields}
+
+    def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return values by the names of the fields, where some are given by an alias.
+
+        One that is given twice keeps its alias, by which it will be refused.
+        """
+        if not self._by_alias.keys() & values.keys():
+            return values
+        named = {name: value for name, value in values.items() if name not in self._by_alias}
+        for alias, name in self._by_alias.items():
+            if alias in values:
+                named[alias if name in named else name] = values[alias]
+        return named
+
+    @cached_property
+    def _bounded(self) -> list[str]:
+        """The fields that have bounds beside their type, which count for calls that nobody is asked about as well."""
+        described = () if self._source is None else self._source.described.keys() & self._source.checks.keys()
+        return [name for name, field in self._fields.items() if name in described or _has_limits(field["type"])]
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether a field has bounds beside its type."""
+        return bool(self._bounded)
+
+    def out_of_bounds(self, values: Mapping[str, object]) -> list[str]:
+        """Return what is wrong with those values whose author wrote bounds for them; nothing for the others."""
+        if not self._bounded:
+            return []
+        fitter = self._fitter()
+        for name in self._bounded:
+            if name in values and not self._has_type(name, values[name]):
+                self._fit(fitter, name, values[name])
+        return fitter.problems
 
     def misfits(self, values: Mapping[str, object]) -> list[str]:
         """Return what would keep a call with these values from being edited: problems as `validate` raises them."""
@@ -227,6 +269,7 @@ class Shape:
         Raises:
             ShapeError: There is no such field, or the text does not fit its type.
         """
+        name = self._by_alias.get(name, name)
         if name not in self._fields:
             raise ShapeError([self._unknown(name)])
         problems: list[str] = []
@@ -273,9 +316,9 @@ class Shape:
         field = self._fields[name]
         return "default" in field and _is_equal(value, value_of(field["default"], self._stand_ins))
 
-    def _default(self, fitter: Fitter, name: str) -> object:
+    def _default(self, fitter: Fitter, name: str, given: Mapping[str, object]) -> object:
         if self._source is not None:
-            return self._source.defaults[name]
+            return self._source.default(name, given)
         field = self._fields[name]
         if "default" not in field:
             fitter.problems.append(f"{name}: has a default that only the program knows; give a value")
@@ -309,6 +352,15 @@ def _from_text(text: str) -> Shape:
 
 
 _live: WeakValueDictionary[str, Shape] = WeakValueDictionary()
+
+
+def _has_limits(part: object) -> bool:
+    """Say whether a type has limits, or one of the types in it."""
+    if isinstance(part, list):
+        return any(map(_has_limits, cast("list[object]", part)))
+    if not isinstance(part, dict):
+        return False
+    return "limits" in part or any(map(_has_limits, cast("dict[str, object]", part).values()))
 
 
 def _listed(names: Collection[str]) -> str:
