@@ -1,23 +1,57 @@
-"""A request's row, changed by somebody with the file who also writes the digest that the journal keeps of it.
+"""A request's row, changed by somebody with the file: each column and each JSON field one at a time, or with a digest.
 
-No store takes such a row for altered at first sight; what the program itself looks at before it runs must.
+`alterations` yields what such a person may write where nothing else changes. `rewrite` also writes the digest that the
+journal keeps of the row: no store takes such a row for altered, so what the program looks at before it runs must.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from sayso.model.request import State
 from sayso.stores.row import Row, stands_digest
 from sayso.stores.seal import Seal
 
-__all__ = ["rewrite"]
+__all__ = ["Alteration", "alterations", "rewrite"]
 
 _SAY = (
     "UPDATE journal SET detail = json_set(detail, '$.stands', :stands) WHERE run_id = :run_id AND seq ="
     " (SELECT max(seq) FROM journal WHERE run_id = :run_id AND request_id = :id)"
 )
+_ROWS = {
+    "request": ("SELECT * FROM request WHERE id = ?", "id"),
+    "journal": ("SELECT * FROM journal WHERE request_id = ?", "link"),
+    "shape": ("SELECT * FROM shape WHERE digest = (SELECT shape_digest FROM request WHERE id = ?)", "digest"),
+}
+_JSON = {"asked", "progress", "execution", "form", "masked", "edited_form", "edited_masked", "detail", "text"}
+# Fields that a request need not have: what somebody may write into it.
+_ADDED: dict[str, dict[str, Any]] = {
+    "asked": {"idempotent": True, "retries": 9, "quorum": [1], "place": "elsewhere", "also_for": [["local", "eve"]]},
+    "progress": {"approval_ends": 9_999_999_999_999_999, "claimed": ["local", "eve", 1], "escalated": 1},
+}
+
+
+class Alteration(NamedTuple):
+    """One change of one value in a store's file.
+
+    Attributes:
+        table: In which table.
+        column: In which column.
+        what: The field inside its JSON, if any, and what it is changed to.
+        sql: The statement that makes it.
+        values: What is bound in it.
+    """
+
+    table: str
+    column: str
+    what: str
+    sql: str
+    values: tuple[Any, ...]
 
 
 def rewrite(address: str, request_id: str, **columns: Any) -> None:
@@ -30,3 +64,65 @@ def rewrite(address: str, request_id: str, **columns: Any) -> None:
         row = Row(*connection.execute(sql, (request_id,)).fetchone())
         said = {"stands": stands_digest(row, Seal()), "run_id": row.run_id, "id": request_id}
         connection.execute(_SAY, said)
+
+
+def alterations(path: Path, request_id: str) -> Iterator[Alteration]:
+    """Yield each change of a column, or of a field of its JSON, in the rows that belong to a request."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        for table, (select, key) in _ROWS.items():
+            for row in connection.execute(select, (request_id,)).fetchall():
+                for column, value in dict(row).items():
+                    sql = f"UPDATE {table} SET {column} = ? WHERE {key} = ?"  # noqa: S608  our own names
+                    for what, new in _changes(column, value):
+                        yield Alteration(table, column, what, sql, (new, row[key]))
+
+
+def _changes(column: str, value: Any) -> Iterator[tuple[str, Any]]:
+    for new in _others(column, value):
+        yield f"= {new!r:.40}", new
+    if column in _JSON and isinstance(value, str) and not value.startswith("sealed:"):
+        for name, tree in _fields(json.loads(value), _ADDED.get(column, {})):
+            yield name, json.dumps(tree, separators=(",", ":"))
+
+
+def _others(column: str, value: Any) -> list[Any]:
+    if column == "state":
+        return [state.value for state in State if state.value != value]
+    if column == "event":
+        return ["approved", "released", "teleported"]
+    if value is None:
+        return ["{}", 1]
+    return [value + 1, 9_999_999_999_999_999, None] if isinstance(value, int) else ["other", f"{value}x", None]
+
+
+def _fields(tree: Any, added: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the tree with each of its fields altered, taken away, or added."""
+    for path, leaf in _leaves(tree):
+        name = ".".join(map(str, path))
+        for new in ("other", 7, True):
+            if new != leaf:
+                yield f".{name} = {new!r}", _replaced(tree, path, new)
+        yield f".{name} removed", _replaced(tree, path, ...)
+    for name, value in added.items():
+        if tree.get(name) != value:
+            yield f".{name} = {value!r} added", {**tree, name: value}
+
+
+def _leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    items: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for name, value in items:
+        yield (*path, name), value
+        yield from _leaves(value, (*path, name))
+
+
+def _replaced(tree: Any, path: tuple[Any, ...], new: Any) -> Any:
+    copy: Any = json.loads(json.dumps(tree))
+    inner = copy
+    for name in path[:-1]:
+        inner = inner[name]
+    if new is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = new
+    return copy

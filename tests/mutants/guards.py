@@ -56,7 +56,7 @@ _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attac
 _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
 _INPUTS = "integration/test_runs_inputs.py::"
 _SAID, _RULES = "integration/test_runs_decisions.py::", "integration/test_runs_rules.py::"
-_ALTERED = "unit/test_altered.py::"
+_ALTERED, _COLUMNS = "unit/test_altered.py::", "integration/test_altered_columns.py::"
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _OUTBOX = "integration/test_outbox.py::"
 _STARTS = "integration/test_http_starts.py::"
@@ -241,12 +241,32 @@ MUTANTS = [
     ),
     Mutant(
         "what is asked anew asks for no less", "gates/needs.py",
-        "return Needs(self.quorum.joined(request.quorum), self.barred + also, escalation)", "return self",
+        "        return self._replace(\n            quorum=", "        return self\n        return self._replace(\n            quorum=",
         _NEEDS + "test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
     ),
     Mutant(
+        "the gate allows no more starts than it says", "gates/needs.py",
+        "allowed = min(request.retries, retries)", "allowed = request.retries",
+        _NEEDS + "test_start_that_the_gate_does_not_allow_any_more_is_asked_anew",
+    ),
+    Mutant(
+        "an unknown end is made again only if the gate allows it", "gates/check.py",
+        "if request.idempotent and gate.idempotent and", "if request.idempotent and",
+        _NEEDS + "test_call_of_unknown_end_is_not_made_again_unless_record_and_gate_allow_it",
+    ),
+    Mutant(
+        "the start is held to what the gate allows", "gates/execute.py",
+        "lacks = spent(request, gate.retries, idempotent=gate.idempotent)", "lacks = None",
+        _NEEDS + "test_start_that_only_the_record_allows_is_not_executed",
+    ),
+    Mutant(
+        "a run's tool is held to what it asks for now", "runs/step.py",
+        "return lacking(frame.runnable.gate, request, frame.gate_place)", "return None",
+        _NEEDS + "test_run_whose_tool_asks_for_more_by_now_asks_anew",
+    ),
+    Mutant(
         "the start looks at the needs again", "gates/execute.py",
-        "lacks = None if needs is None else needs.unmet_by(request)", "lacks = None",
+        "        lacks = needs.unmet_by(request)\n    if lacks", "        lacks = None\n    if lacks",
         _NEEDS + "test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
@@ -1070,7 +1090,7 @@ MUTANTS = [
         "integration/test_api_events.py::test_what_happens_while_a_token_is_revoked_is_not_told",
     ),
     Mutant(
-        "a start looks at the journal", "stores/base.py", "if must_stand and not tx.stands(request):", "if False:",
+        "a start looks at the journal", "stores/base.py", "            if not tx.stands(request):\n                return altered(request_id, is_start", "            if False:\n                return altered(request_id, is_start",
         _ALTERED + "test_a_spent_approval_is_not_made_new_by_hand",
     ),
     Mutant(
@@ -1095,8 +1115,27 @@ MUTANTS = [
     ),
     Mutant(
         "a row is as its newest row left it", "stores/row.py",
-        "return said is None or said == _tied(stands_digest, row, seal)", "return True",
+        "return stands_in(newest[1]) == _tied(stands_digest, row, seal)", "return True",
         _ALTERED + "test_a_row_that_was_rewritten_is_not_decided_and_shows",
+    ),
+    Mutant(
+        "what never changes is compared as well", "stores/row.py",
+        "opened = [asked_digest(values[:_ASKED_END], seal) if asked is None else asked, ", "opened = [values[0], ",
+        _COLUMNS + "test_nothing_runs_by_a_record_of_which_anything_was_altered",
+    ),
+    Mutant(
+        "what ends a call is compared with the journal", "stores/base.py",
+        "            if not tx.stands(request):\n                raise altered(request_id)\n", "",
+        _ALTERED + "test_a_result_or_an_answer_that_was_altered_is_not_taken",
+    ),
+    Mutant(
+        "an answer is compared with the journal", "waiting/question.py",
+        "        request = yield Verb(store.blocks, store.settle, request.id)\n        text", "        text",
+        _COLUMNS + "test_an_answer_that_was_altered_is_not_given_to_the_program",
+    ),
+    Mutant(
+        "a sealed text has one spelling", "stores/seal.py", ", validate=True)\n            return", ")\n            return",
+        _COLUMNS + "test_nothing_runs_by_a_record_of_which_anything_was_altered",
     ),
     Mutant(
         "a row of before is not the newest", "stores/row.py",
@@ -1126,7 +1165,7 @@ MUTANTS = [
     ),
     Mutant(
         "a receipt is made of what agrees with its rows", "audit/receipt.py",
-        "    must_agree(store, request)\n", "",
+        "    must_agree(store, store.get(request_id))\n", "",
         _ALTERED + "test_a_receipt_is_not_made_of_what_the_rows_do_not_say",
     ),
     Mutant(

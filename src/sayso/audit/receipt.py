@@ -57,6 +57,7 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
         EvidenceError: Something can still happen to it, what was shown was removed, or it does not agree with its rows:
             there is nothing to prove.
     """
+    must_agree(store, store.get(request_id))
     request = store.settle(request_id)
     if not request.is_final:
         raise errors.EvidenceError(
@@ -66,7 +67,6 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
         raise errors.EvidenceError(
             f"what was shown of {request_id} was removed on {request.purged_at:%Y-%m-%d}: a receipt is made before that"
         )
-    must_agree(store, request)
     try:
         return _body(store, request)
     except _DAMAGED as error:

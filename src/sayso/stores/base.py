@@ -8,9 +8,8 @@ written as `expired` by whoever meets it first, and then the refusal is raised.
 Each change adds its row to the journal in the same transaction, chained to the row before it in the same run.
 Time is compared inside the transaction, with the store's clock (`Transaction.now`).
 
-A new store implements `Transaction` (a handful of small operations), `_transact` and the readers; the verbs come
-from here.
-`sayso.testing.StoreContract` is the test suite that every store must pass. No verb takes SQL or a predicate.
+A new store implements `Transaction` (a handful of small operations), `_transact` and the readers; the verbs come from
+here. `sayso.testing.StoreContract` is the test suite that every store must pass. No verb takes SQL or a predicate.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import Saved
 from sayso.stores import outbox, worker
 from sayso.stores.evidence_verbs import EvidenceVerbs
+from sayso.stores.row import altered
 from sayso.stores.run_verbs import RunTransaction, RunVerbs, save
 from sayso.stores.slip_verbs import SlipTransaction, SlipVerbs
 
@@ -100,7 +100,7 @@ class Transaction(RunTransaction, SlipTransaction, Protocol):
         ...
 
     def stands(self, request: Request) -> bool:
-        """Say whether a request that was loaded is as the journal's newest row about it left it."""
+        """Say whether the whole row of a request that was loaded matches the journal's newest row about it."""
         ...
 
 
@@ -226,11 +226,13 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         """In one transaction, write the end that was reached, an escalation, or `unknown` where the worker is gone.
 
-        `gone` is a worker of which the caller knows that it has ended, because it is on the worker's machine.
+        `gone` is a worker that the caller knows to have ended. A row that does not match the journal is refused.
         """
 
         def work(tx: Transaction) -> Request:
             request = tx.load(request_id)
+            if not tx.stands(request):
+                raise altered(request_id)
             change, execution = _lapsed(request, tx.now()), request.execution
             if change is None and execution is not None:
                 is_gone = execution.worker == gone or worker.is_gone(execution.worker)
@@ -351,7 +353,7 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
         def change(request: Request, now: datetime) -> Transition:
             return lifecycle.start(request, worker=me, token=token, now=now)
 
-        return self._change(request_id, change, must_stand=True)
+        return self._change(request_id, change, is_start=True)
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
         """In one transaction, record how the started call ended, and save a run; only the token's holder may.
@@ -368,12 +370,12 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
 
     def _change(
         self, request_id: str, change: Callable[[Request, datetime], Transition], saved: Saved | None = None, *,
-        must_stand: bool = False,
+        is_start: bool = False,
     ) -> Request:  # fmt: skip
         def work(tx: Transaction) -> Request | errors.SaysoError:
             request, now = tx.load(request_id), tx.now()
-            if must_stand and not tx.stands(request):
-                return errors.AlteredRequestError(request_id, "it does not stand as the journal left it")
+            if not tx.stands(request):
+                return altered(request_id, is_start=is_start)
             lapsed = _lapsed(request, now)
             if lapsed is not None:
                 outbox.update(tx, lapsed)

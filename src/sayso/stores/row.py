@@ -35,6 +35,10 @@ __all__ = [
 ]  # fmt: skip
 
 _MICROSECOND = timedelta(microseconds=1)
+_KINDS = {
+    "window": int, "process": str, "prompt": str, "description": str, "rule": str, "context": dict, "place": str,
+    "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
+}  # fmt: skip
 _LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
 
 
@@ -110,17 +114,19 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
     return hashlib.sha256(dumps(opened).encode()).hexdigest()
 
 
-def stands_digest(values: Sequence[Any], seal: Seal) -> str:
-    """Return the digest of what has become of a request, as every row of the journal about it carries it.
+def stands_digest(values: Sequence[Any], seal: Seal, asked: str | None = None) -> str:
+    """Return the digest of a whole row, as every row of the journal about its request carries it.
 
     Args:
-        values: Those of a whole row, perhaps sealed; the link is not covered, for it covers this.
+        values: Those of a whole row, perhaps sealed. The link is not covered, for it covers this; nor is `search`,
+            which follows from the rest.
         seal: Opens them.
+        asked: Their `asked_digest`, where it is known.
 
     Raises:
         StoreSealedError: They do not open.
     """
-    opened = [values[0], *values[_ASKED_END:_LINK]]
+    opened = [asked_digest(values[:_ASKED_END], seal) if asked is None else asked, *values[_ASKED_END:_LINK]]
     for name, place in _SEALED_PROGRESS:
         if values[place] is not None:
             opened[place - _ASKED_END + 1] = seal.open(values[place], values[0], name)
@@ -128,18 +134,20 @@ def stands_digest(values: Sequence[Any], seal: Seal) -> str:
 
 
 def is_borne_out(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
-    """Say whether a whole row is as the newest row of the journal about it, given as link and detail, left it."""
+    """Say whether a whole row matches the newest row of the journal about it, given as link and detail."""
     row = Row._make(values)
     if newest is None or newest[0] != row.link:
         return False
-    said = stands_in(newest[1])
-    return said is None or said == _tied(stands_digest, row, seal)
+    return stands_in(newest[1]) == _tied(stands_digest, row, seal)
 
 
-def altered(request_id: str) -> errors.StoreCorruptError:
+def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
     """Return the fault of a verb on a row that is not borne out."""
+    if is_start:
+        return errors.AlteredRequestError(request_id, "its row does not match the journal")
     return errors.StoreCorruptError(
-        f"request {request_id} does not stand as the journal left it: its row was altered; nothing was changed"
+        f"the row of request {request_id} does not match the journal: it was altered; nothing was changed and nothing"
+        " ran. `sayso log --verify` names what differs; restore the store from a copy, or ask anew in another run"
     )
 
 
@@ -226,6 +234,8 @@ _identity = lru_cache(maxsize=1024)(Identity)  # a long list names the same few 
 
 @lru_cache(maxsize=64)
 def _quorum(count: int, *roles: str) -> Quorum:
+    if not all(type(role) is str for role in roles):
+        raise TypeError("a role that is no text")
     return Quorum(count, frozenset(roles))
 
 
@@ -253,12 +263,15 @@ def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         return _read(row, seal, shape)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise errors.StoreCorruptError(
-            f"request {row.id!r} cannot be read ({type(error).__name__}): its row was altered; nothing was changed"
+            f"request {row.id!r} cannot be read ({type(error).__name__}): its row does not match the journal, it was"
+            " altered; nothing was changed and nothing ran. `sayso log --verify` names what differs"
         ) from error
 
 
 def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
     asked: dict[str, Any] = json.loads(seal.open(row.asked, row.id, "asked"))
+    if any(name in _KINDS and type(value) is not _KINDS[name] for name, value in asked.items()):
+        raise TypeError("a field of another type than is written")
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
     execution = None if row.execution is None else json.loads(seal.open(row.execution, row.id, "execution"))
     subject = _subject(row, seal, shape)

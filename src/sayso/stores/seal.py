@@ -61,7 +61,7 @@ class Seal:
 
     def _opened(self, text: str, bound_to: str, owner: str) -> str:
         try:
-            packed = base64.b64decode(text[len(_MARK) :])
+            packed = base64.b64decode(text[len(_MARK) :], validate=True)
             return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], bound_to.encode()).decode()
         except Exception as error:  # the cipher's own error class must not be imported without the extra
             raise errors.StoreSealedError(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sayso.model.call import Call
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
-from sayso.stores.base import Filter
+
+if TYPE_CHECKING:
+    from sayso.stores.base import Filter
 
 __all__ = ["matches", "read_cursor", "search_text"]
 

@@ -8,7 +8,7 @@ and the verb runs again on fresh rows (`Stale`). So what is remembered is only e
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -22,7 +22,7 @@ from sayso.model.reviewer import Identity
 from sayso.stores import row as rows
 from sayso.stores.base import Transaction
 from sayso.stores.progress import changed_values, progress_values
-from sayso.stores.row import Row
+from sayso.stores.row import ASKED_COLUMNS, Row
 from sayso.stores.seal import Seal
 from sayso.stores.sqlite_runs import SqliteRunWrites
 from sayso.stores.sqlite_slips import SqliteSlipWrites
@@ -53,6 +53,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._requests: dict[str, tuple[tuple[Any, ...], Request]] = {}
+        self._asked: dict[str, tuple[tuple[Any, ...], str]] = {}
         self._written: dict[str, tuple[Any, ...]] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.shapes: dict[str, str] = {}
@@ -75,8 +76,21 @@ class Memo:
         """Remember a row and what it means."""
         if len(self._requests) >= _REMEMBERED:
             self._requests.clear()
+            self._asked.clear()
             self._written.clear()
         self._requests[request.id] = row, request
+
+    def stands_digest(self, row: Sequence[Any], seal: Seal) -> str:
+        """Return the digest of a whole row; what was asked, which may be long, is serialized once."""
+        asked = tuple(row[: len(ASKED_COLUMNS)])
+        known = self._asked.get(row[0])
+        if known is None or known[0] != asked:
+            known = self._asked[row[0]] = asked, rows.asked_digest(asked, seal)
+        return rows.stands_digest(row, seal, known[1])
+
+    def knows_asked(self, asked: tuple[Any, ...], digest: str) -> None:
+        """Remember the digest of what never changes of a request."""
+        self._asked[asked[0]] = asked, digest
 
     def wrote(self, row: tuple[Any, ...], request: Request) -> None:
         """Remember a row that this process writes, and that needs no other witness."""
@@ -123,6 +137,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
         self._execute = connection.execute
         self._memo, self._seal, self._shape, self._is_fresh = memo, seal, shape, is_fresh
         self._loaded: tuple[tuple[Any, ...], Request] | None = None  # the last one, with its row
+        self._borne_out: tuple[Any, ...] | None = None  # the last row that was compared with the journal
         self._now: datetime | None = None
         self.has_guessed = False
         self.changed: list[str] = []
@@ -165,8 +180,9 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
             self.shapes.add(subject.shape_digest)
         asked = rows.asked_values(request, seal)
         row = [*asked, *progress_values(request, seal, "")]
-        transition.detail["asked"] = rows.asked_digest(asked, seal)
-        transition.detail["stands"] = rows.stands_digest(row, seal)
+        digest = transition.detail["asked"] = rows.asked_digest(asked, seal)
+        memo.knows_asked(asked, digest)
+        transition.detail["stands"] = rows.stands_digest(row, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
         self._write(_INSERT, tuple(row))
@@ -182,7 +198,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
         row = list(before)
         for name, value in changed.items():
             row[_PLACES[name]] = value
-        transition.detail["stands"] = rows.stands_digest(row, self._seal)
+        transition.detail["stands"] = self._memo.stands_digest(row, self._seal)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
         values = (*changed.values(), entry.link, request.id, before[_LINK])
@@ -192,10 +208,11 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
 
     def stands(self, request: Request) -> bool:
         row, _ = self._the_loaded(request)
-        if self._memo.is_written(row):
+        if self._borne_out is row or self._memo.is_written(row):
             return True
         newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
         if rows.is_borne_out(row, newest, self._seal):
+            self._borne_out = row
             return True
         if self._is_fresh:
             return False

@@ -66,7 +66,9 @@ class Asking:
 
         Raises:
             InvalidAnswerError: They refuse it.
+            StoreCorruptError: The row does not match the journal: this is not what was answered.
         """
+        request = yield Verb(store.blocks, store.settle, request.id)
         text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
         try:
             answer = self._shape.validate(canonical.decode(text, self._shape.classes))["answer"]
