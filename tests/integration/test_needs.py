@@ -11,11 +11,13 @@ import sayso
 from sayso import errors
 from sayso.drive import drive
 from sayso.gates import Gate, Needs, execute
+from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
 from tests.integration.acting import held, state_of
+from tests.integration.running import ids, started
 
 RUN = "order-1"
 FINANCE = Reviewer("fay", roles={"finance"})
@@ -138,6 +140,81 @@ def test_answer_of_a_person_for_whom_the_run_acts_is_not_taken(store: Store) -> 
             sayso.Review().answer(new, True, by="ada")
         sayso.Review().answer(new, True, by="bob")
         assert sayso.ask("Go on?", type=bool, wait="raise") is True
+
+
+def test_start_that_the_gate_does_not_allow_any_more_is_asked_anew(store: Store) -> None:
+    ran: list[int] = []
+
+    def gate(**options: Any) -> Callable[[int], str]:
+        @sayso.gate(wait="raise", **options)
+        def pay(amount: int) -> str:
+            ran.append(amount)
+            raise OSError("no route")
+
+        return pay
+
+    with sayso.run(RUN):
+        old = held(gate(retries=3), 5).confirmation_id
+        sayso.Review().approve(old, by="ada")
+        with pytest.raises(OSError, match="no route"):
+            gate(retries=3)(5)
+        assert state_of(old) is State.APPROVED
+        new = held(gate(), 5).confirmation_id
+    assert (ran, new != old, state_of(old)) == ([5], True, State.CANCELLED)
+    [told] = [entry for entry in store.journal(request_id=old) if entry.event == "withdrawn"]
+    assert "it was started 1 time, and the gate allows 1 now" in told.detail
+
+
+@pytest.mark.parametrize("before, now", [(True, False), (False, True)], ids=["record only", "gate only"])  # noqa: PT006
+def test_call_of_unknown_end_is_not_made_again_unless_record_and_gate_allow_it(
+    store: Store, before: bool, now: bool
+) -> None:
+    ran: list[int] = []
+    with sayso.run(RUN):
+        request_id = held(gated(ran, idempotent=before), 5).confirmation_id
+        sayso.Review().approve(request_id, by="ada")
+        store.start(request_id, "its token")
+        store.finish(request_id, "its token", Outcome("unknown"))
+        with pytest.raises(errors.OutcomeUnknownError):
+            gated(ran, idempotent=now)(5)
+    assert (ran, state_of(request_id)) == ([], State.UNKNOWN)
+
+
+def test_start_that_only_the_record_allows_is_not_executed(store: Store) -> None:
+    ran: list[int] = []
+
+    def pay(amount: int) -> None:
+        ran.append(amount)
+
+    request_id = held(sayso.gate(wait="raise", retries=3)(pay), 5).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    store.start(request_id, "its token")
+    request = store.finish(request_id, "its token", Outcome("failed"))
+    with pytest.raises(errors.AlteredRequestError, match="the gate allows 1 now"):
+        drive(execute(Gate(pay), store, request))
+    assert ran == []
+
+
+@pytest.mark.parametrize("is_approved", [False, True], ids=["waiting", "approved"])
+def test_run_whose_tool_asks_for_more_by_now_asks_anew(store: Store, is_approved: bool) -> None:
+    ran: list[int] = []
+
+    def pay(amount: int) -> str:
+        ran.append(amount)
+        return "paid"
+
+    paused = started(sayso.Tool(pay, requires_approval=True), amount=5)
+    [old] = ids(paused)
+    if is_approved:
+        sayso.Review().approve(old, by="ada")
+    stricter = sayso.Tool(pay, requires_approval=True, quorum=2)
+    again = stricter(parent_id=paused.run_id).run()
+    [new] = ids(again)
+    assert (ran, new != old, state_of(old)) == ([], True, State.CANCELLED)
+    for name in ("ada", "bob"):
+        sayso.Review().approve(new, by=name)
+    assert stricter(parent_id=paused.run_id).run().output == "paid"
+    assert ran == [5]
 
 
 LACKING = [

@@ -35,7 +35,7 @@ from sayso.policy import Happened, Verdict, describe, verdict_of
 from sayso.stores import worker
 from sayso.stores.base import Store
 
-__all__ = ["again", "check"]
+__all__ = ["again", "check", "lacking"]
 
 _OPEN = {State.PENDING, State.APPROVED}
 
@@ -79,18 +79,30 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
 def again(gate: Gate, store: Store, request: Request, place: Place) -> Effects[Check]:
     """Find out whether a call that was asked before may run; no rule or prompt is asked a second time.
 
+    What the gate asks for without its rule counts as well (`lacking`): the stricter of the two.
+
     Raises:
         As `check` does.
     """
     arguments = canonical.decode(request.call.form, gate.shape.classes)
-    needs = Needs(request.quorum, place.acts_for, request.escalation)
-    return (yield from _answer(gate, store, request, arguments, place, needs))
+    return (yield from _answer(gate, store, request, arguments, place, _needs_again(gate, request, place)))
+
+
+def lacking(gate: Gate, request: Request, place: Place) -> str | None:
+    """Return why a request that waits, or was approved, is less than the gate asks for by now; None where it is not."""
+    return _needs_again(gate, request, place).unmet_by(request) if request.state in _OPEN else None
 
 
 def _needs(gate: Gate, place: Place, verdict: Verdict) -> Needs:
     # A rule that names who must agree does not mean whom the gate would let in later, unless it says so.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
-    return Needs(verdict.quorum or gate.quorum, place.acts_for, escalation)
+    return Needs(verdict.quorum or gate.quorum, place.acts_for, escalation, gate.retries, gate.idempotent)
+
+
+def _needs_again(gate: Gate, request: Request, place: Place) -> Needs:
+    # A rule may have asked for other people than the gate does; only the record says whom.
+    who = gate if isinstance(gate.when, bool) else request
+    return Needs(who.quorum, place.acts_for, who.escalation, gate.retries, gate.idempotent)
 
 
 def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
@@ -151,7 +163,8 @@ def _find(store: Store, digest: str, place: Place) -> Effects[Request | None]:
 
 
 def _settled(store: Store, request: Request) -> Effects[Request]:
-    if request.state is State.RUNNING or is_due(request, clock.now()):
+    # An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
+    if request.state not in _OPEN or is_due(request, clock.now()):
         return (yield Verb(store.blocks, store.settle, request.id))
     return request
 
@@ -255,7 +268,7 @@ def _unknown(
         ran_with = canonical.decode(request.effective.form, gate.shape.classes)
         answer = yield from _verified(gate, gate.verify, request, ran_with)
     if answer is None:
-        if request.idempotent and needs.unmet_by(request) is None:
+        if request.idempotent and gate.idempotent and needs.unmet_by(request) is None:
             return Check("ready", request, needs=needs)
         raise errors.OutcomeUnknownError(request.id)
     hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")

@@ -12,7 +12,7 @@ from sayso import errors, telemetry
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb
 from sayso.gates.apart import forget
 from sayso.gates.gate import Gate, current
-from sayso.gates.needs import Needs
+from sayso.gates.needs import Needs, spent
 from sayso.gates.words import is_as_shown, secrets_of
 from sayso.model import canonical, redaction, told
 from sayso.model.canonical.tags import dump
@@ -104,7 +104,9 @@ def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, A
         raise errors.AlteredRequestError(
             request.id, f"it shows fewer approvals than the {request.quorum} it was asked of"
         )
-    lacks = None if needs is None else needs.unmet_by(request)
+    lacks = spent(request, gate.retries, idempotent=gate.idempotent)
+    if lacks is None and needs is not None:
+        lacks = needs.unmet_by(request)
     if lacks is not None:
         raise errors.AlteredRequestError(request.id, lacks)
     if request.edited is not None:

@@ -7,6 +7,7 @@ another asks for no less than that one did.
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from sayso.model.escalation import Escalation
@@ -14,7 +15,7 @@ from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 
-__all__ = ["Needs"]
+__all__ = ["Needs", "spent"]
 
 
 class Needs(NamedTuple):
@@ -24,11 +25,15 @@ class Needs(NamedTuple):
         quorum: Who must agree.
         barred: The persons for whom the program acts.
         escalation: Who else may decide when the request has waited for long.
+        retries: How many further starts a call that failed may have; the record may give fewer.
+        idempotent: Whether it may be started again however it ended, if the record says so too.
     """
 
     quorum: Quorum
     barred: tuple[Identity, ...] = ()
     escalation: Escalation | None = None
+    retries: int = sys.maxsize
+    idempotent: bool = True
 
     def unmet_by(self, request: Request) -> str | None:
         """Return why a request that waits, or that was approved, is not enough; None where it is."""
@@ -36,6 +41,9 @@ class Needs(NamedTuple):
             return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
         if self.quorum.roles and self._is_too_open(request):
             return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
+        lacks = spent(request, self.retries, idempotent=self.idempotent)
+        if lacks is not None:
+            return lacks
         if not self.barred:
             return None
         if request.state is State.PENDING:
@@ -60,4 +68,26 @@ class Needs(NamedTuple):
         mine, theirs = self.escalation, request.escalation
         both = mine if mine is not None and mine.is_within(theirs) else theirs
         escalation = both if both is not None and both.is_within(mine) else None
-        return Needs(self.quorum.joined(request.quorum), self.barred + also, escalation)
+        return self._replace(
+            quorum=self.quorum.joined(request.quorum), barred=self.barred + also, escalation=escalation
+        )
+
+
+def spent(request: Request, retries: int, *, idempotent: bool) -> str | None:
+    """Return why an approval has no start left; None where it has one, or where this very start is its next one.
+
+    The stricter of the record and the gate counts: whoever wrote the gate may have taken back what it once allowed.
+
+    Args:
+        request: As it stands, before its next start or just after it.
+        retries: How many further starts the gate gives a call that failed.
+        idempotent: Whether the gate lets a call be started again however it ended.
+    """
+    last = request.execution
+    if last is None or (request.idempotent and idempotent):
+        return None
+    before = last.attempt - (request.state is State.RUNNING)
+    allowed = min(request.retries, retries)
+    if before <= allowed:
+        return None
+    return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"

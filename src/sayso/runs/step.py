@@ -13,7 +13,7 @@ from typing import Any
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb, adrive
-from sayso.gates import Check, Needs, again, check, execute, requester
+from sayso.gates import Check, Needs, again, check, execute, lacking, requester
 from sayso.gates.words import secrets_among
 from sayso.model import canonical, told
 from sayso.model.request import Request, State
@@ -199,9 +199,9 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
                 raise Failed("Error", error or "the call failed")
             case State.EXPIRED:
                 arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
-            case State.APPROVED if _is_late(frame, request):
-                yield Verb(store.blocks, store.clear, waits, requester(), "the decision counted until now")
-                arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
+            case State.PENDING | State.APPROVED if why := _why_anew(frame, request):
+                yield Verb(store.blocks, store.clear, waits, requester(), why)
+                arguments, expired = canonical.decode(request.call.form, gate.shape.classes), _is_late(frame, request)
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
     asked: list[tuple[str, list[int]]] = []
@@ -235,7 +235,16 @@ def _sure(answer: Check) -> Request:
     return answer.request
 
 
+def _why_anew(frame: Frame, request: Request) -> str | None:
+    """Return why a request that waits, or was approved, is taken back, and its call asked anew."""
+    if _is_late(frame, request):
+        return "the decision counted until now"
+    return lacking(frame.runnable.gate, request, frame.gate_place)
+
+
 def _is_late(frame: Frame, request: Request) -> bool:
+    if request.state is not State.APPROVED:
+        return False
     until = (frame.journal.at(extras_place(request.id)) or {}).get("expires_at")
     return until is not None and now_ms() >= until
 
