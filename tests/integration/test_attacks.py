@@ -127,7 +127,7 @@ def test_a_spent_approval_whose_row_is_made_to_say_approved_does_not_run(file_st
         approved(wipe, "/x")
         wipe("/x")
         _edit(file_store, "UPDATE request SET state = 'approved', holds = 1")
-        with pytest.raises(errors.AlteredRequestError):
+        with pytest.raises(errors.StoreCorruptError, match="does not match the journal"):
             wipe("/x")
     assert ran == ["/x"]
 

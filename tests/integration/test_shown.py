@@ -47,8 +47,8 @@ def test_call_that_was_shown_as_another_one_does_not_run(file_store: Store, view
     ran: list[Any] = []
     send = sender(ran)
     request_id = held(send, "eve", 5, "hunter2").confirmation_id
-    rewrite(file_store.url, request_id, masked=view)
     sayso.Review().approve(request_id, by="ada")
+    rewrite(file_store.url, request_id, masked=view)
     with pytest.raises(errors.AlteredRequestError, match="shown of the call is not what would run"):
         send("eve", 5, "hunter2")
     assert (ran, state_of(request_id)) == ([], State.FAILED)
@@ -60,8 +60,8 @@ def test_call_that_was_shown_under_another_name_does_not_run(file_store: Store, 
     ran: list[Any] = []
     send = sender(ran)
     request_id = held(send, "eve", 5, "hunter2").confirmation_id
-    rewrite(file_store.url, request_id, **{column: "read"})
     sayso.Review().approve(request_id, by="ada")
+    rewrite(file_store.url, request_id, **{column: "read"})
     with pytest.raises(errors.AlteredRequestError):
         send("eve", 5, "hunter2")
     assert ran == []
@@ -85,8 +85,8 @@ def test_view_that_a_redactor_made_is_compared_with_what_it_makes_now(file_store
     sayso.Review().approve(first, by="ada")
     assert send("eve", 500, "hunter2") == "sent"
     second = held(send, "eve", 500, "hunter2").confirmation_id
-    rewrite(file_store.url, second, masked='{"to":"eve","range":"small"}')
     sayso.Review().approve(second, by="ada")
+    rewrite(file_store.url, second, masked='{"to":"eve","range":"small"}')
     with pytest.raises(errors.AlteredRequestError, match="shown"):
         send("eve", 500, "hunter2")
     assert len(ran) == 1

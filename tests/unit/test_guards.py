@@ -33,6 +33,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import frozen_clock, sample_call
 from sayso.testing.scene import ADA, BOB, Scene, refusal
+from tests.altering import rewrite
 from tests.integration.acting import approved, held, program, running
 
 
@@ -142,13 +143,9 @@ def test_a_call_whose_form_and_digest_were_both_altered_is_not_run(file: Path) -
     pay = sayso.gate(wait="raise", name="pay")(ran.append)
     request_id, other_id = approved(pay, 10), held(pay, 1_000_000).confirmation_id
     store = config.default_store()
-    store.close()
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute(
-            "UPDATE request SET (form, digest) = (SELECT form, digest FROM request WHERE id = ?) WHERE id = ?",
-            (other_id, request_id),
-        )
-    with pytest.raises(errors.AlteredRequestError):
+    other = store.get(other_id).call
+    rewrite(store.url, request_id, form=other.form, digest=other.digest)
+    with pytest.raises(errors.AlteredRequestError, match="do not fit the fingerprint"):
         pay(10)
     assert ran == []
     assert state_of(request_id) is State.FAILED

@@ -59,7 +59,8 @@ def execute(
         args, kwargs = gate.signature.spread(_arguments(gate, started, needs))
     except (errors.StartRefusedError, GeneratorExit) as refusal:
         if isinstance(refusal, errors.AlteredRequestError):
-            yield from _finish(store, request, token, Outcome("failed", error=str(refusal)))
+            with suppress(errors.StoreCorruptError):  # an altered row is not written to; it was not started either
+                yield from _finish(store, request, token, Outcome("failed", error=str(refusal)))
         raise
     except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
         yield from _finish(store, request, token, Outcome("failed", error=f"not run: {type(error).__name__}"))
