@@ -5,6 +5,9 @@ Handlers note in a list what they did. The one invariant: a decision counts for 
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from sayso import (
     load_run,
     suspend,
 )
+from sayso.errors import ConfigError
 from sayso.runs.decide import IgnoredDecisionWarning
 from sayso.stores.base import Store
 from tests.integration.running import agent_of, answers, ids, paying, reason, started, yes
@@ -219,6 +223,49 @@ def test_default_params_that_fail_do_not_run_the_handler(memory: None, ran: list
     tool = Tool(lambda key: ran.append(key), name="pay", default_params={"key": lambda: 1 / 0})  # noqa: PLW0108
     output = tool().run()
     assert (output.status.code, ran) == ("error", [])
+
+
+def test_an_async_default_param_is_awaited_once_for_a_call(each_store: Store, ran: list[Any]) -> None:
+    made = iter(range(100))
+
+    async def key() -> int:
+        await asyncio.sleep(0)
+        return next(made)
+
+    async def pay(amount: int, key: int) -> str:
+        ran.append((amount, key))
+        return f"paid {amount} by {key}"
+
+    def pay_later(amount: int, key: int) -> None:
+        ran.append((amount, key))
+
+    tool = Tool(pay, requires_approval=True, default_params={"key": key})
+    paused = started(tool, amount=1)
+    assert paused.metadata["pending_approvals"][0]["input"] == {"amount": 1, "key": 0}
+    assert tool(parent_id=paused.run_id, resume=yes(paused)).run().output == "paid 1 by 0"
+    free = Tool(pay, default_params={"key": functools.partial(key)})
+    assert free(amount=2).run().output == "paid 2 by 1"
+    assert asyncio.run(free.acall(amount=3)) == "paid 3 by 2"
+    with pytest.raises(TypeError, match=r"default_params\['key'\] of pay_later is async.*acall"):
+        Tool(pay_later, default_params={"key": key}).call(amount=4)
+    assert ran == [(1, 0), (2, 1), (3, 2)]
+
+
+def test_default_params_that_need_arguments_are_refused_at_the_construction(ran: list[Any]) -> None:
+    def key(prefix: str, *more: str, end: str = "") -> str:
+        return prefix
+
+    async def akey(*, prefix: str) -> str:
+        return prefix
+
+    for made in (key, akey):
+        with pytest.raises(ConfigError, match=r"default_params\['key'\] of \w+ .*'prefix'.*lambda"):
+            Tool(lambda key: ran.append(key), name="pay", default_params={"key": made})  # noqa: PLW0108
+        with pytest.raises(ConfigError, match=r"default_params\['key'\] of \w+ .*'prefix'.*lambda"):
+            Workflow(name="flow", default_params={"key": made})
+    for fits in (functools.partial(key, "x"), dict, time.time, lambda *_, **__: "k"):
+        Tool(lambda key: ran.append(key), name="pay", default_params={"key": fits})  # noqa: PLW0108
+    assert ran == []
 
 
 def by_amount(output: sayso.OutputEvent, *amounts: int) -> list[str]:

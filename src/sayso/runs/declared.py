@@ -19,7 +19,7 @@ from sayso.gates.declared import check_hook, check_redact
 from sayso.model.escalation import Escalation
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["check_asked", "check_handler", "check_options", "options_of", "telling"]
+__all__ = ["check_asked", "check_defaults", "check_handler", "check_options", "options_of", "telling"]
 
 _TEXTS = {"description", "approval_kind", "risk"}
 _HOOKS = {"approval_redactor", "verify"}
@@ -108,3 +108,28 @@ def options_of(runnable: type) -> frozenset[str]:
     starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
     found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     return frozenset(p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY) - {"function"}
+
+
+def check_defaults(tool: str, params: Mapping[str, Any]) -> None:
+    """Refuse default parameters that cannot be made, because they ask for arguments themselves.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for name, value in params.items():
+        needed = _needed(value) if callable(value) else None
+        if needed is not None:
+            raise ConfigError(
+                f"default_params[{name!r}] of {tool} is called without arguments, and its parameter {needed!r} needs"
+                " one; give a value, or a callable that needs none (`lambda: ...`)"
+            )
+
+
+def _needed(made: Callable[..., Any]) -> str | None:
+    """Return the first parameter that a call without arguments leaves without a value."""
+    try:
+        parameters = inspect.signature(made).parameters.values()
+    except (TypeError, ValueError):  # of a builtin, Python may not know
+        return None
+    variable = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    return next((p.name for p in parameters if p.default is p.empty and p.kind not in variable), None)

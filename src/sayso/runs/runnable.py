@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from sayso import compat, config, errors
+from sayso.drive import Effects, UserCode
 from sayso.gates import Gate
 from sayso.gates.declared import check_known, quorum_of, span_of
 from sayso.model.redaction import Redaction
@@ -47,7 +48,8 @@ class Runnable(ABC):
         approval_redactor: Gets a copy of the arguments and returns what people may see.
         approval_ui: Data for a front end's card, or a callable over the masked arguments that returns it.
         approval_kind: A word by which a front end picks a card.
-        default_params: Arguments that the caller leaves out; a callable is asked once for each call.
+        default_params: Arguments that the caller leaves out; a sync or async callable without parameters is asked once
+            for each call.
         expires, approval_expires: How long a request waits, and an approval counts.
         quorum, roles, risk, idempotent, verify, escalate_after, escalate_to, notify_arguments: As for `sayso.gate`.
         store: Where runs and requests live, instead of the configured store; `tracing_provider` is another name of it.
@@ -81,6 +83,7 @@ class Runnable(ABC):
         })  # fmt: skip
         self.name, self.description, self.function = checked_name(name), description, function
         self.default_params = dict(default_params or {})
+        declared.check_defaults(name, self.default_params)
         self._store = compat.store_of(store, tracing_provider)
         rest = rest_of(function)
         told = approval_description if callable(approval_description) else None
@@ -223,7 +226,7 @@ class Runnable(ABC):
         """Whether a default parameter is made anew for each call."""
         return any(map(callable, self.default_params.values()))
 
-    def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def defaults(self, given: Mapping[str, Any]) -> Effects[dict[str, Any]]:
         """Return the default parameters of a call that gives these arguments; each callable is asked once.
 
         Raises:
@@ -235,7 +238,7 @@ class Runnable(ABC):
             if name in given or (self.rest is not None and name in given.get(self.rest, ())):
                 continue
             try:
-                found[name] = value() if callable(value) else value
+                found[name] = (yield UserCode(value, {})) if callable(value) else value
             except Exception as error:
                 text = f"the default of {name!r} could not be made: {error}"
                 raise Failed(type(error).__name__, text, error) from error

@@ -134,7 +134,7 @@ async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> 
 
 async def _settled(frame: Frame, given: Mapping[str, Any], waits: str | None) -> Any:
     runnable = frame.runnable
-    arguments = {} if waits is not None else runnable.arguments_of(given, _defaults(frame, given))
+    arguments = {} if waits is not None else runnable.arguments_of(given, await _defaults(frame, given))
     frame.answers, frame.suspensions = await adrive(answers(frame)), 0
     if frame.journal.has_inner(frame.place):
         await adrive(read_proof(frame))
@@ -145,16 +145,16 @@ async def _settled(frame: Frame, given: Mapping[str, Any], waits: str | None) ->
     return _unwrapped(frame, await Try(runnable.function, args, kwargs).arun())
 
 
-def _defaults(frame: Frame, given: Mapping[str, Any]) -> dict[str, Any]:
+async def _defaults(frame: Frame, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the default parameters of this call: what the journal knows, else made now, and noted where it matters."""
     runnable, place = frame.runnable, f"{frame.place}="
     if not runnable.makes_defaults:
-        return runnable.defaults(given)
+        return await adrive(runnable.defaults(given))
     known = frame.journal.at(place)
     if known is not None and known["made"] is not None:
         made = known["made"]
         return made.value if isinstance(made, Made) else canonical.decode(made, runnable.shape.classes)
-    values = runnable.defaults(given)
+    values = await adrive(runnable.defaults(given))
     frame.journal.put(place, {"made": Made(values)})
     return values
 

@@ -76,6 +76,12 @@ class Tool(Runnable):
         """
         if self.is_async:
             raise TypeError(f"{self.name} is async; use `await {self.name}.acall(...)`")
+        waits = [name for name, made in self.default_params.items() if inspect.iscoroutinefunction(made)]
+        if waits:
+            raise TypeError(
+                f"default_params[{waits[0]!r}] of {self.name} is async, and nothing was called;"
+                f" use `await {self.name}.acall(...)`"
+            )
         try:
             return drive(self._way(args, kwargs)).unwrap()
         except BaseException as error:
@@ -92,8 +98,9 @@ class Tool(Runnable):
 
     def _way(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects[Attempt]:
         given = self.signature.named(args, kwargs)
-        arguments = self.validate(self._placed({**self.defaults(given), **given}))
-        return Passage(self._own_gate, store=self.store).effects(*self.signature.spread(arguments))
+        made = yield from self.defaults(given)
+        arguments = self.validate(self._placed({**made, **given}))
+        return (yield from Passage(self._own_gate, store=self.store).effects(*self.signature.spread(arguments)))
 
     @cached_property
     def _own_gate(self) -> Gate:
