@@ -45,7 +45,7 @@ async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
 
     First and later calls take the same way: a new run has an empty journal.
     """
-    runnable = run.runnable
+    runnable, run.is_begun = run.runnable, True
     decider = Decider(runnable.store, run.resolutions)
     try:
         journal = await _in_hand(run, decider)

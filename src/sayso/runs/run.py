@@ -7,7 +7,9 @@ run at the next step: what had begun ends and is written down, and the run can b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import inspect
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -22,6 +24,7 @@ __all__ = ["Run", "handed_back", "in_loop"]
 
 
 _TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
+_warned: dict[str, dict[Any, Any]] = {}  # what Python remembers of warnings, by file, as it does for each module
 _streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
 
 
@@ -53,11 +56,20 @@ async def _ended(going: asyncio.Future[OutputEvent]) -> None:
         raise cancelled
 
 
+def _caller() -> tuple[str, int]:
+    """Return the file and the line that called the runnable."""
+    frame = inspect.currentframe()
+    for _ in range(3):  # this function, the run's construction, the runnable's call
+        frame = frame and frame.f_back
+    return ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
 class Run:
     """One call of a runnable: of a new run, or of one that goes on.
 
     Iterating gives its events, those of nested runnables among them; the last one is the `OutputEvent` of the runnable
-    that was called. `collect` gives only that one. A run is called once; call the runnable again for another.
+    that was called. `collect` gives only that one, and so does awaiting the run. A run is called once; call the
+    runnable again for another. One that is thrown away before it was begun warns, as a coroutine does.
 
     Attributes:
         runnable: What was called.
@@ -65,6 +77,7 @@ class Run:
         parent_id: The run to go on with.
         run_id: The id that a new run is to have.
         resolutions: Decisions and answers by id.
+        is_begun: Whether somebody has asked for its events or its end.
     """
 
     def __init__(
@@ -78,13 +91,29 @@ class Run:
         self._is_called = False
         self._is_stopping = False
         self._going: asyncio.Future[OutputEvent] | None = None
+        self._output: OutputEvent | None = None
+        self._made_at = _caller()
+        self.is_begun = False
+
+    def __del__(self) -> None:
+        if not getattr(self, "is_begun", True):
+            text = (
+                f"the run of {self.runnable.name!r} was never begun, so nothing was called and nobody was asked;"
+                " use .run(), `await` or `async for`"
+            )
+            file, line = self._made_at
+            warnings.warn_explicit(text, RuntimeWarning, file, line, registry=_warned.setdefault(file, {}))
 
     def __repr__(self) -> str:
         hint = "" if self._is_called else ", not begun: .run(), await .collect() or async for"
         return f"<Run of {self.runnable.name!r}{hint}>"
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        self.is_begun = True
         return self._events()
+
+    def __await__(self) -> Generator[Any, Any, OutputEvent]:
+        return self.collect().__await__()
 
     async def _events(self) -> AsyncGenerator[Event]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -108,12 +137,17 @@ class Run:
         if self._journal is not None:
             self._journal.is_stopping = True
 
-    async def collect(self) -> OutputEvent:
-        """Take the run to its end, or to where it waits, and return its output.
+    def collect(self) -> Coroutine[Any, Any, OutputEvent]:
+        """Take the run to its end, or to where it waits, and return its output; `await run` does the same.
 
         Whatever goes wrong inside of it is in the output's status; nothing is raised but what breaks this task off.
+        After its events were iterated to the end, this gives the output once more.
         """
-        return await self._go()
+        self.is_begun = True
+        return self._collected()
+
+    async def _collected(self) -> OutputEvent:
+        return await self._go() if self._output is None else self._output
 
     def run(self) -> OutputEvent:
         """Take the run to its end, or to where it waits, from a script without an event loop.
@@ -121,6 +155,7 @@ class Run:
         Raises:
             RuntimeError: There is a running event loop in this thread; await `collect()` there.
         """
+        self.is_begun = True
         if in_loop():
             raise RuntimeError("run() is for scripts; inside an event loop use `await ….collect()`")
         return asyncio.run(self._go())
@@ -131,7 +166,8 @@ class Run:
         if self._is_called:
             raise RuntimeError("this run was called already; call the runnable again")
         self._is_called = True
-        return await take(self, self._emit)
+        self._output = await take(self, self._emit)
+        return self._output
 
     def begin(self, journal: Journal) -> None:
         """Note the run's journal, once it is in hand."""

@@ -8,6 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -136,12 +137,27 @@ class Runnable(ABC):
             resume: Decisions and answers by id.
             approval_decisions: The same, by the approval face's name.
             kwargs: The input.
+
+        Raises:
+            TypeError: There is no such argument, or one is given twice.
         """
+        self._check_call(args, kwargs)
         resolutions = resolutions_of(approval_decisions, resume)
         for name in (parent_id, run_id):
             if name is not None:
                 scope.checked_name(name)
         return Run(self, args, kwargs, parent_id=parent_id, run_id=run_id, resolutions=resolutions)
+
+    def _check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        signature = self.signature
+        try:
+            signature.named(args, kwargs)
+        except TypeError as error:
+            strange = [] if signature.takes_any else [name for name in kwargs if name not in signature.names]
+            near = get_close_matches(strange[0], [*signature.names, *_RESERVED], 1) if strange else []
+            meant = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(signature.names) or 'nothing'}"
+            problem = f"there is no argument {strange[0]!r}{meant}" if strange else str(error)
+            raise TypeError(f"{self.name} was not called: {problem}") from None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
