@@ -22,7 +22,7 @@ from .machine import describe
 from .overhead import allow
 from .rounds import durable, memory, thousand
 from .runs import call, resume, trip
-from .server import server
+from .server import restart, server
 from .table import Row, as_json, as_markdown, as_text, fill
 from .waking import wake
 
@@ -40,6 +40,7 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "paused": paused,
     "inbox": inbox,
     "server": server,
+    "restart": restart,
     "evidence": evidence,
     "learning": learning,
     "abuse": abuse,

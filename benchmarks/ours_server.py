@@ -18,16 +18,38 @@ class Serving(Ours):
     """The server, with a SQLite file of its own, and the person who decides there."""
 
     def __init__(self, folder: Path, variant: str) -> None:
+        super().__init__(folder, variant)
+        self._kept = socket.socket()  # so that nobody else takes the port while the server restarts
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._kept.bind(("127.0.0.1", 0))
+        self._begin()
+
+    def _begin(self) -> None:
         import uvicorn
 
         from sayso.inbox import create_app
 
-        super().__init__(folder, variant)
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = socket.create_server(("127.0.0.1", self._kept.getsockname()[1]), reuse_port=True)
         self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        app = create_app(self.review.store, rate=None)
-        self.server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
-        threading.Thread(target=self.server.run, args=([self.listener],), daemon=True).start()
+        app = create_app(self.review.store, open_per_token=1_000)
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
+        )  # fmt: skip
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, args=([self.listener],), daemon=True)
+        self.thread.start()
+
+    def restart(self, count: int, away: float) -> int:
+        """End the server when so many wait, decide all, and start it again; return that instant (monotonic, ns)."""
+        while len(found := self.review.list(state="pending", limit=count).requests) < count:
+            time.sleep(0.05)
+        self.server.should_exit = True
+        self.thread.join()
+        for request in found:
+            self.review.approve(request.id, by=self.ada)
+        time.sleep(away)
+        self._begin()
+        return time.monotonic_ns()
 
     def door(self) -> tuple[str, str]:
         """Return the address, and a token for a program."""
@@ -95,3 +117,21 @@ class Asking(Ours):
         before = time.perf_counter()
         store.get(ticket)
         return time.perf_counter() - before
+
+    def crowd(self, count: int) -> list[int]:
+        """Let so many tasks wait; return when each went on (monotonic, ns), and raise what one of them raises."""
+        import asyncio
+
+        async def stand(amount: int) -> int:
+            return time.monotonic_ns()
+
+        held = self.sayso.gate(wait="block")(stand)
+
+        async def one(amount: int) -> int:
+            with self.sayso.run(f"order-{amount}"):
+                return await held(amount)
+
+        async def all_of_them() -> list[int]:
+            return list(await asyncio.gather(*map(one, range(count))))
+
+        return asyncio.run(all_of_them())

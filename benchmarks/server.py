@@ -13,7 +13,7 @@ from .core import all_cores
 from .table import Row
 from .worker import AbsentError, Worker, WorkerFailedError
 
-__all__ = ["server"]
+__all__ = ["restart", "server"]
 
 STORE = "http to sqlite FULL"
 LOOK, ROUND, WAKE = (
@@ -56,6 +56,25 @@ def _measured(plan: Plan, serving: Worker, asking: Worker) -> list[Row]:
         Row.of(ROUND, "sayso", STORE, rounds[10:], note=note),
         Row.of(WAKE, "sayso", STORE, wakes[1:], note=f"longest {max(wakes[1:]) * 1e3:.0f} ms; includes the start"),
     ]
+
+
+def restart(plan: Plan) -> list[Row]:
+    """Return a row for how soon many who wait go on after a restart, at which they had been decided."""
+    count, away = plan.pick(500, 100), plan.pick(30.0, 3.0)
+    measure = f"{count} who wait, the server away for {away:.0f} s, to running"
+    try:
+        with all_cores(), ExitStack() as stack:
+            serving, asking = (_open(stack, plan, name) for name in ("Serving", "Asking"))
+            address, token = serving.call("door")
+            asking.call("meet", address=address, token=token)
+            asking.tell("crowd", count=count)
+            back = serving.call("restart", count=count, away=away)
+            went_on = [(at - back) / 1e9 for at in asking.hear()]
+    except AbsentError as absent:
+        return [Row(measure, "sayso", STORE, note=f"absent ({absent})")]
+    except WorkerFailedError as failure:
+        return [Row(measure, "sayso", STORE, note=f"failed: {failure}")]
+    return [Row.of(measure, "sayso", STORE, went_on, note=f"the last after {max(went_on):.1f} s; none failed")]
 
 
 def _open(stack: ExitStack, plan: Plan, name: str) -> Worker:

@@ -30,7 +30,7 @@ SERVER = """
 import socket, sys, uvicorn
 from sayso.inbox import create_app
 listener = socket.create_server(("127.0.0.1", int(sys.argv[2])), reuse_port=True)
-config = uvicorn.Config(create_app(sys.argv[1]), log_level="critical", lifespan="off")
+config = uvicorn.Config(create_app(sys.argv[1], open_per_token=1_000), log_level="critical", lifespan="off")
 uvicorn.Server(config).run(sockets=[listener])
 """
 PROGRAM = """
@@ -157,3 +157,50 @@ def test_a_server_that_is_killed_while_a_program_waits_loses_nothing(scene: Scen
         assert (status, out) == (0, "refunded\n"), err
     assert scene.effects == ["refund 90"]
     assert scene.store.get(request.id).state is State.DONE
+
+
+CROWD = """
+import asyncio, sys
+import sayso
+
+@sayso.gate(wait="block", name="refund")
+async def refund(amount: int) -> int:
+    return amount
+
+async def one(number):
+    with sayso.run(f"order-{number}"):
+        return await refund(number)
+
+async def all_of_them(count):
+    ended = await asyncio.gather(*map(one, range(count)), return_exceptions=True)
+    print(sum(isinstance(one, int) for one in ended), [repr(one) for one in ended if not isinstance(one, int)][:3])
+
+asyncio.run(all_of_them(int(sys.argv[1])))
+"""
+
+
+@pytest.mark.slow
+def test_five_hundred_who_wait_all_hear_after_restarts_and_none_fails(scene: Scene) -> None:
+    count, waiting = 500, Filter(states=frozenset({State.PENDING}))
+
+    def until_asked(many: int) -> None:
+        until = time.monotonic() + 3 * PATIENCE
+        while scene.store.count(waiting) < many:
+            assert time.monotonic() < until, scene.store.count(waiting)
+            time.sleep(0.02)
+
+    with scene.serving() as server:
+        programs = scene.python(
+            CROWD, str(count), SAYSO_STORE=f"http://127.0.0.1:{scene.port}", SAYSO_TOKEN=scene.token
+        )  # fmt: skip
+        until_asked(count // 3)
+        killed(server)  # while others of them are asking
+    with scene.serving() as server:
+        until_asked(count)
+        killed(server)
+    for request in scene.store.list(waiting, limit=count).requests:
+        scene.person.approve(request.id)
+    with scene.serving():
+        out, err = programs.communicate(timeout=3 * PATIENCE)
+    assert out.decode() == f"{count} []\n", err.decode()[-2_000:]
+    assert scene.store.count(Filter(states=frozenset({State.DONE}))) == count

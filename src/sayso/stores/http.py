@@ -146,6 +146,11 @@ class HttpStore(HttpRuns, Store):
     def get(self, request_id: str) -> Request:
         return self._read(self._line.get(f"/requests/{quote(request_id, safe='')}", request_id, patience=self._late))
 
+    def as_heard(self, request_id: str) -> Request:
+        """Return how a request stands, for one who watches it: as the last news said, or else as `get` does."""
+        wire = self._listener.heard(request_id)
+        return self.get(request_id) if wire is None else self._read(wire)
+
     def find(self, fingerprint: str) -> Request | None:
         found = self._line.get("/find", patience=self._late, fingerprint=fingerprint)
         with readable():

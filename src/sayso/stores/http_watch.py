@@ -2,7 +2,8 @@
 
 The thread sends what was last seen of every request that somebody waits for, and gets an answer as soon as one of
 them differs. So nothing is lost while a connection is down: what changed meanwhile differs when it is up again. Who
-begins to wait while the thread stands there makes it ask anew, by breaking its connection.
+begins to wait while the thread stands there makes it ask anew, by breaking its connection. The answer brings along how
+the changed requests stand, so that many who wait do not each ask for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from sayso.stores.http_fault import fault_of
-from sayso.stores.http_line import BROKEN, LATER, Line, encoded
+from sayso.stores.http_line import BROKEN, LATER, Line, encoded, jittered
 from sayso.stores.watch import Bell
 
 __all__ = ["Listener"]
@@ -24,7 +25,7 @@ _WAIT = 25.0
 _TURN = 0.25  # where there are too many for one question, each part is asked for no longer than this
 _MOST = 2_000
 _TOGETHER = 0.005  # who begin to wait at the same time are asked for together
-_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_PAUSE, _LONGEST_PAUSE = 0.1, 1.0  # many programs wait for a server that is away, and are to hear soon when it is back
 
 
 class Listener:
@@ -37,6 +38,7 @@ class Listener:
 
     def __init__(self, bell: Bell, line: Line) -> None:
         self._bell, self._line = bell, line
+        self._rows = dict[str, Any]()
         self._lock = threading.Lock()
         self._seen = dict[str, str | None]()
         self._any: str | None = None
@@ -49,10 +51,16 @@ class Listener:
         with self._lock:
             if request_id is not None:
                 self._seen.setdefault(request_id, seen)
+                self._rows.pop(request_id, None)  # of one who has left
             self._break_off()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="sayso-listener", daemon=True)
                 self._thread.start()
+
+    def heard(self, request_id: str) -> Any:
+        """Return the row that came with the last news of a request, once; None where there is none."""
+        with self._lock:
+            return self._rows.pop(request_id, None)
 
     def close(self) -> None:
         """Have the thread look whether anybody still waits."""
@@ -72,6 +80,7 @@ class Listener:
                 if self._bell.is_idle:
                     self._thread = None
                     self._seen.clear()
+                    self._rows.clear()
                     break
             if self._news.is_set():
                 time.sleep(_TOGETHER)
@@ -83,7 +92,7 @@ class Listener:
                 pause = _PAUSE
             except BROKEN:
                 connection = _hung_up(connection)
-                if not self._news.is_set() and not self._news.wait(pause):
+                if not self._news.is_set() and not self._news.wait(jittered(pause)):
                     pause = min(2 * pause, _LONGEST_PAUSE)
             except Exception:  # noqa: BLE001  whatever is wrong, the waiters look for themselves when woken, and hear it
                 connection = _hung_up(connection)
@@ -112,6 +121,7 @@ class Listener:
 
     def _exchange(self, connection: HTTPConnection, seen: dict[str, str | None], wait: float) -> Any:
         said = {"seen": seen, "wait": wait, "any": (self._any or "") if self._bell.is_for_any else None}
+        said["rows"] = True
         status, _, content = self._line.exchange(connection, "POST", "/changes", encoded(said))
         if status in LATER:
             raise HTTPException(f"HTTP status {status}")
@@ -123,6 +133,9 @@ class Listener:
         changed: dict[str, str] = dict(content["changed"])
         with self._lock:
             self._seen.update(changed)
+            for one in changed:
+                self._rows.pop(one, None)
+            self._rows |= {row["row"]["id"]: row for row in content["requests"]}
         before, self._any = self._any, content["any"]
         is_news = bool(changed) or self._any != before
         if is_news:

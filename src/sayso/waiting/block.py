@@ -92,7 +92,8 @@ class _Decided(Effect):
 
     def _look(self) -> Request:
         try:
-            request = self._store.get(self._request.id)
+            look: Callable[[str], Request] = getattr(self._store, "as_heard", self._store.get)
+            request = look(self._request.id)
             return self._store.settle(request.id) if is_due(request, clock.now()) else request
         except StoreUnavailableError:
             if terminal.can_decide(self._store) or is_due(self._request, clock.now()):

@@ -75,6 +75,7 @@ __all__ = [
 
 _KINDS = ("ask",)
 _PENDING = frozenset({State.PENDING})
+_MOST_SENT = 2_000_000  # characters of rows in one answer
 _rooms = tuple(threading.Lock() for _ in range(64))
 
 
@@ -293,21 +294,34 @@ async def changes(asked: Asked) -> Changed:
 
 async def _changed(asked: Asked, own: Own, said: Seen, count: Changes | None) -> Changed:
     def look(request_ids: Collection[str]) -> Changed | None:
-        marks = {one: _mark(own, one) for one in request_ids}
-        changed = {one: mark for one, mark in marks.items() if mark is not None and mark != said.seen[one]}
+        marked = [(mark_of(request), request) for one in request_ids if (request := _known(own, one)) is not None]
+        changed = [(mark, request) for mark, request in marked if mark != said.seen[request.id]]
         if changed or (count is not None and count.mark != said.any):
-            return Changed(changed=changed, any=None if count is None else count.mark)
+            marks = {request.id: mark for mark, request in changed}
+            rows = _rows([request for _, request in changed]) if said.rows else []
+            return Changed(changed=marks, any=None if count is None else count.mark, requests=rows)
         return None
 
     found = await until_changed(asked.http, own.store, said.seen, look, said.wait, is_any=count is not None)
     return found or Changed(changed={}, any=said.any)
 
 
-def _mark(own: Own, request_id: str) -> str | None:
+def _known(own: Own, request_id: str) -> Request | None:
     try:
-        return mark_of(own.request(request_id))
+        return own.request(request_id)
     except errors.RequestNotFoundError:
         return None
+
+
+def _rows(requests: list[Request]) -> list[Row]:
+    """Return as many as one answer takes."""
+    found, room = list[Row](), _MOST_SENT
+    for row in map(_row, requests):
+        room -= len(row.shape) + sum(len(value) for value in row.row.values() if isinstance(value, str))
+        if room < 0:
+            break
+        found.append(row)
+    return found
 
 
 _AT = "/v1/program/requests/{request_id}"

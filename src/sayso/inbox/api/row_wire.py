@@ -72,10 +72,14 @@ class Entries(Output):
 
 
 class Changed(Output):
-    """Which requests differ from what was seen, with their marks now; and the mark of the whole store."""
+    """Which requests differ from what was seen, with their marks now; and the mark of the whole store.
+
+    `requests` are those of them that were wanted in full, as far as there is room; the others are to be asked for.
+    """
 
     changed: dict[str, str]
     any: str | None
+    requests: list[Row] = Field(default_factory=list[Row])
 
 
 class Ask(Input):
@@ -143,6 +147,7 @@ class Seen(Input):
     seen: dict[str, str | None] = Field(max_length=_MOST_WATCHED, description="Marks by id; null for none yet.")
     any: str | None = Field(None, max_length=200, description="The store's mark, to hear of any change at all.")
     wait: Seconds = 0.0
+    rows: bool = Field(default=False, description="Whether to send along how those stand that differ.")
 
 
 class Wanted(Input):
