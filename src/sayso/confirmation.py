@@ -68,8 +68,10 @@ def confirm_first(func: Callable[..., Any] | None = None, **options: Any) -> Any
     """
     waits = sorted(_WAITS.intersection(options))
     if waits:
-        raise TypeError(f"confirm_first() has no option {waits[0]!r}, because it always raises; sayso.gate() has it")
-    check_known("confirm_first()", options, ConfirmOptions.__optional_keys__)
+        raise TypeError(
+            f"confirm_first() has no {waits[0]}=, because it always raises; use sayso.gate(…). Nothing was done"
+        )
+    check_known("confirm_first", options, ConfirmOptions.__optional_keys__)
     declare: Any = gate(wait="raise", **options)
     return declare if func is None else declare(func)
 

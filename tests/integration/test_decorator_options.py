@@ -7,6 +7,7 @@ a decorator takes and the table does not know fails these tests.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from queue import SimpleQueue
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import sayso
-from sayso import channels, config, errors
+from sayso import channels, errors
 from sayso.channels.message import notice_of
 from sayso.model.request import Request, State
 from sayso.runs.declared import options_of
@@ -316,13 +317,13 @@ def test_no_decorator_has_an_option_whose_effect_is_not_tested() -> None:
 @pytest.mark.parametrize("decorator", DECORATORS)
 def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(decorator: str, form: str) -> None:
     declare = FORMS[form](DECORATORS[decorator][0])
-    with pytest.raises(TypeError, match=rf"^{decorator}\(\) has no option 'qourum'; did you mean 'quorum'\?$"):
+    with pytest.raises(TypeError, match=rf"^{decorator}\(\) has no qourum=; did you mean quorum=\? Nothing was done$"):
         declare(pay, qourum=2)
 
 
 @pytest.mark.parametrize("decorator", DECORATORS)
 def test_a_misspelt_option_is_refused_before_there_is_a_function(decorator: str) -> None:
-    with pytest.raises(TypeError, match="did you mean 'quorum'"):
+    with pytest.raises(TypeError, match="did you mean quorum="):
         DECORATORS[decorator][0](qourum=2)
 
 
@@ -341,7 +342,7 @@ def test_the_bare_form_and_the_empty_one_hold_as_well() -> None:
 
 @pytest.mark.parametrize("option", ["wait", "timeout", "on_expiry"])
 def test_how_to_wait_is_no_option_of_what_always_raises(option: str) -> None:
-    with pytest.raises(TypeError, match=rf"confirm_first\(\) has no option '{option}', because it always raises"):
+    with pytest.raises(TypeError, match=rf"confirm_first\(\) has no {option}=, because it always raises"):
         sayso.confirm_first(pay, **{option: "block"})  # type: ignore[call-overload]
 
 
@@ -396,10 +397,7 @@ def test_an_option_of_a_person_as_a_tool_has_its_effect(option: str) -> None:
 
 
 def test_no_option_of_a_person_as_a_tool_is_untested_and_a_misspelt_one_is_refused() -> None:
-    with pytest.raises(TypeError, match="has no option 'expirse'; did you mean 'expires'"):
+    with pytest.raises(TypeError, match=r"human_in_the_loop\(\) has no expirse=; did you mean expires="):
         channels.human_in_the_loop(_carry, expirse="1h")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"\(there are ([\w, ]+)\)") as refused:
-        channels.human_in_the_loop(_carry, zzz=1)  # type: ignore[call-arg]
-    known = str(refused.value).partition("there are ")[2].rstrip(")").split(", ")
-    assert set(known) == {*PERSON, "requester"}
-    assert config.open_store(None)
+    known = inspect.signature(channels.human_in_the_loop).parameters.values()
+    assert {option.name for option in known if option.kind is option.KEYWORD_ONLY} == PERSON.keys()

@@ -82,9 +82,9 @@ def test_a_rule_may_ask_for_anything_where_the_handler_takes_anything() -> None:
 
 
 @pytest.mark.parametrize(("kind", "option", "hint"), [
-    (Tool, "require_approval", "did you mean 'requires_approval'?"),
-    (Tool, "aproval_prompt", "did you mean 'approval_prompt'?"),
-    (Workflow, "zzz", "Workflow has no option 'zzz'"),
+    (Tool, "require_approval", "did you mean requires_approval=?"),
+    (Tool, "aproval_prompt", "did you mean approval_prompt=?"),
+    (Workflow, "zzz", "Workflow() has no zzz="),
 ])  # fmt: skip
 def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(kind: Any, option: str, hint: str) -> None:
     with pytest.raises(TypeError) as refused:

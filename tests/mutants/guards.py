@@ -384,7 +384,7 @@ MUTANTS = [
     ),
     Mutant(
         "a misspelt keyword of a review decides nothing", "model/keywords.py",
-        "raise _unknown(called, min(kwargs.keys() - known), known)", "kwargs.clear()",
+        "raise unknown_keyword(called, min(kwargs.keys() - known), known)", "kwargs.clear()",
         "integration/test_listing.py::test_who_decides_is_called_by_everywhere",
     ),
     Mutant(
@@ -979,6 +979,11 @@ MUTANTS = [
         "what must be given must be given", "model/field.py",
         "return bool(self.info.is_required())", "return False",
         _FIELD + "test_what_must_be_given_must_be_given",
+    ),
+    Mutant(
+        "a method without its object is not gated", "model/signature.py",
+        'in {"self", "cls"}:', "in set[str]():",
+        "integration/test_methods.py::test_a_method_in_a_class_is_refused_where_it_is_decorated",
     ),
     Mutant(
         "what has no name is given one", "gates/declared.py",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from sayso.channels.request import HumanInputRequest, Requester, carried
+from sayso.model.keywords import checks_keywords
 from sayso.runs.tool import Tool
 from sayso.stores.base import Store
 from sayso.waiting.frames import trimmed
@@ -14,6 +15,7 @@ __all__ = ["human_in_the_loop"]
 
 
 @trimmed
+@checks_keywords()
 def human_in_the_loop(
     requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
     roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,

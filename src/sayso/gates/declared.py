@@ -16,10 +16,12 @@ from typing import Any, cast
 
 from sayso.errors import ConfigError
 from sayso.model import canonical, duration
+from sayso.model.keywords import unknown_keyword
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import marks
+from sayso.model.signature import method_refusal
 
-__all__ = ["check_hook", "check_known", "check_redact", "no_such_option", "quorum_of", "span_of", "tool_of"]
+__all__ = ["check_hook", "check_known", "check_redact", "has_own_name", "quorum_of", "span_of", "tool_of"]
 
 _LONGEST_NAME = 200
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -32,6 +34,10 @@ def tool_of(function: Callable[..., Any], name: str | None) -> str:
         TypeError: The function is a class, or has no name of its own and was given none.
         ConfigError: The name cannot be shown as it is.
     """
+    if isinstance(function, classmethod):
+        raise TypeError(method_refusal(cast("object", function)))
+    if not callable(function):
+        raise TypeError(f"a gate takes a function, not {function!r}; nothing was gated")
     if isinstance(function, type):
         raise TypeError(f"{function.__name__} is a class, and a gate holds calls; gate a function that builds one")
     if inspect.iscoroutinefunction(type(function).__call__):
@@ -39,13 +45,25 @@ def tool_of(function: Callable[..., Any], name: str | None) -> str:
     if name is None:
         kind = _nameless(function)
         if kind is not None:
-            raise TypeError(f"{kind}, so that two of them look the same; gate a plain function, or say name=")
+            raise TypeError(f"{kind}, so two of them look the same; {_way_out(function)}. Nothing was gated")
         return canonical.function_name(function)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"name= takes a text of 1 to {_LONGEST_NAME} characters, not {name!r}")
     if not name.isprintable() or name != name.strip():
         raise ConfigError(f"name= takes characters that can be seen, without spaces around them, not {name!r}")
     return name
+
+
+def has_own_name(function: Callable[..., Any]) -> bool:
+    """Say whether a callable has a name that tells it apart: a lambda, a partial or a bound method has none."""
+    return _nameless(function) is None
+
+
+def _way_out(function: Callable[..., Any]) -> str:
+    if not _is_bound(function):
+        return "gate a plain function, or say name="
+    name = getattr(function, "__name__", "method")
+    return f"say which object it is: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…')"
 
 
 def _nameless(function: Callable[..., Any]) -> str | None:
@@ -74,12 +92,7 @@ def check_known(what: str, options: Iterable[str], known: Collection[str]) -> No
     """
     for option in options:
         if option not in known:
-            raise no_such_option(what, option, known)
-
-
-def no_such_option(what: str, option: str, known: Collection[str]) -> TypeError:
-    """Return the error for an option that there is not, with the one that was probably meant."""
-    return TypeError(f"{what} has no option {option!r}{_meant(option, known) or f' ({_there_are(sorted(known))})'}")
+            raise unknown_keyword(what, option, known)
 
 
 def span_of(option: str, value: timedelta | str) -> timedelta:

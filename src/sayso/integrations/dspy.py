@@ -16,6 +16,7 @@ from typing import Any
 
 from sayso.channels.request import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
+from sayso.model.keywords import checks_keywords
 from sayso.stores.base import Store
 from sayso.waiting.frames import trimmed
 from sayso.waiting.signals import ConfirmationCancelled, ConfirmationRejected
@@ -39,6 +40,7 @@ class Stopped(BaseException):
 
 
 @trimmed
+@checks_keywords()
 def human_in_the_loop(
     requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
     roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-__all__ = ["checks_keywords"]
+__all__ = ["checks_keywords", "unknown_keyword"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +42,7 @@ def checks_keywords(*, name: str | None = None) -> Callable[[Callable[P, R]], Ca
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if not kwargs.keys() <= known:
-                raise _unknown(called, min(kwargs.keys() - known), known)
+                raise unknown_keyword(called, min(kwargs.keys() - known), known)
             return function(*args, **kwargs)
 
         return checked
@@ -50,7 +50,8 @@ def checks_keywords(*, name: str | None = None) -> Callable[[Callable[P, R]], Ca
     return decorated
 
 
-def _unknown(name: str, given: str, known: frozenset[str]) -> TypeError:
+def unknown_keyword(name: str, given: str, known: Collection[str]) -> TypeError:
+    """Return the error for a keyword that a function does not have; `name` is what people call it."""
     from difflib import get_close_matches
 
     meant = _OTHER_WORDS.get(given, "")

@@ -14,7 +14,7 @@ from typing import Any
 
 from sayso.model.field import Field, annotated, check_fields, fields_of, is_field
 
-__all__ = ["Signature", "chosen"]
+__all__ = ["Signature", "chosen", "method_refusal"]
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
@@ -35,7 +35,7 @@ class Signature:
             raise TypeError("a generator has no single moment to hold; gate the functions that it calls")
         self._signature = inspect.signature(function)
         if next(iter(self._signature.parameters), None) in {"self", "cls"}:
-            raise TypeError("a method hides its object; gate a plain function that takes what tells the object apart")
+            raise TypeError(method_refusal(function))
         self._function = function
         parameters = self._signature.parameters.values()
         check_fields(parameters)
@@ -154,6 +154,16 @@ class Signature:
                 raise TypeError(f"{self._stars} holds a name that is a parameter of its own")
             rest |= more
         return args, rest
+
+
+def method_refusal(function: object) -> str:
+    """Return why a method cannot be gated without its object, and the two ways out."""
+    whole = str(getattr(function, "__qualname__", "it")).rpartition("<locals>.")[2]
+    name = whole.rpartition(".")[2]
+    return (
+        f"{whole} is a method, and no reviewer could see which object it acts on; gate it on an object, by a name that"
+        f" says which one: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…'). Nothing was gated"
+    )
 
 
 def _is_unset(default: object) -> bool:

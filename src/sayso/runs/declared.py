@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -18,6 +18,7 @@ from sayso.errors import ConfigError
 from sayso.gates.declared import check_hook, check_redact
 from sayso.model.escalation import Escalation
 from sayso.model.reviewer import Reviewer
+from sayso.model.signature import method_refusal
 
 __all__ = ["check_asked", "check_defaults", "check_handler", "check_options", "options_of", "telling"]
 
@@ -33,6 +34,8 @@ def check_handler(handler: Callable[..., Any]) -> None:
         TypeError: It is a generator, or an object that is called async.
         ConfigError: It is none at all, or Python cannot tell its arguments.
     """
+    if isinstance(handler, classmethod):
+        raise TypeError(method_refusal(cast("object", handler)))
     if not callable(handler):
         raise ConfigError(f"handler is a function, not {handler!r}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from sayso import compat, config, errors
 from sayso.drive import Effects, UserCode
 from sayso.gates import Gate
-from sayso.gates.declared import check_known, quorum_of, span_of
+from sayso.gates.declared import check_known, has_own_name, quorum_of, span_of
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import Shape, ShapeError
@@ -186,7 +186,8 @@ class Runnable(ABC):
         """The checkpoint before its calls."""
         approval = self._approval
         own = getattr(inspect.unwrap(self.function), "__name__", None)
-        named = None if own == self.name and self.kind == "tool" else self.name
+        is_own = own == self.name and self.kind == "tool" and has_own_name(getattr(self, "handler", self.function))
+        named = None if is_own else self.name  # two objects with one method are told apart by the names of their tools
         redaction = Redaction([*self._options["redact"], *self.hidden()])
         return Gate(
             self.function, when=approval.rule, context=approval.context, named=named, redaction=redaction,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, cast, overload
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, adrive, drive
@@ -44,6 +44,8 @@ class Tool(Runnable):
     def __init__(
         self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None, **options: Any
     ) -> None:  # fmt: skip
+        if isinstance(handler, staticmethod):  # @sayso.tool stands above @staticmethod
+            handler = cast("Callable[..., Any]", handler.__func__)
         check_handler(handler)
         self.handler = handler
         own = getattr(handler, "__name__", "")
@@ -131,7 +133,7 @@ def tool(
         require_confirmation: The confirmation face's word for `requires_approval=True`.
         options: Those of `Tool`.
     """
-    check_known("tool()", options, {*declared.options_of(Tool), "require_confirmation"})
+    check_known("tool", options, {*declared.options_of(Tool), "require_confirmation"})
     if not isinstance(require_confirmation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise errors.ConfigError(f"require_confirmation= takes True or False, not {require_confirmation!r}")
     if require_confirmation and "requires_approval" in options:

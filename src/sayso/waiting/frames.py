@@ -6,13 +6,11 @@ A fault of sayso itself keeps them. The cause of an error (`__cause__`) is never
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from sayso.errors import SaysoError
-from sayso.gates.declared import check_known
 from sayso.waiting.signals import ConfirmationRejected, ConfirmationRequired
 
 __all__ = ["trim", "trimmed"]
@@ -21,7 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MEANT = (SaysoError, ConfirmationRequired, ConfirmationRejected, KeyboardInterrupt)
-_INSIDE = {"sayso", "asyncio", "concurrent", "threading", "selectors", "inspect"}
+_INSIDE = {"sayso", "asyncio", "concurrent", "functools", "inspect", "selectors", "threading"}
 
 
 def trim(error: BaseException) -> None:
@@ -37,19 +35,11 @@ def trim(error: BaseException) -> None:
 
 
 def trimmed(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that declares something, whose refusals point at the program's own line.
-
-    A keyword that it does not take is refused with the one that was probably meant.
-    """
-    known: list[str] = []
+    """Return a function that declares something, whose refusals point at the program's own line."""
 
     @functools.wraps(function)
     def declare(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if not known:
-                known.extend(_keywords(function))
-            if "" not in known:
-                check_known(f"{function.__name__}()", kwargs, known)
             return function(*args, **kwargs)
         except (SaysoError, TypeError, ValueError) as error:
             trim(error)
@@ -58,15 +48,6 @@ def trimmed(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return declare
-
-
-def _keywords(function: Callable[..., Any]) -> list[str]:
-    """Return the keywords that a function takes; with "" among them where it looks at them itself."""
-    parameters = inspect.signature(function).parameters.values()
-    by_name = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        return [""]
-    return [parameter.name for parameter in parameters if parameter.kind in by_name] or [""]
 
 
 def _is_meant(error: BaseException) -> bool:

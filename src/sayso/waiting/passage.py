@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config
 from sayso.drive import Attempt, Effects, Try, adrive, drive
@@ -125,12 +125,14 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         PolicyError, ArgumentError, StartRefusedError, StoreError: It was not run, for the reason that they say.
         OutcomeNotRecordedError: It ran, and the store could not be told.
     """
-    check_known("gate()", options, GateOptions.__optional_keys__)
+    check_known("gate", options, GateOptions.__optional_keys__)
     return functools.partial(_gated, options=options) if function is None else _gated(function, options)
 
 
 @trimmed
-def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    if isinstance(function, staticmethod):  # the decorator stands above @staticmethod, and hands one back
+        return staticmethod(_gated(cast("Callable[..., Any]", function.__func__), options))
     passage = _declared(function, **options)
     if inspect.iscoroutinefunction(function):
 
