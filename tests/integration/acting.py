@@ -18,11 +18,12 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.model.request import State
+from sayso.model.request import Request, State
+from sayso.stores.base import Filter, Store
 
 __all__ = [
     "Disk", "Pay", "aflaky", "aheld", "approved", "assert_spent", "concurrently", "flaky", "held", "payer", "program",
-    "running", "state_of", "unknown",
+    "running", "state_of", "unknown", "waiting_in",
 ]  # fmt: skip
 
 
@@ -96,6 +97,21 @@ def concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
         thread.join(60)
     assert len(results) == count
     return results
+
+
+def waiting_in(store: Store, count: int = 1, **wanted: Any) -> list[Request]:
+    """Wait until that many requests are pending in a store, and return them."""
+    changed, states = threading.Event(), frozenset({State.PENDING})
+    unwatch = store.watch_all(changed.set)
+    try:
+        while True:
+            changed.clear()
+            found = store.list(Filter(states=states, **wanted), limit=1_000).requests
+            if len(found) >= count:
+                return list(found)
+            assert changed.wait(30), found
+    finally:
+        unwatch()
 
 
 def state_of(request_id: str) -> State:

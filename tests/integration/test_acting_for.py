@@ -13,7 +13,7 @@ from sayso import errors
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
 from sayso.waiting import scope
-from tests.integration.acting import held, payer
+from tests.integration.acting import held, payer, waiting_in
 
 BARRED = [
     ("ada", Reviewer("ada")),
@@ -50,17 +50,19 @@ def test_somebody_else_is_not_barred(store: Store, person: str, reviewer: Review
 
 
 def test_person_of_the_run_is_barred_from_what_its_pool_of_threads_asks(store: Store) -> None:
-    pay = payer()
     with (
         ThreadPoolExecutor(1) as pool,
         sayso.run("order-1", on_behalf_of="ada"),
         sayso.run("inner", on_behalf_of="bob"),
     ):
-        request = store.get(pool.submit(held, pay, 5).result().confirmation_id)
-    assert {person.subject for person in request.acts_for} == {"ada", "bob"}
-    for name in ("ada", "bob"):
-        with pytest.raises(errors.OwnRequestError):
-            sayso.Review().approve(request.id, by=name)
+        answer = pool.submit(sayso.ask, "Go on?", type=bool)
+        (request,) = waiting_in(store)
+        assert {person.subject for person in request.acts_for} == {"ada", "bob"}
+        for name in ("ada", "bob"):
+            with pytest.raises(errors.OwnRequestError):
+                sayso.Review().answer(request.id, True, by=name)
+        sayso.Review().answer(request.id, True, by="carol")
+        assert answer.result(30) is True
 
 
 def test_person_of_a_run_is_barred_in_a_task_that_began_before_it(store: Store) -> None:

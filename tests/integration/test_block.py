@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 import sayso
-from sayso import config
+from sayso import config, errors
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from sayso.waiting import block, terminal
@@ -293,18 +293,33 @@ def test_expiry_of_an_awaiting_task_is_a_no_too(store: Store, announced: SimpleQ
     asyncio.run(main())
 
 
-def test_cancelled_task_leaves_the_request_pending(store: Store, announced: SimpleQueue[Request]) -> None:
+async def cancelled(call: Coroutine[Any, Any, str], announced: SimpleQueue[Request]) -> Request:
+    task = asyncio.ensure_future(call)
+    request = await asyncio.to_thread(announced.get, timeout=SECONDS)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return request
+
+
+def test_cancelled_task_withdraws_its_request(store: Store, announced: SimpleQueue[Request]) -> None:
     paid: list[int] = []
+    request = asyncio.run(cancelled(apayer(paid)(10), announced))
+    assert store.get(request.id).state is State.CANCELLED
+    last = store.journal(request_id=request.id)[-1]
+    assert last.event == "withdrawn"
+    assert "the program stopped waiting (CancelledError)" in last.detail
+    with pytest.raises(errors.AlreadyDecidedError):
+        sayso.Review().approve(request.id, by="ada")
+    assert paid == []
 
-    async def main() -> Request:
-        call = asyncio.ensure_future(apayer(paid)(10))
-        request = await asyncio.to_thread(announced.get, timeout=SECONDS)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        return request
 
-    request = asyncio.run(main())
+def test_cancelled_task_of_a_named_run_leaves_the_request_pending(
+    store: Store, announced: SimpleQueue[Request]
+) -> None:
+    paid: list[int] = []
+    with sayso.run("order-1"):
+        request = asyncio.run(cancelled(apayer(paid)(10), announced))
     assert store.get(request.id).state is State.PENDING
     sayso.Review().approve(request.id, by="ada")
     assert paid == []
@@ -339,15 +354,15 @@ def test_a_thousand_waiting_tasks_take_no_thread_each(
     async def main() -> int:
         with sayso.run("thousand"):
             calls = [asyncio.ensure_future(pay(amount)) for amount in range(1000)]
-        waiting = [await asyncio.to_thread(announced.get, timeout=SECONDS) for _ in calls]
-        threads = threading.active_count()
-        for request in waiting[::100]:
-            await sayso.aio.Review().approve(request.id, by="ada")
-        await asyncio.gather(*(calls[request.call.arguments["amount"]] for request in waiting[::100]))
-        assert sum(call.done() for call in calls) == 10
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+            waiting = [await asyncio.to_thread(announced.get, timeout=SECONDS) for _ in calls]
+            threads = threading.active_count()
+            for request in waiting[::100]:
+                await sayso.aio.Review().approve(request.id, by="ada")
+            await asyncio.gather(*(calls[request.call.arguments["amount"]] for request in waiting[::100]))
+            assert sum(call.done() for call in calls) == 10
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
         return threads
 
     # The pool of the stores' verbs, the watcher, and the test's own `to_thread`.

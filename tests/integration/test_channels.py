@@ -109,12 +109,20 @@ def test_second_answer_is_refused_and_told_who_was_first(store: Store) -> None:
 
 
 def test_answer_to_one_object_counts_for_every_other_of_the_same_question(store: Store) -> None:
-    first, second = HumanInputRequest("Which size?"), HumanInputRequest("Which size?")
+    with sayso.run("order-1"):
+        first, second = HumanInputRequest("Which size?"), HumanInputRequest("Which size?")
     assert first.id == second.id
     first.set_response("small", by="ada")
     with pytest.raises(errors.AlreadyDecidedError):
         second.set_response("large", by="grace")
     assert asyncio.run(second.response()) == "small"
+
+
+def test_without_a_named_run_each_object_asks_its_own_question(store: Store) -> None:
+    first, second = HumanInputRequest("Which size?"), HumanInputRequest("Which size?")
+    first.set_response("small", by="ada")
+    assert first.id != second.id
+    assert store.get(second.id).state is State.PENDING
 
 
 def test_response_is_set_from_another_thread(store: Store) -> None:

@@ -262,7 +262,7 @@ def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store,
 
     taken: list[str] = []
 
-    def until_decided(_: Block, store: Store, request: Any) -> Any:
+    def until_decided(_: Block, store: Store, request: Any, waiter: Any) -> Any:
         taken.append(request.id)
         assert len(taken) < 50
         yield from ()

@@ -101,17 +101,16 @@ def ended_by_sigterm(text: str, *words: str, times: int = 1) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("text", [SYNC, ASYNC], ids=["sync", "async"])
-def test_ctrl_c_in_a_nameless_run_says_that_the_decision_counts_for_this_program_only(text: str) -> None:
+def test_ctrl_c_in_a_nameless_run_withdraws_the_request_and_says_so(text: str) -> None:
     with at_terminal(text) as person:
         person.sees(MENU)
         person.presses(b"\x03")
         assert person.ends()[0] == -signal.SIGINT
     after = person.screen[person.screen.index(MENU) :]
-    assert f"> ^C\nsayso  {short()} still waits" in after
-    assert "counts only while this program lives, because its run has no name" in after
-    assert f"until then decide with: sayso approve {short()}" in after
+    assert f"> ^C\nsayso  {short()} is withdrawn: nobody waits for it any more, and its run has no name" in after
     assert "a new start asks anew" in after
-    assert "start the program again" not in after
+    assert "decide with" not in after
+    assert the_request().state is State.CANCELLED
 
 
 def test_ctrl_c_in_a_named_run_says_that_a_new_start_finds_the_decision() -> None:

@@ -29,6 +29,7 @@ from sayso.waiting import scope, signals
 from sayso.waiting.block import Block
 from sayso.waiting.frames import trim
 from sayso.waiting.question import Asking
+from sayso.waiting.waiter import Waiter
 
 __all__ = ["HumanInputRequest", "Requester", "carried"]
 
@@ -164,7 +165,8 @@ class HumanInputRequest:
     def _decided(self) -> Effects[Request]:
         request = yield from self._asked()
         if request.state is State.PENDING:
-            request = yield from Block(None, "ask", is_quiet=True).until_decided(self.store, request)
+            waiter, block = Waiter(scope.current(), self.store, stays=True), Block(None, "ask", is_quiet=True)
+            request = yield from waiter.over(block.until_decided(self.store, request, waiter))
             self._request = request
         return request
 

@@ -6,9 +6,12 @@ the single right to run it, runs it from the stored form, and records how it end
 `sayso.waiting`. The invariant: nothing but `execute` runs a call that was held.
 """
 
-from sayso.gates.check import again, check, lacking
+from sayso.gates.check import again, check, lacking, not_found_again
 from sayso.gates.execute import execute
 from sayso.gates.gate import Check, Gate, Place, current_request, requester
 from sayso.gates.needs import Needs
 
-__all__ = ["Check", "Gate", "Needs", "Place", "again", "check", "current_request", "execute", "lacking", "requester"]
+__all__ = [
+    "Check", "Gate", "Needs", "Place", "again", "check", "current_request", "execute", "lacking", "not_found_again",
+    "requester",
+]  # fmt: skip

@@ -35,7 +35,7 @@ from sayso.policy import Happened, Verdict, describe, verdict_of
 from sayso.stores import worker
 from sayso.stores.base import Store
 
-__all__ = ["again", "check", "lacking"]
+__all__ = ["again", "check", "lacking", "not_found_again"]
 
 _OPEN = {State.PENDING, State.APPROVED}
 
@@ -64,6 +64,8 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
     while True:
         found = yield from _find(store, digest, place)
         if found is None:
+            if place.pool is not None:
+                raise not_found_again(gate.name, place.pool)
             call = call_of(gate, arguments, form, digest)
             found = yield from _ask(gate, store, call, arguments, place, verdict, needs)
         if not place.at:  # a run knows its own code, and each of its calls by its place
@@ -74,6 +76,15 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
         # Asked anew, and of everybody: two programs that differ would else take each other's requests back for ever.
         yield Verb(store.blocks, store.clear, found.id, requester(), lacks)
         needs = needs.joined(found)
+
+
+def not_found_again(what: str, pool: str) -> errors.ConfigError:
+    """Return the refusal of what would raise `ConfirmationRequired` where nobody could come back to it."""
+    return errors.ConfigError(
+        f"{what} would wait for a person in a thread of a pool ({pool}) outside of any run; nothing was asked and "
+        "nothing ran. Such a thread serves one caller after another, so nobody could come back for the decision. Name "
+        'the run around it, inside of the thread: with sayso.run("order-4721"): ...'
+    )
 
 
 def again(gate: Gate, store: Store, request: Request, place: Place) -> Effects[Check]:

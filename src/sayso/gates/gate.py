@@ -142,6 +142,7 @@ class Place(NamedTuple):
         at: Where in the run the call stands, if the run tells its places apart.
         context: What the program knows about the call: JSON values.
         saves: What is to be saved of the run together with the request, when it is asked.
+        pool: The pool in whose thread the call stands, where nobody could come back to what is asked: nothing is asked.
     """
 
     run_ids: Sequence[str]
@@ -151,6 +152,7 @@ class Place(NamedTuple):
     at: str = ""
     context: Mapping[str, Any] | None = None
     saves: Callable[[Request], Effects[Saved]] | None = None
+    pool: str | None = None
 
 
 class Check(NamedTuple):

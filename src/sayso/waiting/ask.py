@@ -26,6 +26,7 @@ from sayso.waiting import scope, signals
 from sayso.waiting.block import block_of
 from sayso.waiting.frames import trim
 from sayso.waiting.question import Asking
+from sayso.waiting.waiter import Waiter
 
 __all__ = ["aask", "ask"]
 
@@ -111,17 +112,23 @@ def _asking(
     question, shape = storable(question), _shape(_answer_type(type, choices))
     _lately.append(shape)
     where, block = config.open_store(store), block_of(wait, timeout, on_expiry)
-    asking = Asking(question, shape, scope.current())
-    while True:
-        request = yield from asking.find_or_ask(where, duration.parse(expires), Quorum(1, roles), risk)
-        if request.state is State.PENDING:
-            if block is None:
-                raise signals.ConfirmationRequired.of(request)
-            request = yield from block.until_decided(where, request)
-        if request.state is State.ANSWERED:
-            return (yield from asking.answer(where, request))
-        if request.state is not State.EXPIRED:
-            raise signals.refused(request)
+    here = scope.current()
+    asking = Asking(question, shape, here, place=here.place_of_raise() if block is None else None)
+    waiter = Waiter(here, where)
+
+    def answered() -> Effects[Any]:
+        while True:
+            request = yield from asking.find_or_ask(where, duration.parse(expires), Quorum(1, roles), risk)
+            if request.state is State.PENDING:
+                if block is None:
+                    raise signals.ConfirmationRequired.of(request)
+                request = yield from block.until_decided(where, request, waiter)
+            if request.state is State.ANSWERED:
+                return (yield from asking.answer(where, request))
+            if request.state is not State.EXPIRED:
+                raise signals.refused(request)
+
+    return (yield from waiter.over(answered()))
 
 
 def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:

@@ -21,6 +21,7 @@ from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from sayso.waiting import signals, stop, terminal
+from sayso.waiting.waiter import Waiter
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,16 +49,25 @@ class Block:
         self._on_expiry = on_expiry
         self._is_quiet = is_quiet
 
-    def until_decided(self, store: Store, request: Request) -> Effects[Request]:
+    def until_decided(self, store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
         """Wait until the request is no longer pending, and return it.
+
+        Args:
+            store: Where the request lives.
+            request: For what to wait.
+            waiter: What may end the wait.
 
         Raises:
             ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
             ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
+            ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
         """
-        after: Request = yield telemetry.waiting(request, _Decided(store, request, self._timeout, self._is_quiet))
+        waiter.stands_at(request)
+        decided = _Decided(store, request, waiter, self._timeout, self._is_quiet)
+        after: Request = yield telemetry.waiting(request, decided)
+        waiter.must_go_on(after)
         if after.state is State.PENDING:
-            raise signals.ConfirmationRequired.of(after)
+            raise waiter.come_back_later(after, f"timeout={self._timeout}")
         if after.state is State.EXPIRED and self._on_expiry == "reject":
             raise signals.refused(after)
         return after
@@ -86,8 +96,10 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
 class _Decided(Effect):
     """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
 
-    def __init__(self, store: Store, request: Request, timeout: timedelta | None, is_quiet: bool) -> None:  # noqa: FBT001  private
-        self._store, self._request, self._is_quiet = store, request, is_quiet
+    def __init__(
+        self, store: Store, request: Request, waiter: Waiter, timeout: timedelta | None, is_quiet: bool,  # noqa: FBT001  private
+    ) -> None:  # fmt: skip
+        self._store, self._request, self._waiter, self._is_quiet = store, request, waiter, is_quiet
         self._until = None if timeout is None else time.monotonic() + timeout.total_seconds()
 
     def _look(self) -> Request:
@@ -112,9 +124,11 @@ class _Decided(Effect):
         wake = threading.Event()
         unwatch = self._store.watch(self._request.id, wake.set)
         try:
-            with stop.told(self._last_words):
+            with self._waiter.waking(wake.set), stop.told(self._last_words):
                 if self._is_shown_at_terminal():
-                    return terminal.converse(self._store, self._request, lambda: self._is_over(self._look()))
+                    return terminal.converse(
+                        self._store, self._request, lambda: self._is_over(self._look()), self._is_left
+                    )
                 return self._wait(wake)
         except KeyboardInterrupt:
             terminal.say_goodbye(self._store, self._request, is_interrupted=True)
@@ -134,8 +148,11 @@ class _Decided(Effect):
     def _last_words(self) -> list[str]:
         return terminal.last_words(self._store, self._request)
 
+    def _is_left(self) -> bool:
+        return self._waiter.reason is not None
+
     def _is_over(self, request: Request) -> bool:
-        return request.state is not State.PENDING or self._seconds(request) <= 0
+        return request.state is not State.PENDING or self._is_left() or self._seconds(request) <= 0
 
     def _wait(self, wake: threading.Event) -> Request:
         while True:
@@ -143,7 +160,7 @@ class _Decided(Effect):
             request = self._look()
             if self._is_over(request):
                 return request
-            wake.wait(self._seconds(request))
+            self._waiter.sleep(wake, self._seconds(request))
 
     async def arun(self) -> Request:
         import asyncio
@@ -156,7 +173,7 @@ class _Decided(Effect):
 
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
         try:
-            with stop.told(self._last_words):
+            with self._waiter.waking(wake_from_any_thread), stop.told(self._last_words):
                 if self._is_shown_at_terminal():
                     return await self._converse()
                 return await self._await(wake)
@@ -186,8 +203,9 @@ class _Decided(Effect):
         import asyncio
 
         is_left = threading.Event()
+        left: Callable[[], bool] = lambda: is_left.is_set() or self._is_left()  # noqa: E731  (a closure over `is_left`)
         over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
-        talk = asyncio.ensure_future(asyncio.to_thread(terminal.converse, self._store, self._request, over))
+        talk = asyncio.ensure_future(asyncio.to_thread(terminal.converse, self._store, self._request, over, left))
         try:
             return await asyncio.shield(talk)
         finally:

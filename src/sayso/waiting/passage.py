@@ -28,6 +28,7 @@ from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import Block, block_of
 from sayso.waiting.frames import trim, trimmed
+from sayso.waiting.waiter import Waiter
 
 __all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "Passage", "Wait", "gate"]
 
@@ -241,41 +242,44 @@ class Passage:
         if recalled is not None and recalled.known is not None:
             return recalled.known
         saves = None if recalled is None else recalled.saves
-        return (yield from self._through(store, here, arguments, args, kwargs, saves))
+        waiter = Waiter(here, store)
+        return (yield from waiter.over(self._through(waiter, arguments, args, kwargs, saves)))
 
     def _through(
-        self, store: Store, here: scope.Scope, arguments: dict[str, Any], args: tuple[Any, ...],
-        kwargs: dict[str, Any], saves: Saves | None,
+        self, waiter: Waiter, arguments: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        saves: Saves | None,
     ) -> Effects[Attempt]:  # fmt: skip
-        gate, withdrawn = self._gate, list[str]()
+        gate, store, here, withdrawn = self._gate, waiter.store, waiter.here, list[str]()
+        place = here.place_of_raise() if self._block is None else here.place_of_block()
         while True:
-            answer = yield from check(gate, store, arguments, here.place)
+            answer = yield from check(gate, store, arguments, place)
             match answer.kind:
                 case "allow":
                     return (yield from _run_free(gate, arguments, args, kwargs))
                 case "deny":
                     raise signals.ConfirmationDenied(answer.reason or f"{describe(gate.when)} denies {gate.name}")
                 case "held":
-                    yield from self._hold(store, here, _sure(answer.request), withdrawn)
+                    yield from self._hold(waiter, _sure(answer.request), withdrawn)
                 case "refused":
                     raise signals.refused(_sure(answer.request))
                 case "ready":
                     request = _sure(answer.request)
+                    waiter.begin(request)
                     try:
                         attempt = yield from execute(gate, store, request, answer.needs, saves)
                     except (NotApprovedError, ApprovalExpiredError):
+                        waiter.resume()
                         continue  # cancelled or expired since the check, which now says so in its own words
-                    for known in here.lineage():
-                        known.forget(request.id)
+                    here.executed(request, attempt)
                     return attempt
                 case "happened":
                     return Attempt(answer.result, None)
 
-    def _hold(self, store: Store, here: scope.Scope, request: Request, withdrawn: list[str]) -> Effects[None]:
-        here.raised[request.id] = None
+    def _hold(self, waiter: Waiter, request: Request, withdrawn: list[str]) -> Effects[None]:
+        waiter.here.raised[request.id] = None
         if self._block is None:
             raise signals.ConfirmationRequired.of(request)
-        after = yield from self._block.until_decided(store, request)
+        after = yield from self._block.until_decided(waiter.store, request, waiter)
         if after.state is State.CANCELLED and not after.holds:
             # Taken back, mostly for one that asks for more; the call is asked anew. Two programs that want different
             # roles would go on doing that to each other for ever.

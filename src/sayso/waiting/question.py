@@ -7,13 +7,15 @@ program, it is a new question. Invariant: an answer counts for the question's ow
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from sayso import clock, telemetry
 from sayso.drive import Effects, Verb
 from sayso.errors import InvalidAnswerError
-from sayso.gates import Needs, requester
+from sayso.gates import Needs, Place, not_found_again, requester
 from sayso.model import canonical
 from sayso.model.call import Question
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -36,12 +38,14 @@ class Asking:
         text: What is asked.
         shape: Which answers fit.
         here: The run in which it is asked.
+        place: Which runs' answers count for it; those that a call that blocks would find, when not given.
         at: The place in a journaled run from which it is asked, where the run given does not know it: equal questions
             of two places have two answers.
     """
 
-    def __init__(self, text: str, shape: Shape, here: Scope, at: str = "") -> None:
+    def __init__(self, text: str, shape: Shape, here: Scope, at: str = "", *, place: Place | None = None) -> None:
         self._shape, self._here = shape, here
+        self._place = here.place_of_block() if place is None else place
         self._at = at or next((known.at for known in here.lineage() if known.at), "")
         self._occasion = question_digest(text, shape.digest, 0)
         # What a parent of this task has heard is asked anew as well.
@@ -83,10 +87,10 @@ class Asking:
         return answer
 
     def _found_or_asked(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
-        place, digest = self._here.place, self._subject.digest
+        place, digest = self._place, self._subject.digest
         needs = Needs(quorum, place.acts_for)
-        for run_id in place.run_ids:
-            found = yield Verb(store.blocks, store.find, fingerprint(run_id, digest, self._at))
+        for find in self._finds(store):
+            found = yield Verb(store.blocks, find)
             if found is not None and is_due(found, clock.now()):
                 found = yield Verb(store.blocks, store.settle, found.id)
             if found is None or not found.holds:
@@ -96,12 +100,14 @@ class Asking:
                 return found
             yield Verb(store.blocks, store.clear, found.id, requester(), lacks)
             needs = needs.joined(found)
-        now = clock.now()
+        if place.pool is not None:
+            raise not_found_again("the question", place.pool)
+        now, run_id = clock.now(), place.run_ids[0]
         request = Request(
             id=new_request_id(),
             kind="question",
-            run_id=self._here.run_id,
-            fingerprint=fingerprint(self._here.run_id, digest, self._at),
+            run_id=run_id,
+            fingerprint=fingerprint(run_id, digest, self._at),
             place=self._at,
             subject=self._subject,
             requester=requester(),
@@ -115,3 +121,11 @@ class Asking:
             risk=risk,
         )
         return telemetry.asked((yield Verb(store.blocks, store.open, request)))
+
+    def _finds(self, store: Store) -> Iterator[Callable[[], Request | None]]:
+        """Yield how to find the requests that may be this question's."""
+        digest, left = self._subject.digest, self._place.adopted.get(self._subject.digest)
+        if left is not None:
+            yield partial(store.get, left)
+        for run_id in self._place.run_ids:
+            yield partial(store.find, fingerprint(run_id, digest, self._at))

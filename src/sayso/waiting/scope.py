@@ -2,9 +2,10 @@
 
 A decision counts in its run and nowhere else. `run("order-4721")` names one that lasts across processes. Without a
 name every thread and every asyncio task has a run of its own; a child task also sees what its parents were granted,
-siblings, other threads and forked processes share nothing. A worker thread that was handed its caller's context
-(`asyncio.to_thread`) stands in its caller's run, once the caller has one. Invariant: whoever a call may be made for
-does not decide it; where that is not certain, everybody whom this process acts for is barred.
+siblings, other threads, forked processes and the jobs of a pool's thread share nothing. A worker thread that was handed
+its caller's context (`asyncio.to_thread`) stands in its caller's run, once the caller has one. A run that was left is
+over for everything that began inside of it. Invariant: whoever a call may be made for does not decide it; where that
+is not certain, everybody whom this process acts for is barred.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 import threading
 import unicodedata
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -22,11 +23,13 @@ from weakref import ref
 from sayso.drive import Attempt
 from sayso.gates import Gate, Place
 from sayso.model.ids import new_run_id
+from sayso.model.request import Request
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.run import Saved
 from sayso.stores.base import Store
+from sayso.waiting import pool
 
-__all__ = ["Memory", "Recalled", "Scope", "checked_name", "current", "run"]
+__all__ = ["Memory", "Recalled", "Scope", "checked_name", "covering", "current", "current_task", "run"]
 
 _LONGEST_NAME = 200
 
@@ -65,15 +68,23 @@ class Scope:
         memory: What is known of the calls that were made here before, where handlers are made again.
         at: Where in a run of places it stands; what is asked there is asked of this place.
         occasions: How often an equal question was answered here, by digest.
+        around: The run inside of which this one was opened.
+        open_calls: Requests of calls that blocked here and may be made again (their timeout passed, or they failed with
+            a try left), by digest of their call. Without a name, a call that blocks finds no others.
+        ended: Why nothing that began here may wait or start any more; None while it may.
     """
 
     def __init__(
         self, run_id: str, *, parent: Scope | None = None, owner: _Owner | None = None,
-        acts_for: tuple[Identity, ...] = (),
+        acts_for: tuple[Identity, ...] = (), around: Scope | None = None,
     ) -> None:  # fmt: skip
         self.run_id = run_id
         self.parent = parent
         self.owner = owner
+        self.around = around
+        self.open_calls: dict[str, str] = {}
+        self.ended: str | None = None
+        self._waits: dict[object, Callable[[str], None]] = {}
         self.acts_for = acts_for
         self.adopted: dict[str, str] = {}
         self._alone = Place((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
@@ -94,10 +105,60 @@ class Scope:
         """Drop what is remembered of a request, when it was executed or cleared."""
         self.raised.pop(request_id, None)
         self.responses.pop(request_id, None)
-        if not self.adopted:
-            return
-        for digest in [digest for digest, adopted in self.adopted.items() if adopted == request_id]:
-            del self.adopted[digest]
+        for known in (self.adopted, self.open_calls):
+            for digest in [digest for digest, found in known.items() if found == request_id]:
+                del known[digest]
+
+    def executed(self, request: Request, attempt: Attempt) -> None:
+        """Note that a call of this run was made: what its approval allows beyond that counts here alone."""
+        for known in self.lineage():
+            known.forget(request.id)
+        if attempt.raised is not None and self.owner is not None:
+            self.open_calls[request.call.digest] = request.id  # a try may be left, or nobody knows how it ended
+
+    def end(self, reason: str) -> None:
+        """End every wait that began in this run, in whatever thread it stands; what waits starts nothing any more."""
+        with _ending:  # a wait that begins meanwhile is either among these, or sees that the run has ended
+            self.ended = self.ended or reason
+            waits = list(self._waits.values())
+        for tell in waits:
+            tell(self.ended)
+
+    def tell_of_end(self, tell: Callable[[str], None]) -> Callable[[], None]:
+        """Call `tell` with the reason when this run ends, or has ended; the returned function takes that back."""
+        mine = object()
+        with _ending:
+            self._waits[mine] = tell
+        if self.ended is not None:
+            tell(self.ended)
+
+        def forget() -> None:
+            self._waits.pop(mine, None)
+
+        return forget
+
+    def surroundings(self) -> Iterator[Scope]:
+        """Yield this run and those inside of which it was opened."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.around
+
+    @property
+    def pool(self) -> str | None:
+        """The pool whose thread this nameless run belongs to: nobody could come back to it."""
+        job = None if self.owner is None else self.owner.job
+        return None if job is None or job.is_lent else job.pool
+
+    def place_of_raise(self) -> Place:
+        """Return the place of a call that raises: where nobody could come back to it, nothing is asked."""
+        return self.place if self.pool is None else self.place._replace(pool=self.pool)
+
+    def place_of_block(self) -> Place:
+        """Return the place of one call that blocks: without a name, no earlier decision counts for it."""
+        if self.owner is None:
+            return self.place
+        return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)
 
     @property
     def place(self) -> Place:
@@ -112,21 +173,53 @@ class Scope:
 
 
 class _Owner:
-    """The process, the thread and the task that a nameless scope was made for."""
+    """The process, the thread, the task and the job of a pool that a nameless scope was made for."""
 
-    def __init__(self, task: Any) -> None:
+    def __init__(self, task: Any, job: pool.Job | None) -> None:
         self.process = os.getpid()
         self.thread = threading.get_ident()
         self.task = None if task is None else ref(task)
+        self.job = job
+
+    @property
+    def is_over(self) -> bool:
+        return self.job is not None and self.job.is_over
+
+
+class _OneCall(Sequence[str]):
+    """The run of a single call; most calls are let through, and then it is never made."""
+
+    def __init__(self) -> None:
+        self._run_ids: Any = ()
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if not self._run_ids:
+            self._run_ids = (new_run_id(),)
+        return self._run_ids[index]
 
 
 # Whom the runs that are open in this process act for: a call outside of any run may come from one of them by a way
 # that loses its context (a pool of threads). One key for each open run; setting, deleting and copying are single steps.
 _acting: dict[object, tuple[Identity, ...]] = {}
+_ending = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _ending  # noqa: PLW0603  the thread that held it is not there in a forked child
+    _ending = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
 
 
-def _current_task() -> Any:
+def current_task() -> Any:
+    """Return the asyncio task that this is a part of, if there is one."""
     # Where asyncio is not loaded nobody can be in a task, and importing it costs more than the rest of sayso.
     # `current_task` raises outside of a loop, which costs more than all else here, hence the look for a loop first.
     asyncio = sys.modules.get("asyncio")
@@ -138,21 +231,29 @@ def _current_task() -> Any:
 def current() -> Scope:
     """Return the scope of this call; a new one where the thread or task has none yet."""
     scope = _scope.get()
-    task = _current_task()
+    task = current_task()
     if scope is not None and _covers(scope, task):
         return scope
-    parent = scope if task is not None and scope is not None and not _is_of_another_process(scope) else None
-    fresh = Scope(new_run_id(), parent=parent, owner=_Owner(task))
-    _scope.set(fresh)
+    parent = scope if task is not None and scope is not None and not _is_strange(scope) else None
+    job = None if task is not None else pool.job()
+    fresh = Scope(new_run_id(), parent=parent, owner=_Owner(task, job))
+    if job is None or not job.is_over:
+        _scope.set(fresh)
     return fresh
+
+
+def covering() -> Scope | None:
+    """Return the scope of this call if it has one already."""
+    scope = _scope.get()
+    return scope if scope is not None and _covers(scope, current_task()) else None
 
 
 def _covers(scope: Scope, task: Any) -> bool:
     owner = scope.owner
     if owner is None:
         return True  # a named run is for everything that happens inside it
-    if owner.process != os.getpid():
-        return False  # a forked child has its parent's context, and is somebody else
+    if owner.process != os.getpid() or owner.is_over:
+        return False  # a forked child has its parent's context, and is somebody else; so is a pool's next caller
     if task is not None:
         return owner.task is not None and owner.task() is task
     if owner.thread == threading.get_ident():
@@ -161,8 +262,10 @@ def _covers(scope: Scope, task: Any) -> bool:
     return not getattr(sys.flags, "thread_inherit_context", False)
 
 
-def _is_of_another_process(scope: Scope) -> bool:
-    return scope.owner is not None and scope.owner.process != os.getpid()
+def _is_strange(scope: Scope) -> bool:
+    """Say whether a scope is of another process, or of a job that a pool's thread did earlier."""
+    owner = scope.owner
+    return owner is not None and (owner.process != os.getpid() or owner.is_over)
 
 
 @contextmanager
@@ -171,6 +274,10 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
 
     Decisions count in their run, in this process and in any later one that names it again: a program that was
     stopped asks nothing twice. Give every piece of work a name of its own (an order's number, not the program's).
+
+    Leaving the block, by its end, an error or a cancellation, ends every wait that began inside of it, in whatever
+    thread or task: the call raises `ConfirmationCancelled` and does not run, whatever is decided later. In a run with a
+    name its request stays pending for the next process of the run; in one without it is withdrawn.
 
     Args:
         name: At most 200 characters, none of them invisible; a new random id when not given.
@@ -185,13 +292,15 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
     run_id = new_run_id() if name is None else checked_name(name)
     around, person = _scope.get(), _identity(on_behalf_of)
     others = () if around is None else around.acts_for
-    scope = Scope(run_id, acts_for=_merged([others if person is None else (person, *others)]))
+    acts_for = _merged([others if person is None else (person, *others)])
+    scope = Scope(run_id, acts_for=acts_for, around=covering())
     if scope.acts_for:
         _acting[scope] = scope.acts_for
     token = _scope.set(scope)
     try:
         yield run_id
     finally:
+        scope.end("its run was left while it waited")
         _acting.pop(scope, None)
         _scope.reset(token)
 

@@ -30,6 +30,8 @@ __all__ = [
     "ConfirmationRejected",
     "ConfirmationRequired",
     "ToolCall",
+    "not_awaited",
+    "not_in_time",
     "refused",
     "tool_call_of",
 ]
@@ -232,6 +234,21 @@ _REFUSALS: dict[str, tuple[type[ConfirmationRejected], str]] = {
     "cancelled": (ConfirmationCancelled, "was cancelled"),
     "expired": (ConfirmationExpired, "expired before anybody decided"),
 }
+
+
+def not_awaited(request: Request, reason: str) -> ConfirmationCancelled:
+    """Return the signal for a request for which nobody waits any more."""
+    return ConfirmationCancelled(_not_run(request, reason), confirmation_id=request.id, tool_call=tool_call_of(request))
+
+
+def not_in_time(request: Request, reason: str) -> ConfirmationExpired:
+    """Return the signal for a request that nobody decided while the call waited, and that was withdrawn therefore."""
+    return ConfirmationExpired(_not_run(request, reason), confirmation_id=request.id, tool_call=tool_call_of(request))
+
+
+def _not_run(request: Request, reason: str) -> str:
+    subject = request.subject
+    return f"the call {subject.name} did not run: {reason}" if isinstance(subject, Call) else f"no answer: {reason}"
 
 
 def refused(request: Request) -> ConfirmationRejected:

@@ -1,7 +1,8 @@
-"""What is said when SIGTERM ends a program that waits: a process that dies of it says nothing by itself.
+"""What a wait has to do with a program that is made to end: SIGTERM is told what waits, and Ctrl-C is not held up.
 
-Only where the program left the signal alone, in its main thread, and for as long as it waits. Invariant: the program
-dies of the signal exactly as it would have without us.
+A process that dies of SIGTERM says nothing by itself; it is told only where the program left the signal alone, in its
+main thread, and for as long as it waits. Ctrl-C is raised in the main thread alone, which then waits for its other
+threads. Invariant: the program dies of the signal exactly as it would have without us.
 """
 
 from __future__ import annotations
@@ -14,9 +15,30 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["told"]
+__all__ = ["is_interrupted", "told"]
 
 _last_words: dict[object, Callable[[], Sequence[str]]] = {}
+
+
+def is_interrupted() -> bool:
+    """Say whether Ctrl-C is ending the program, and its main thread only waits for its other threads to end."""
+    main = threading.main_thread().ident
+    frame = sys._current_frames().get(main or 0)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing else tells what another thread is at
+    is_shutdown = is_joining = False
+    while frame is not None:
+        at = frame.f_globals.get("__name__"), frame.f_code.co_name
+        is_shutdown = is_shutdown or at == ("threading", "_shutdown")
+        is_joining = is_joining or at in _JOINING
+        frame = frame.f_back
+    if is_shutdown:
+        return isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
+    if not is_joining:
+        return False
+    handled: Any = sys._current_exceptions().get(main or 0)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  as above
+    return isinstance(handled[1] if isinstance(handled, tuple) else handled, KeyboardInterrupt)
+
+
+_JOINING = {("threading", "join"), ("concurrent.futures.thread", "shutdown")}
 
 
 @contextmanager

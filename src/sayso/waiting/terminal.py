@@ -68,8 +68,16 @@ def announce(store: Store, request: Request) -> None:
     )
 
 
-def converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Request:
+def converse(
+    store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool] = lambda: False
+) -> Request:
     """Show a request on the terminal and take the person's decision, in the name of the configured reviewer.
+
+    Args:
+        store: Where the request lives.
+        request: What waits.
+        is_over: Whether there is nothing to be asked here any more.
+        is_left: Whether the program has stopped waiting for it.
 
     Returns:
         The request as it stands: decided here or elsewhere, or still pending when the person detached, the terminal
@@ -83,19 +91,21 @@ def converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Req
         if is_over():
             return store.get(request.id)
     try:
-        return _converse(store, request, is_over)
+        return _converse(store, request, is_over, is_left)
     finally:
         mine.release()
 
 
-def _converse(store: Store, request: Request, is_over: Callable[[], bool]) -> Request:
+def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]) -> Request:
     if is_over():
         return store.get(request.id)
     try:
         after, _ = Talk(Screen(is_over), Review(store, channel="terminal"), request, {"d": "detach"}).hold()
     except (Over, Gone):
         after = store.get(request.id)
-    if after.state is State.PENDING:
+    if is_left():
+        _say(*_not_awaited(store, request))
+    elif after.state is State.PENDING:
         say_goodbye(store, after)
     else:
         _say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *_edits(after))
@@ -118,7 +128,7 @@ def say_goodbye(store: Store, request: Request, *, is_interrupted: bool = False)
     """
     if is_interrupted and Screen.is_shown():
         _say()
-    _say(*_still_waits(store, request))
+    _say(*(_not_awaited if is_interrupted else _still_waits)(store, request))
 
 
 def last_words(store: Store, request: Request) -> list[str]:
@@ -128,6 +138,17 @@ def last_words(store: Store, request: Request) -> list[str]:
         return [f"sayso  stopped while {name} waited; nobody comes back for it, a new start asks anew"]
     first, *others = _still_waits(store, request)
     return [first.replace("sayso  ", "sayso  stopped; ", 1), *others]
+
+
+def _not_awaited(store: Store, request: Request) -> list[str]:
+    """Return what is said of a request for which this program does not wait any more."""
+    if not is_random(request.run_id):
+        return _still_waits(store, request)
+    what = "call" if request.kind == "call" else "question"
+    return [
+        f"sayso  {short(request.id)} is withdrawn: nobody waits for it any more, and its run has no name",
+        f'{_INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
+    ]
 
 
 def _still_waits(store: Store, request: Request) -> list[str]:

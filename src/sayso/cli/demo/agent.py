@@ -24,7 +24,9 @@ from sayso.errors import ConfigError
 from sayso.model.show import escape, line
 from sayso.model.show.label import short
 from sayso.testing import ScriptedModel
+from sayso.waiting import scope
 from sayso.waiting.block import Block
+from sayso.waiting.waiter import Waiter
 
 __all__ = [
     "PROMPT",
@@ -207,7 +209,8 @@ def work(agent: sayso.Agent) -> int:
 def _is_decided(agent: sayso.Agent, request_id: str) -> bool:
     """Wait for a person, who decides at this terminal or by command."""
     try:
-        drive(Block(_STANDS, "ask").until_decided(agent.store, agent.store.get(request_id)))
+        waiter = Waiter(scope.current(), agent.store)
+        drive(Block(_STANDS, "ask").until_decided(agent.store, agent.store.get(request_id), waiter))
     except sayso.ConfirmationRequired:
         say("agent", f"leaves it: {short(request_id)} still waits for a person")
         return False
