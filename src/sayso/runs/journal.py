@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ class Journal:
         self.is_kept = steps is not None
         self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
         self.is_stopping = self.is_left = self.is_back = False
+        self._ends: dict[object, Callable[[], None]] = {}
         self.proof = Proof(store, record)
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the run is in hand as long as this object is
@@ -67,6 +69,22 @@ class Journal:
         """Return the journal of a run that begins."""
         lease, now = Lease(), clock.now()
         return cls(store, RunRecord(run_id, name, kind, RunState.RUNNING, lease.holder, now, now), lease)
+
+    def stop(self) -> None:
+        """Begin nothing new, and end what waits for a person inside of a handler."""
+        self.is_stopping = True
+        for end in list(self._ends.values()):
+            end()
+
+    @contextmanager
+    def ending(self, end: Callable[[], None]) -> Generator[None]:
+        """Call `end` when the run is stopped inside the block."""
+        mine = object()
+        self._ends[mine] = end
+        try:
+            yield
+        finally:
+            del self._ends[mine]
 
     @property
     def run_id(self) -> str:

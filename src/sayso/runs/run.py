@@ -135,7 +135,7 @@ class Run:
         """Begin nothing new: what is under way ends and is recorded, and the run is handed back, to be gone on with."""
         self._is_stopping = True
         if self._journal is not None:
-            self._journal.is_stopping = True
+            self._journal.stop()
 
     def collect(self) -> Coroutine[Any, Any, OutputEvent]:
         """Take the run to its end, or to where it waits, and return its output; `await run` does the same.

@@ -9,6 +9,7 @@ way to run a handler, and what the gate records of a call is saved in one transa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sayso import errors
@@ -112,7 +113,8 @@ async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> 
         with scope.run(frame.journal.run_id):
             here = scope.current()
             here.memory, here.at = Inner(frame), frame.place
-            return await _settled(frame, given, waits)
+            with frame.journal.ending(partial(here.end, "whoever listened to the run has gone")):
+                return await _settled(frame, given, waits)
     except Asks as asks:
         raise (await adrive(ask_for(frame, asks))) from None
     except Holds as holds:
@@ -325,6 +327,7 @@ def _unwrapped(frame: Frame, attempt: Attempt) -> Any:
         case Denied() | Failed() as settled:
             raise settled
         case signals.ConfirmationCancelled() as ended:  # of a function that the handler called
+            frame.leg.check_going()
             raise Halt(RunStatus(code="cancelled", reason="cancelled", message=ended.message))
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
