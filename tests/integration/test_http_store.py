@@ -294,7 +294,7 @@ def test_a_call_of_another_machine_is_not_given_up_by_the_server(here: HttpStore
     request = here.open(sample_call())
     person(there).approve(request.id)
     mine = worker.current().split("/")
-    elsewhere = "/".join(["another-host", *mine[1:3], "999999", *mine[4:]])
+    elsewhere = "/".join(["another-host", *mine[1:4], "999999", *mine[5:]])
     here.start(request.id, "t", by=elsewhere)
     assert there.sweep() == 0
     assert here.settle(request.id).state is State.RUNNING

@@ -250,8 +250,8 @@ MUTANTS = [
         _NEEDS + "test_start_that_the_gate_does_not_allow_any_more_is_asked_anew",
     ),
     Mutant(
-        "an unknown end is made again only if the gate allows it", "gates/check.py",
-        "if request.idempotent and gate.idempotent and", "if request.idempotent and",
+        "an unknown end is made again only if the gate allows it", "gates/needs.py",
+        "(request.idempotent and idempotent)", "request.idempotent",
         _NEEDS + "test_call_of_unknown_end_is_not_made_again_unless_record_and_gate_allow_it",
     ),
     Mutant(
@@ -590,27 +590,43 @@ MUTANTS = [
     ),
     Mutant(
         "a process number that was given out again", "stores/worker.py",
-        "return not _exists(pid) or is_another or _is_dead(pid)", "return not _exists(pid) or _is_dead(pid)",
+        "(_is_dead(pid) or _is_another(pid, theirs, mine))", "_is_dead(pid)",
         _WORKER + "test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
     ),
     Mutant(
+        "another program in the same process", "stores/worker.py",
+        "program and worker.program and program != worker.program", "False",
+        _WORKER + "test_program_that_was_replaced_in_its_process_is_gone",
+    ),
+    Mutant(
+        "a start time is compared in one time namespace only", "stores/worker.py",
+        "_started(pid) if worker.time_namespace == mine.time_namespace else \"\"", "_started(pid)",
+        _WORKER + "test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
+    ),
+    Mutant(
+        "/proc of another namespace tells nothing", "stores/worker.py", "(_is_own_proc() and (", "(True and (",
+        _WORKER + "test_process_of_a_namespace_that_has_no_proc_of_its_own_lives",
+    ),
+    Mutant(
         "a worker that nobody reaped is gone", "stores/worker.py",
-        "return not _exists(pid) or is_another or _is_dead(pid)", "return not _exists(pid) or is_another",
+        "(_is_dead(pid) or _is_another(pid, theirs, mine))", "_is_another(pid, theirs, mine)",
         _WORKER + "test_killed_process_is_gone_before_anybody_reaps_it",
     ),
     Mutant(
         "nothing is concluded about another machine", "stores/worker.py",
-        " or theirs[0] != mine[0]", "",
+        "if (theirs.host, theirs.pid_namespace) != (mine.host, mine.pid_namespace):",
+        "if theirs.pid_namespace != mine.pid_namespace:",
         _WORKER + "test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name",
     ),
     Mutant(
         "nothing is concluded about another namespace", "stores/worker.py",
-        " or theirs[2] != mine[2]:", ":",
+        "if (theirs.host, theirs.pid_namespace) != (mine.host, mine.pid_namespace):",
+        "if theirs.host != mine.host:",
         _WORKER + "test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name",
     ),
     Mutant(
         "a container elsewhere is not taken for an earlier boot", "stores/worker.py",
-        " and mine[2] == _OUTERMOST", "",
+        " and mine.pid_namespace == _OUTERMOST", "",
         _WORKER + "test_container_of_the_same_name_on_another_kernel_is_not_taken_for_gone",
     ),
     Mutant(

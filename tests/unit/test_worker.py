@@ -1,13 +1,17 @@
 """Whether a worker still lives: the one question on which `unknown` depends."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
 from sayso.stores import worker
+from sayso.stores.worker import _Worker
 
 PRINT_NAME = "from sayso.stores import worker; print(worker.current(), flush=True); import sys; sys.stdin.read()"
 
@@ -41,11 +45,98 @@ def test_killed_process_is_gone_before_anybody_reaps_it() -> None:
 
 
 def test_process_number_given_out_again_is_not_taken_for_the_dead_worker() -> None:
-    host, boot, namespace, pid, _, machine = worker.current().split("/")
-    assert worker.is_gone(f"{host}/{boot}/{namespace}/{pid}/1/{machine}")
+    me = _Worker(*worker.current().split("/"))
+    assert worker.is_gone("/".join(me._replace(started="1")))
+    assert worker.is_gone("/".join(me._replace(program="another")))
+    assert not worker.is_gone("/".join(me._replace(started="1", time_namespace="1")))
 
 
-MACHINE = f"host/boot-2/{worker._OUTERMOST}/4711/99/machine-1"
+# A process that tells its name, runs itself anew, and says of others whether they are gone.
+ANSWERS = """
+import os, sys
+from sayso.stores import worker
+print(worker.current(), flush=True)
+while line := os.read(0, 1000).decode().strip():
+    if line == "again":
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    print(worker.is_gone(line), flush=True)
+"""
+
+
+class Other:
+    """Another process, which answers."""
+
+    def __init__(self, child: "subprocess.Popen[str]") -> None:
+        self._child = child
+        self.name = self.hears()
+
+    def hears(self) -> str:
+        assert self._child.stdout is not None
+        return self._child.stdout.readline().strip()
+
+    def asked(self, line: str) -> str:
+        assert self._child.stdin is not None
+        self._child.stdin.write(line)
+        self._child.stdin.flush()
+        return self.hears()
+
+
+@contextmanager
+def other(*before: str, program: str = ANSWERS) -> Iterator[Other]:
+    command = [*before, sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        yield Other(child)
+        child.communicate()
+
+
+def needs_unshare(*options: str) -> Sequence[str]:
+    """Return the command that runs another one in new namespaces; skip the test where that is forbidden."""
+    command = [shutil.which("unshare") or "", *options]
+    if not command[0]:
+        pytest.skip("there is no unshare")
+    tried = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"the kernel makes no namespaces for this user: {tried.stderr.strip()}")
+    return command
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells one program in a process from the next")
+def test_program_that_was_replaced_in_its_process_is_gone() -> None:
+    with other() as child:
+        before = child.name
+        assert not worker.is_gone(before)
+        after = child.asked("again")
+        assert after.split("/")[:6] == before.split("/")[:6]
+        assert worker.is_gone(before)
+        assert child.asked(before) == "True"
+        assert not worker.is_gone(after)
+        assert child.asked(after) == "False"
+
+
+def test_process_of_another_time_namespace_lives_until_it_ends() -> None:
+    with other(*needs_unshare("--fork", "--time", "--boottime", "100000")) as child:
+        assert not worker.is_gone(child.name)
+        assert child.asked(worker.current()) == "False"
+        ended = child.name
+    assert worker.is_gone(ended)
+
+
+def test_process_of_a_namespace_that_has_no_proc_of_its_own_lives() -> None:
+    starts_one = f"""
+import subprocess, sys
+from sayso.stores import worker
+child = subprocess.Popen([sys.executable, "-c", {ANSWERS!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+child.stdin.write(worker.current())
+child.stdin.close()
+print(child.stdout.readline(), flush=True)
+sys.stdin.read()
+"""
+    with other(*needs_unshare("--fork", "--pid"), program=starts_one) as child:
+        assert child.name == "False"
+
+
+MACHINE = f"host/boot-2/{worker._OUTERMOST}/{worker._OUTERMOST}/4711/99/program/machine-1"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +166,12 @@ def test_container_of_the_same_name_on_another_kernel_is_not_taken_for_gone(monk
 
 
 def test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name() -> None:
-    host, boot, namespace, _, _, machine = worker.current().split("/")
-    malformed = ("nonsense", f"{host}/{boot}/{namespace}/x/1/{machine}", f"{host}/{boot}/{namespace}/999999/1")
-    for foreign in (f"other/{boot}/{namespace}/1/1/{machine}", f"{host}/{boot}/4711/999999/1/{machine}", *malformed):
-        assert not worker.is_gone(foreign), foreign
+    me = _Worker(
+        *worker.current().split("/"),
+    )
+    gone = me._replace(pid="999999999")
+    assert worker.is_gone("/".join(gone))
+    malformed = ("nonsense", "/".join(gone._replace(pid="x")), "/".join(gone[:-1]))
+    foreign = ("/".join(gone._replace(host="other")), "/".join(gone._replace(pid_namespace="4711")))
+    for name in (*malformed, *foreign):
+        assert not worker.is_gone(name), name

@@ -279,7 +279,7 @@ def _unknown(
         ran_with = canonical.decode(request.effective.form, gate.shape.classes)
         answer = yield from _verified(gate, gate.verify, request, ran_with)
     if answer is None:
-        if request.idempotent and gate.idempotent and needs.unmet_by(request) is None:
+        if request.idempotent and needs.unmet_by(request) is None:
             return Check("ready", request, needs=needs)
         raise errors.OutcomeUnknownError(request.id)
     hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")

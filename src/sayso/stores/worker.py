@@ -1,7 +1,8 @@
 """Which process started a call, and whether it still lives.
 
-A worker is named by host, boot, process namespace, process id, the process's own start time and the machine, so that
-a process id that was given out again is not taken for the one that died. Only a process of the same host, boot and
+A worker is named by host, boot, process and time namespace, process id, the process's own start time, the program that
+runs in it, and the machine, so that neither a process id that was given out again nor another program in the same
+process (`os.execv`) is taken for the one that made the call. Only a process of the same host, boot and process
 namespace can be looked up. One of an earlier boot has surely ended only where both are the same machine, outside of
 any container: a container elsewhere may have the same host name. Of any other nothing is concluded.
 """
@@ -14,10 +15,24 @@ import socket
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["current", "is_gone"]
 
 _OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside of containers
+
+
+class _Worker(NamedTuple):
+    """The parts of a worker's name; empty where the system does not tell."""
+
+    host: str
+    boot: str
+    pid_namespace: str
+    time_namespace: str
+    pid: str
+    started: str
+    program: str
+    machine: str
 
 
 def _read(path: str) -> str:
@@ -27,21 +42,33 @@ def _read(path: str) -> str:
         return ""
 
 
-def _namespace() -> str:
+def _namespace(kind: str) -> str:
     try:
-        return str(Path("/proc/self/ns/pid").stat().st_ino)
+        return str(Path(f"/proc/self/ns/{kind}").stat().st_ino)
     except OSError:
         return ""
 
 
-def _fields(pid: int) -> list[str]:
+def _fields(pid: int | str) -> list[str]:
     # /proc/PID/stat from its third field on; the command name before may hold spaces and brackets.
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
-def _started(pid: int) -> str:
+def _started(pid: int | str) -> str:
     fields = _fields(pid)
     return fields[19] if len(fields) > 19 else ""
+
+
+def _program(pid: int | str) -> str:
+    """Return what tells one program in a process from the next one; "" where this may not be read.
+
+    The kernel puts each program at other addresses, and keeps what it told it of them. A fork keeps them as well.
+    """
+    try:
+        told = Path(f"/proc/{pid}/auxv").read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(b"sayso/program:" + told).hexdigest()[:12] if told else ""
 
 
 def _is_dead(pid: int) -> bool:
@@ -58,11 +85,15 @@ def _machine() -> str:
 @lru_cache(maxsize=4)
 def _named(pid: int) -> str:
     host, boot = socket.gethostname().replace("/", "_"), _read("/proc/sys/kernel/random/boot_id")
-    return "/".join([host, boot, _namespace(), str(pid), _started(pid), _machine()])
+    # /proc/self, for /proc/PID may be another process where /proc belongs to another namespace.
+    me = _Worker(
+        host, boot, _namespace("pid"), _namespace("time"), str(pid), _started("self"), _program("self"), _machine()
+    )
+    return "/".join(me)
 
 
 def current() -> str:
-    """Return the name of this process."""
+    """Return the name of this process and of the program in it."""
     return _named(os.getpid())
 
 
@@ -79,16 +110,36 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def _is_own_proc() -> bool:
+    """Say whether /proc counts processes as this one does; in a new namespace somebody has to mount it anew."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115  the link itself, as text
+    except OSError:
+        return False
+
+
 def is_gone(worker: str) -> bool:
     """Say whether a worker has surely ended. False also when that cannot be known from here."""
-    mine, theirs = current().split("/"), worker.split("/")
-    if worker == current() or len(theirs) != len(mine) or theirs[0] != mine[0] or theirs[2] != mine[2]:
+    parts = worker.split("/")
+    if worker == current() or len(parts) != len(_Worker._fields):
         return False
-    if theirs[1] != mine[1]:
-        return bool(theirs[1] and mine[5]) and theirs[5] == mine[5] and mine[2] == _OUTERMOST
-    pid = int(theirs[3]) if theirs[3].isdigit() else 0
+    mine, theirs = _Worker(*current().split("/")), _Worker(*parts)
+    if (theirs.host, theirs.pid_namespace) != (mine.host, mine.pid_namespace):
+        return False
+    if theirs.boot != mine.boot:
+        is_here = theirs.machine == mine.machine and mine.pid_namespace == _OUTERMOST
+        return bool(theirs.boot and mine.machine) and is_here
+    pid = int(theirs.pid) if theirs.pid.isdigit() else 0
     if pid <= 0:
         return False
-    started = _started(pid)
-    is_another = bool(started and theirs[4] and started != theirs[4])
-    return not _exists(pid) or is_another or _is_dead(pid)
+    return not _exists(pid) or (_is_own_proc() and (_is_dead(pid) or _is_another(pid, theirs, mine)))
+
+
+def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:
+    """Say whether another process, or another program in the same one, has the worker's number by now."""
+    # A start time is told as the clock of the reader's time namespace has it.
+    started = _started(pid) if worker.time_namespace == mine.time_namespace else ""
+    program = _program(pid)
+    return bool(started and worker.started and started != worker.started) or bool(
+        program and worker.program and program != worker.program
+    )
