@@ -1159,6 +1159,11 @@ MUTANTS = [
         _COLUMNS + "test_nothing_runs_by_a_record_of_which_anything_was_altered",
     ),
     Mutant(
+        "damaged bytes in a message are a damaged file", "stores/sqlite_faults.py",
+        "(sqlite3.Error, UnicodeDecodeError)", "(sqlite3.Error,)",
+        "integration/test_damaged_files.py::test_damaged_schema_is_not_told_by_a_raw_error",
+    ),
+    Mutant(
         "a row of before is not the newest", "stores/row.py",
         "if newest is None or newest[0] != row.link:", "if newest is None:",
         _ALTERED + "test_a_row_of_before_that_is_put_back_is_not_run",

@@ -168,7 +168,7 @@ def _schema(file: Path) -> int | None:
             return int(connection.execute("PRAGMA user_version").fetchone()[0])
         finally:
             connection.close()
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return None  # opening the store says what is wrong with it
 
 

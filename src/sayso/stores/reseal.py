@@ -17,7 +17,7 @@ from sayso.stores.memory_slips import slip_column
 from sayso.stores.migrate import migrate
 from sayso.stores.row import SEALED_COLUMNS, sealed_search
 from sayso.stores.seal import Seal
-from sayso.stores.sqlite_faults import fault
+from sayso.stores.sqlite_faults import DATABASE_ERRORS, fault
 from sayso.stores.sqlite_runs import step_column
 
 __all__ = ["Resealed", "reseal"]
@@ -76,7 +76,7 @@ def reseal(path: str | Path, key: str) -> Resealed:
                     connection.execute("ROLLBACK")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log still has what was readable
             return done
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         raise fault(error, str(path)) from error
 
 

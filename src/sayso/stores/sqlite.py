@@ -31,7 +31,7 @@ from sayso.stores.row import anchor_of
 from sayso.stores.seal import Seal
 from sayso.stores.select import read_cursor
 from sayso.stores.sqlite_evidence import SqliteEvidence
-from sayso.stores.sqlite_faults import fault, is_busy
+from sayso.stores.sqlite_faults import DATABASE_ERRORS, fault, is_busy
 from sayso.stores.sqlite_file import make_file
 from sayso.stores.sqlite_filter import where_of
 from sayso.stores.sqlite_runs import SqliteRunReads
@@ -177,7 +177,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
                 return self._reading.execute(sql, values).fetchall()
         except UnicodeEncodeError:  # asked for a text with lone surrogates, which no row can hold
             return []
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
     def _version(self) -> int:
@@ -187,7 +187,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
                 if self._reading is None:
                     self._reading = self._connect()
                 return int(self._reading.execute("PRAGMA data_version").fetchone()[0])
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
     def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
@@ -228,7 +228,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
             with suppress(Stale):
                 return self._once(work, is_fresh=False)
             return self._once(work, is_fresh=True)
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
     def _once(
@@ -244,7 +244,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
                 raise Stale  # an answer from memory that no compare-and-set has confirmed
             is_ready = True
             connection.execute("COMMIT")
-        except sqlite3.Error:
+        except DATABASE_ERRORS:
             is_ready = False
             raise
         finally:
@@ -289,11 +289,11 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
             if changed is None:
                 return False
         except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
-            locked_out = isinstance(error, sqlite3.Error) and is_busy(error)
+            locked_out = isinstance(error, DATABASE_ERRORS) and is_busy(error)
             if len(batch) > 1 and not locked_out:  # trying each alone would make the last wait as often as they are
                 return False
             for op in batch:
-                op.error = fault(error, self._path) if isinstance(error, sqlite3.Error) else error
+                op.error = fault(error, self._path) if isinstance(error, DATABASE_ERRORS) else error
                 op.done = True
             return True
         self._bell.ring(changed)

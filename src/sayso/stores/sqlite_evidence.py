@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from sayso.model.entry import Head
-from sayso.stores.sqlite_faults import fault
+from sayso.stores.sqlite_faults import DATABASE_ERRORS, fault
 
 __all__ = ["SqliteEvidence"]
 
@@ -47,5 +47,5 @@ class SqliteEvidence(ABC):
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA busy_timeout = 1000")  # who reads for longer is told about instead
                 return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
