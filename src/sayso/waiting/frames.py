@@ -31,7 +31,7 @@ def trim(error: BaseException) -> None:
     while step is not None and _module(step).partition(".")[0] in _INSIDE:
         step = step.tb_next
     if step is not None or _is_meant(error):
-        error.__traceback__ = step
+        error.with_traceback(step)  # an error may let nobody set its attributes
 
 
 def trimmed(function: Callable[P, R]) -> Callable[P, R]:
