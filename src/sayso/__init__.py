@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sayso.confirmation import get_confirmation_status as get_confirmation_status
     from sayso.confirmation import respond_to_confirmation as respond_to_confirmation
     from sayso.errors import SaysoError as SaysoError
+    from sayso.gates import NotExecuted as NotExecuted
     from sayso.gates import current_request as current_request
     from sayso.model.decision import Decision as Decision
     from sayso.model.request import Request as Request
@@ -78,6 +79,7 @@ _HOMES = {
     "Identity": "model.reviewer",
     "InteractionEvent": "runs.events",
     "Module": "runs.module",
+    "NotExecuted": "gates",
     "OutputEvent": "runs.events",
     "Prediction": "runs.prediction",
     "ReAct": "runs.react",
@@ -129,6 +131,7 @@ __all__ = [
     "Identity",
     "InteractionEvent",
     "Module",
+    "NotExecuted",
     "OutputEvent",
     "Prediction",
     "ReAct",

@@ -79,10 +79,15 @@ class UserCode(Effect):
 
 
 class Attempt(NamedTuple):
-    """What became of a call: a value or what it raised. Kept apart from the generator, whose own errors are ours."""
+    """What became of a call: a value or what it raised. Kept apart from the generator, whose own errors are ours.
+
+    Attributes:
+        is_ambiguous: What it raised leaves it open whether it took effect; so judged where its outcome is recorded.
+    """
 
     value: Any
     raised: BaseException | None
+    is_ambiguous: bool = False
 
     def unwrap(self) -> Any:
         """Return the value, or raise what was raised."""

@@ -179,6 +179,15 @@ def verify(made: Gated, option: str) -> None:
     assert len(RAN) == 1
 
 
+def ambiguous(made: Gated, option: str) -> None:
+    call = made(**{option: LookupError})
+    ENDS.append(KeyError("sent"))
+    request_id = approve(call, 5)
+    with pytest.raises(KeyError):
+        call(5)
+    assert sayso.Review().get(request_id).state is State.UNKNOWN
+
+
 def store(made: Gated, option: str) -> None:
     confirmation_id = held(made(**{option: "memory:aside"}), 5).confirmation_id
     assert sayso.Review("memory:aside").get(confirmation_id).state is State.PENDING
@@ -273,7 +282,7 @@ def default_params(made: Gated, option: str) -> None:
 ASKING: dict[str, Callable[[Gated, str], None]] = {
     "expires": expires, "approval_expires": approval_expires, "name": name, "quorum": quorum, "roles": roles,
     "risk": risk, "idempotent": idempotent, "verify": verify, "store": store, "escalate_after": escalation,
-    "escalate_to": escalation, "notify_arguments": notify_arguments,
+    "escalate_to": escalation, "notify_arguments": notify_arguments, "ambiguous": ambiguous,
 }  # fmt: skip
 CONFIRM = ASKING | {
     "when": rule, "prompt": prompt, "description": description, "redact": redact, "redactor": redactor,

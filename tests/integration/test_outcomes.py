@@ -34,13 +34,14 @@ class Strange:
 
 
 FAILURES: list[BaseException] = [
-    ValueError("bad"), StopIteration(5), TimeoutError(), OSError(28, "No space left"), AssertionError(), Odd(),
+    ValueError("bad"), StopIteration(5), ConnectionRefusedError(), OSError(28, "No space left"), AssertionError(),
+    Odd(),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), ValueError("bad \udcff name"), RecursionError(), MemoryError(),
     ExceptionGroup("many", [ValueError("one")]), sayso.ConfirmationRequired("mine"), errors.StoreBusyError("mine"),
 ]  # fmt: skip
 BREAKS: list[BaseException] = [
     KeyboardInterrupt(), SystemExit(3), GeneratorExit(), asyncio.CancelledError(), Custom("x"),
-    BaseExceptionGroup("many", [KeyboardInterrupt()]),
+    BaseExceptionGroup("many", [KeyboardInterrupt()]), TimeoutError(),
 ]  # fmt: skip
 ENDS = [(error, State.FAILED) for error in FAILURES] + [(error, State.UNKNOWN) for error in BREAKS]
 

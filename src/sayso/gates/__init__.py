@@ -6,12 +6,13 @@ the single right to run it, runs it from the stored form, and records how it end
 `sayso.waiting`. The invariant: nothing but `execute` runs a call that was held.
 """
 
+from sayso.gates.ambiguous import NotExecuted, exception_classes, unknown_request
 from sayso.gates.check import again, check, lacking, not_found_again
 from sayso.gates.execute import execute
 from sayso.gates.gate import Check, Gate, Place, current_request, requester
 from sayso.gates.needs import Needs
 
 __all__ = [
-    "Check", "Gate", "Needs", "Place", "again", "check", "current_request", "execute", "lacking", "not_found_again",
-    "requester",
+    "Check", "Gate", "Needs", "NotExecuted", "Place", "again", "check", "current_request", "exception_classes", "execute",
+    "lacking", "not_found_again", "requester", "unknown_request",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import CoroutineType
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 from sayso import errors, telemetry
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb
+from sayso.gates.ambiguous import is_ambiguous, mark_unknown
 from sayso.gates.apart import forget
 from sayso.gates.gate import Gate, current
 from sayso.gates.needs import Needs, spent
@@ -38,7 +40,8 @@ def execute(
     """Start an approved call, run it from its stored form, and record how it ended.
 
     The start is durable before the call runs. An error of the call is a `failed` outcome; being broken off
-    (cancellation, Ctrl-C, exit) is an `unknown` one, because nobody can say what it had done by then.
+    (cancellation, Ctrl-C, exit) is an `unknown` one, because nobody can say what it had done by then, and so is an
+    error that leaves it open (`sayso.gates.ambiguous`): the error gets a note that says so.
 
     Args:
         gate: The function's gate.
@@ -71,7 +74,7 @@ def execute(
     finally:
         with suppress(ValueError):  # a coroutine may be closed from a context that never had it
             current.reset(before)
-    attempt = _begun(gate, attempt)
+    attempt = _judged(gate, _begun(gate, attempt))
     is_kept = yield from _record(gate, store, started, token, attempt, None if saves is None else saves(attempt))
     if is_kept and kept is not None:
         kept()
@@ -87,6 +90,14 @@ def _begun(gate: Gate, attempt: Attempt) -> Attempt:
         return attempt
     cast("CoroutineType[Any, Any, Any]", value).close()
     return Attempt(None, TypeError(f"{gate.name} is no async function and returned a coroutine; gate the async one"))
+
+
+def _judged(gate: Gate, attempt: Attempt) -> Attempt:
+    """Say of a call that raised whether nobody can tell if it took effect."""
+    if not isinstance(attempt.raised, Exception):  # what is broken off is unknown anyway
+        return attempt
+    handled = sys.exc_info()[1]  # by the program around the call, where it was made in an `except` block
+    return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
 
 
 def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, Any]:
@@ -132,12 +143,18 @@ def _record(
 ) -> Effects[bool]:
     """Record how a call ended; say whether that, and what was to be saved with it, is in the store."""
     try:
-        return (yield from _finish(store, request, token, _outcome(gate, request, attempt), saved))
+        is_kept = yield from _finish(store, request, token, _outcome(gate, request, attempt), saved)
     except errors.StoreError as error:
         if attempt.raised is None:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
         attempt.raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
-        return False
+        is_kept = False
+    else:
+        if not is_kept:
+            return False
+    if attempt.raised is not None and attempt.is_ambiguous:
+        mark_unknown(attempt.raised, request.id, may_start_again=request.idempotent)
+    return is_kept
 
 
 def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
@@ -148,7 +165,7 @@ def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
     text = told.error_text(attempt.raised, secrets_of(gate, request.effective.form, request.effective.masked))
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
-    state = "failed" if isinstance(attempt.raised, Exception) else "unknown"
+    state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"
     return Outcome(state, error=text)
 
 

@@ -39,6 +39,7 @@ class Gate:
         named: The name that the gate was given, in place of the function's own.
         escalation: Who else may decide, and after which time.
         context: Makes facts for the reviewer's front end of the arguments as people see them.
+        ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.ambiguous`).
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.
         signature: How the function is called.
@@ -67,6 +68,7 @@ class Gate:
     context: Callable[[dict[str, Any]], Any] | None = None
     escalation: Escalation | None = None
     notify_arguments: bool = False
+    ambiguous: tuple[type[BaseException], ...] = ()
     tool: str = field(init=False)
     name: str = field(init=False)
     signature: Signature = field(init=False)

@@ -83,8 +83,8 @@ class Outcome(NamedTuple):
     """How a call ended, as the program that ran it saw it.
 
     Attributes:
-        state: `done`; `failed` (it ended with an error); `unknown` (it was broken off); `suspended` (it stopped itself
-            to ask a person, and will begin again: the start is given back).
+        state: `done`; `failed` (it ended with an error); `unknown` (broken off, or an error that leaves it open whether
+            it took effect); `suspended` (it stopped itself to ask a person: the start is given back).
         result: Canonical form of what it returned, where that was kept.
         error: Type and message of the error, secrets masked.
     """

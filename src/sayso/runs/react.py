@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
 from sayso.drive import offload
-from sayso.gates import requester
+from sayso.gates import requester, unknown_request
 from sayso.model import canonical
 from sayso.model.call import Call
 from sayso.model.ids import new_run_id
@@ -244,7 +244,10 @@ class ReAct(Module):
             return Observation(f"not run: {error}", is_error=True)
         except errors.SaysoError:
             raise  # not run, or nobody can say whether: no model should talk its way around that
-        except Exception as error:  # noqa: BLE001  the tool is user code, and the model is told how it failed
+        except Exception as error:  # the tool is user code, and the model is told how it failed
+            request_id = unknown_request(error)
+            if request_id is not None:
+                raise errors.OutcomeUnknownError(request_id) from error
             return Observation(f"{type(error).__name__}: {error}", is_error=True)
 
     async def _refused(self, course: Course, store: Store, no: ConfirmationRejected) -> Observation:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb, adrive
-from sayso.gates import Check, Needs, again, check, execute, lacking, requester
+from sayso.gates import Check, Needs, again, check, execute, lacking, requester, unknown_request
 from sayso.gates.words import secrets_among
 from sayso.model import canonical, told
 from sayso.model.request import Request, State
@@ -291,6 +291,8 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
     offered: list[tuple[list[int], bool]] = []
 
     def saves(attempt: Attempt) -> Saved | None:
+        if attempt.is_ambiguous:
+            return None  # it has no end yet: a person, or `verify=`, finds out
         try:
             value, (status, error) = _unwrapped(frame, attempt), (_SUCCESS, None)
         except (Denied, Failed) as fault:
@@ -311,12 +313,14 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
             frame.journal.confirm(numbers, is_back=is_back)
 
     attempt = yield from execute(frame.runnable.gate, frame.journal.store, request, needs, saves, kept)
-    if request.idempotent and isinstance(attempt.raised, Exception):
+    if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
         # Its end stands in the journal, and nothing starts it again: its approval is not left open.
         store = frame.journal.store
         yield Verb(store.blocks, store.clear, request.id, requester(), "it has ended")
     if not isinstance(attempt.raised, Suspended):
         frame.count("approvals:approved")
+    if attempt.is_ambiguous:
+        raise errors.OutcomeUnknownError(request.id) from attempt.raised
     return _unwrapped(frame, attempt)
 
 
@@ -331,7 +335,12 @@ def _unwrapped(frame: Frame, attempt: Attempt) -> Any:
             raise Halt(RunStatus(code="cancelled", reason="cancelled", message=ended.message))
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
+        case errors.OutcomeUnknownError() as unknown:  # of a function that the handler called, here and below
+            raise unknown
         case Exception() as error:
+            request_id = unknown_request(error)
+            if request_id is not None:
+                raise errors.OutcomeUnknownError(request_id) from error
             raise _failed(frame, error)
         case other:
             raise other

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, cast, overload
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, adrive, drive
-from sayso.gates import Gate
+from sayso.gates import Gate, exception_classes
 from sayso.gates.declared import check_known
 from sayso.runs import declared
 from sayso.runs.declared import check_handler
@@ -31,6 +31,7 @@ class Tool(Runnable):
         handler: A sync or async function. A sync one runs in a thread where the run is async.
         name: Its own name when not given.
         description: Its docstring when not given.
+        ambiguous: As for `sayso.gate`.
         options: See `Runnable`.
 
     Raises:
@@ -42,7 +43,8 @@ class Tool(Runnable):
 
     @trimmed
     def __init__(
-        self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None, **options: Any
+        self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None,
+        ambiguous: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
     ) -> None:  # fmt: skip
         if isinstance(handler, staticmethod):  # @sayso.tool stands above @staticmethod
             handler = cast("Callable[..., Any]", handler.__func__)
@@ -57,6 +59,7 @@ class Tool(Runnable):
             description=description or inspect.getdoc(handler),
             **options,
         )
+        self._options["ambiguous"] = exception_classes(ambiguous)
 
     def parts(self) -> Mapping[str, Runnable]:
         """Return nothing: what a handler calls is its own business."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, ov
 from sayso import config
 from sayso.drive import Attempt, Effects, Try, adrive, drive
 from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
-from sayso.gates import Gate, check, execute
+from sayso.gates import Gate, check, exception_classes, execute
 from sayso.gates.declared import check_known, quorum_of, span_of
 from sayso.gates.words import must_keep_bounds
 from sayso.model.escalation import Escalation
@@ -61,6 +61,7 @@ class ConfirmOptions(TypedDict, total=False):
     escalate_after: timedelta | str | None
     escalate_to: Collection[str | Reviewer]
     notify_arguments: bool
+    ambiguous: type[BaseException] | Collection[type[BaseException]]
 
 
 class GateOptions(ConfirmOptions, total=False):
@@ -115,6 +116,9 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         escalate_after: After this time, those whom `escalate_to` names may decide too, and channels say so.
         escalate_to: Roles (texts) and `sayso.Reviewer` objects. How many must approve stays as it is.
         notify_arguments: Messages that channels send may carry the arguments, masked; otherwise they carry none.
+        ambiguous: Exception classes, one or several, after which nobody knows whether the call took effect: it ends as
+            `unknown` and is not tried again by itself. Timeouts and lost connections of the usual libraries are known
+            (`docs/howto/survive-crashes.md` lists them). `raise sayso.NotExecuted(...)` says that nothing happened.
 
     Raises:
         TypeError: The function is a generator or a class, or has no name of its own and was given none.
@@ -176,7 +180,8 @@ def _declared(
     approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (),
     redact: Collection[str] = (), description: str | None = None, wait: Wait = "block",
     timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
-    escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (), **options: Any,
+    escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
+    ambiguous: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
 ) -> Passage:  # fmt: skip
     _check_options(function, options | {"description": description})
     secret_names = _names(redact)
@@ -189,6 +194,7 @@ def _declared(
         escalation=Escalation.of(escalate_after, escalate_to),
         redaction=Redaction(secret_names),
         redact=secret_names,
+        ambiguous=exception_classes(ambiguous),
         description=description if description is not None else _first_line(function),
         **options,
     )

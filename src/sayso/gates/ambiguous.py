@@ -1,0 +1,262 @@
+"""Which errors leave it open whether a call took effect: a timeout, a connection that was lost after sending.
+
+Such a call ends as `unknown`, any other that raised as `failed`. Classes are known by the top-level package and the
+name, through their bases, so that no client library is imported here. An error is judged with what it was raised from.
+The invariant: only what surely came before anything was sent, or `NotExecuted`, makes an ambiguous error `failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple, cast
+
+from sayso import errors
+
+__all__ = ["NotExecuted", "exception_classes", "is_ambiguous", "mark_unknown", "unknown_request"]
+
+
+class NotExecuted(Exception):
+    """Raised by a gated function to say that its call surely did nothing, whatever the error behind it.
+
+    The call ends as `failed` and not as `unknown`. The approval is spent, and the message is kept in the record.
+
+    Example:
+        ```python
+        @sayso.gate(wait="raise")
+        def pay(amount: int) -> None:
+            try:
+                bank.pay(amount)
+            except bank.LockTimeout as error:  # the bank promises that nothing was booked
+                raise sayso.NotExecuted("the account is locked") from error
+        ```
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+
+NotExecuted.__module__ = "sayso"
+
+
+def _names(package: str, names: str) -> frozenset[str]:
+    return frozenset(f"{package}.{name}" for name in names.split())
+
+
+def _of_httpx(names: str) -> frozenset[str]:
+    packages = ("httpx", "httpx2", "httpcore", "httpcore2")
+    return frozenset[str]().union(*(_names(package, names) for package in packages))
+
+
+# What a socket raises, before and after a connection stands. Where the error around it says that none stood, it counts
+# no more.
+_SOCKET = _names("builtins", "TimeoutError ConnectionResetError ConnectionAbortedError BrokenPipeError") | _names(
+    "ssl", "SSLEOFError SSLZeroReturnError"
+)
+# Raised after something was, or may have been, sent.
+_SENT = frozenset[str]().union(
+    _of_httpx("ReadTimeout WriteTimeout ReadError WriteError CloseError RemoteProtocolError TimeoutException"),
+    _names("aiohttp", "ServerDisconnectedError ServerTimeoutError ClientOSError ClientPayloadError"),
+    _names("aiohttp", "ClientConnectionResetError ClientConnectionError HttpProcessingError"),
+    _names("asyncio", "IncompleteReadError"),
+    _names("botocore", "ReadTimeoutError ConnectionClosedError HTTPClientError ResponseStreamingError"),
+    _names("botocore", "IncompleteReadError"),
+    _names("concurrent", "TimeoutError BrokenExecutor"),
+    _names("grpc", "FutureTimeoutError"),
+    _names("h11", "RemoteProtocolError"),
+    _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
+    _names("multiprocessing", "TimeoutError"),
+    _names("requests", "ChunkedEncodingError"),
+    _names("sayso", "OutcomeNotRecordedError"),
+    _names("smtplib", "SMTPServerDisconnected"),
+    _names("subprocess", "TimeoutExpired"),
+    _names("urllib3", "IncompleteRead InvalidChunkLength TimeoutError"),
+)
+# One class for what comes before and after; the error that it carries tells. Where it carries none, nobody knows.
+_EITHER = frozenset[str]().union(
+    _names("anthropic", "APIConnectionError"),
+    _names("openai", "APIConnectionError"),
+    _names("requests", "ConnectionError Timeout"),
+    _names("stripe", "APIConnectionError"),
+    _names("urllib3", "ProtocolError ReadTimeoutError"),
+)
+# Raised before anything was sent: no address, no connection, no handshake, no free place in the pool.
+_NOT_SENT = frozenset[str]().union(
+    _names("builtins", "ConnectionRefusedError"),
+    _names("socket", "gaierror herror"),
+    _names("ssl", "SSLCertVerificationError"),
+    _of_httpx("ConnectTimeout PoolTimeout ConnectError ProxyError LocalProtocolError UnsupportedProtocol"),
+    _names("aiohttp", "ClientConnectorError ConnectionTimeoutError ServerFingerprintMismatch"),
+    _names("botocore", "ConnectTimeoutError EndpointConnectionError ProxyConnectionError"),
+    _names("requests", "ConnectTimeout ProxyError"),
+    _names("urllib3", "NewConnectionError NameResolutionError ConnectTimeoutError ProxyError"),
+)
+# Said of a certificate, and also of a line that broke while the request went out: only the error inside tells.
+_SILENT = _names("requests", "SSLError") | _names("botocore", "SSLError")
+
+_GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
+_OURS = _names("sayso", "SaysoError ConfirmationRequired ConfirmationRejected")
+_NOT_EXECUTED = "sayso.NotExecuted"
+_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _OURS | {_NOT_EXECUTED, "grpc.RpcError"}
+# Where Python itself connects; an error that was raised inside of these came before anything was sent.
+_CONNECTS = {
+    ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
+}  # fmt: skip
+_STANDARD = {"builtins", "socket", "ssl"}
+
+
+class _Seen(NamedTuple):
+    """An error on the way through what it was raised from.
+
+    Attributes:
+        error: It.
+        is_explained: An error around it says that no connection stood, so what its socket raised tells nothing more.
+    """
+
+    error: BaseException
+    is_explained: bool = False
+
+
+def is_ambiguous(
+    error: BaseException, also: tuple[type[BaseException], ...] = (), handled: BaseException | None = None
+) -> bool:
+    """Say whether an error leaves it open that the call took effect.
+
+    Args:
+        error: What the call raised.
+        also: Further classes that do, by the author of the gate.
+        handled: The error that the caller was handling when it made the call; what happened before it is not judged.
+    """
+    try:
+        return bool(_judged([_Seen(error)], also, handled))
+    except Exception:  # noqa: BLE001  reading an error runs its author's code; what cannot be read says nothing
+        return True
+
+
+def _judged(ways: list[_Seen], also: tuple[type[BaseException], ...], handled: BaseException | None) -> bool | None:
+    """Say whether some errors leave it open; False where nothing was sent, None where they tell of neither."""
+    met, is_unsent = set[tuple[int, bool]](), None
+    while ways:
+        error, is_explained = seen = ways.pop()
+        key = (id(error), is_explained)
+        name = _known_name(error)
+        if key in met or name == _NOT_EXECUTED:
+            continue
+        met.add(key)
+        if isinstance(error, also):
+            return True
+        is_before = name in _NOT_SENT or (name in _SOCKET and _was_connecting(error.__traceback__))
+        if not is_before and _is_after(seen, name):
+            return True
+        inside = list(_inside(error, name, handled))
+        apart = [[_Seen(one)] for one in _members(seen)]
+        if name in _EITHER:
+            apart.append([_Seen(one) for one in inside])
+        for part in apart:
+            told = _judged(part, also, handled)
+            if told or (told is None and name in _EITHER):
+                return True
+        if is_before or name in _EITHER:
+            is_unsent = False
+        if name not in _EITHER:
+            # What a socket's own error was raised while handling is an earlier attempt, which nothing here explains.
+            is_wrapper = name.partition(".")[0] not in _STANDARD
+            explains = is_wrapper and (is_explained or name in _OURS or is_before)
+            ways += [_Seen(one, explains) for one in inside]
+    return is_unsent
+
+
+def _is_after(seen: _Seen, name: str) -> bool:
+    return name in _SENT or (name in _SOCKET and not seen.is_explained) or _is_open_rpc(name, seen.error)
+
+
+def _members(seen: _Seen) -> Sequence[BaseException]:
+    """Return what a group is made of; where no connection stood, it tells of attempts to connect."""
+    error: Any = seen.error
+    return () if seen.is_explained or not isinstance(error, BaseExceptionGroup) else cast("Any", error).exceptions
+
+
+def _known_name(error: BaseException) -> str:
+    """Return the first of an error's classes that is known here; empty where none is."""
+    for kind in type(error).__mro__:
+        name = f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
+        if name in _KNOWN:
+            return name
+    return ""
+
+
+def _inside(error: BaseException, name: str, handled: BaseException | None) -> Iterator[BaseException]:
+    """Yield what an error was raised from, or while handling, and what it carries."""
+    cause = error.__cause__
+    if cause is not None and name not in _OURS:  # ours say that nothing ran, whatever kept it from it
+        yield cause
+    elif _has_context(error, handled) and name not in _EITHER:  # these say themselves what they are about
+        yield cast("BaseException", error.__context__)
+    for carried in (*error.args, getattr(error, "reason", None)):  # requests and urllib3 raise one with another in it
+        if isinstance(carried, BaseException):
+            yield carried
+
+
+def _has_context(error: BaseException, handled: BaseException | None) -> bool:
+    return not error.__suppress_context__ and error.__context__ is not None and error.__context__ is not handled
+
+
+def _was_connecting(step: TracebackType | None) -> bool:
+    while step is not None:
+        frame = step.tb_frame
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _CONNECTS:
+            return True
+        step = step.tb_next
+    return False
+
+
+def _is_open_rpc(name: str, error: Any) -> bool:
+    if name != "grpc.RpcError":
+        return False
+    code = getattr(error, "code", None)
+    return not callable(code) or getattr(code(), "name", "UNKNOWN") in _GRPC_OPEN
+
+
+def exception_classes(given: Any) -> tuple[type[BaseException], ...]:
+    """Return what `ambiguous=` names: one exception class, or several.
+
+    Raises:
+        ConfigError: Something in it is none.
+    """
+    several = (
+        cast("Collection[Any]", given) if isinstance(given, Collection) and not isinstance(given, str) else [given]
+    )
+    for one in several:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise errors.ConfigError(f"ambiguous= takes exception classes, not {one!r}")
+        if issubclass(one, NotExecuted):
+            raise errors.ConfigError(f"ambiguous= cannot take {one.__name__}, which says that surely nothing happened")
+    return tuple(several)
+
+
+def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool) -> None:
+    """Note on an error that the outcome of its call is unknown, for whoever reads it and for the run around it."""
+    hint = "it may be started again, because it is idempotent" if may_start_again else "it is not retried by itself"
+    note = (
+        f"sayso: the outcome of {request_id} is unknown: the call was started, and this error does not say whether it"
+        f" took effect; {hint}. Find out, then `sayso resolve {request_id} --happened` or `--did-not`"
+    )
+    with suppress(Exception):  # an error may refuse to be changed
+        error.add_note(note)
+        error._sayso_unknown = request_id  # type: ignore[attr-defined]  # noqa: SLF001  an attribute of ours on it
+
+
+def unknown_request(error: BaseException) -> str | None:
+    """Return the request whose outcome is unknown because of this error, or of one that it was raised from."""
+    met = set[int]()
+    current: BaseException | None = error
+    while current is not None and id(current) not in met:
+        met.add(id(current))
+        found = current.__dict__.get("_sayso_unknown")
+        if isinstance(found, str):
+            return found
+        if isinstance(current, NotExecuted):
+            return None
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return None
