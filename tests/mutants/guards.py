@@ -60,6 +60,7 @@ _ALTERED, _COLUMNS = "unit/test_altered.py::", "integration/test_altered_columns
 _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards.py::"
 _OUTBOX = "integration/test_outbox.py::"
 _STARTS = "integration/test_http_starts.py::"
+_STRANGERS = "integration/test_strangers.py::"
 _PATIENT = "integration/test_http_patience.py::"
 _REASONS = "integration/test_mplp_reasons.py::"
 _LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
@@ -2342,6 +2343,26 @@ MUTANTS = [
         "a server that is away ends no wait", "waiting/block.py",
         "if terminal.can_decide(self._store) or is_due(self._request, clock.now()):", "if True:",
         _PATIENT + "test_a_wait_outlasts_the_patience_for_a_server_that_is_away",
+    ),
+    Mutant(
+        "a stranger's form is short", "inbox/visit.py",
+        "longest = _LONGEST_FORM if is_known else _LONGEST_OF_STRANGER", "longest = _LONGEST_FORM",
+        _STRANGERS + "test_a_stranger_sends_a_short_form_or_none",
+    ),
+    Mutant(
+        "a stranger's form comes soon", "inbox/visit.py",
+        "patience = _PATIENCE if is_known else _PATIENCE_WITH_STRANGER", "patience = _PATIENCE",
+        _STRANGERS + "test_a_stranger_sends_a_form_soon_or_none",
+    ),
+    Mutant(
+        "strangers' forms are counted before they are read", "inbox/login.py",
+        'rate.count(f"form {settings.sender(http)}")', "pass",
+        _STRANGERS + "test_a_stranger_who_sends_many_forms_is_refused_before_one_is_read",
+    ),
+    Mutant(
+        "a large body holds nobody else up", "inbox/api/body.py",
+        "if len(body) <= _LARGE:", "if True:",
+        _STRANGERS + "test_large_bodies_of_those_who_are_known_are_parsed_beside_the_loop",
     ),
     Mutant(
         "a line feed leads to no page", "inbox/api/routes.py",

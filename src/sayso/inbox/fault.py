@@ -26,7 +26,7 @@ _log = logging.getLogger("sayso.inbox")
 
 _TITLES = {
     400: "That cannot be read", 401: "Who is there?", 403: "Not allowed", 404: "Not there", 405: "Not this way",
-    409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit", 429: "Too often",
+    408: "Too slow", 409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit", 429: "Too often",
     503: "No answer",
 }  # fmt: skip
 _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (

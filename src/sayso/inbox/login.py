@@ -12,8 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import Response
 
+from sayso.inbox.api.problem import Problem
+from sayso.inbox.api.rate import Rate
 from sayso.inbox.page import render_outside
 from sayso.inbox.visit import (
+    Form,
     Settings,
     Visit,
     is_ours,
@@ -26,7 +29,7 @@ from sayso.inbox.visit import (
 )
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["begin", "begun", "end", "failed", "from_our_page", "offer"]
+__all__ = ["begin", "begun", "end", "failed", "offer", "strangers_form"]
 
 
 async def offer(http: Http) -> Response:
@@ -39,9 +42,8 @@ async def offer(http: Http) -> Response:
 
 async def begin(http: Http) -> Response:
     """Begin a session by a link."""
-    from_our_page(http)
     settings: Settings = http.app.state.settings
-    token = (await read_form(http)).get("token", "")
+    token = (await strangers_form(http)).get("token", "")
     if not settings.sign_in.has_links:
         raise HTTPException(403, "this inbox takes no login links; nobody was signed in")
     person = await run_in_threadpool(settings.links.use, token)
@@ -52,10 +54,20 @@ async def begin(http: Http) -> Response:
     raise failed(http, HTTPException(401))
 
 
-def from_our_page(http: Http) -> None:
-    """Refuse what was not sent by a page of ours: it would sign somebody in as somebody else, unseen."""
+async def strangers_form(http: Http) -> Form:
+    """Return a form by which somebody signs in, who is not known yet: few from one address, and short.
+
+    What was not sent by a page of ours is refused: it would sign somebody in as somebody else, unseen.
+    """
+    settings: Settings = http.app.state.settings
+    rate: Rate = http.app.state.stranger_rate
+    try:
+        rate.count(f"form {settings.sender(http)}")  # first of all: nothing has been read
+    except Problem as fault:
+        raise HTTPException(429, fault.detail, fault.headers) from None
     if not is_ours(http):
         raise HTTPException(403, "this did not come from a page of this inbox; nobody was signed in")
+    return await read_form(http, is_known=False)
 
 
 def begun(http: Http, person: Reviewer, where: str) -> Response:

@@ -18,10 +18,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import Response
 
-from sayso.inbox.login import begun, failed, from_our_page
+from sayso.inbox.login import begun, failed, strangers_form
 from sayso.inbox.oidc import Provider, SignInError
 from sayso.inbox.page import render_outside
-from sayso.inbox.visit import Settings, path_to, read_form, see_other, session_of, set_cookie, way_on
+from sayso.inbox.visit import Settings, path_to, see_other, session_of, set_cookie, way_on
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
 from sayso.model.show.escape import escape
@@ -37,9 +37,9 @@ _log = logging.getLogger("sayso.inbox")
 
 async def depart(http: Http) -> Response:
     """Send the browser to the provider."""
-    from_our_page(http)
+    form = await strangers_form(http)
     provider, settings = _provider(http), _settings(http)
-    where = way_on(http, (await read_form(http)).get("next", ""))
+    where = way_on(http, form.get("next", ""))
     trip = {"state": _random(), "nonce": _random(), "verifier": _random()}
     try:
         address = await run_in_threadpool(provider.address, back=_back(http), **trip)
@@ -61,8 +61,7 @@ async def arrive(http: Http) -> Response:
 
 async def take(http: Http) -> Response:
     """Begin a session by the provider's answer."""
-    from_our_page(http)
-    answer = dict(await read_form(http))
+    answer = dict(await strangers_form(http))
     trip = await run_in_threadpool(_trip, http, answer.get("state", ""))
     if trip is None:
         if session_of(http) is not None:  # the button after going back, or of another tab

@@ -7,6 +7,8 @@ request that does not come from a page of ours, in the session in which the page
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,7 +48,10 @@ Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]
 
 _LONGEST_FORM = 8_000_000  # a call of one megabyte, with every character escaped
+_LONGEST_OF_STRANGER = 16_000
+_PATIENCE, _PATIENCE_WITH_STRANGER = 60.0, 10.0  # seconds for a form to arrive
 _MOST_FIELDS = 5_000
+_one_by_one = threading.Lock()  # a large form takes a hundred times its size while it is parsed
 _LONGEST_WAY = 500
 
 
@@ -163,19 +168,49 @@ def is_ours(http: Http) -> bool:
     return http.headers.get("origin", "").casefold() == settings.origin(http)
 
 
-async def read_form(http: Http) -> Form:
-    """Return the fields of a form.
+async def read_form(http: Http, *, is_known: bool) -> Form:
+    """Return the fields of a form, parsed in a thread so that nobody else has to wait.
+
+    Args:
+        http: What brings it.
+        is_known: Whether a session brings it; strangers have less room and less time.
 
     Raises:
-        HTTPException: It is too long, or none.
+        HTTPException: It is too long, too slow, or none.
     """
+    longest = _LONGEST_FORM if is_known else _LONGEST_OF_STRANGER
+    patience = _PATIENCE if is_known else _PATIENCE_WITH_STRANGER
     if http.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/x-www-form-urlencoded":
         raise HTTPException(415, "a form of this inbox is needed")
+    try:
+        async with asyncio.timeout(patience):
+            body = await _read(http, longest)
+    except TimeoutError:
+        raise HTTPException(408, f"the form did not come in {patience:.0f} s; nothing was done") from None
+    return await run_in_threadpool(_parsed, body)
+
+
+async def _read(http: Http, longest: int) -> bytes:
+    too_long = HTTPException(413, f"the form is too long: it may have {longest:,} bytes; nothing was done")
+    length = http.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > longest:
+        raise too_long  # before any of it is read
     body = bytearray()
     async for chunk in http.stream():
         body += chunk
-        if len(body) > _LONGEST_FORM:
-            raise HTTPException(413, "the form is too long")
+        if len(body) > longest:
+            raise too_long
+    return bytes(body)
+
+
+def _parsed(body: bytes) -> Form:
+    if len(body) <= _LONGEST_OF_STRANGER:
+        return _fields(body)
+    with _one_by_one:
+        return _fields(body)
+
+
+def _fields(body: bytes) -> Form:
     try:
         pairs = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS, separator="&"
@@ -237,7 +272,7 @@ def does(deed: Callable[[Visit], Response]) -> Endpoint:
         session = session_of(http)
         if session is None:
             raise HTTPException(401)
-        form = await read_form(http)
+        form = await read_form(http, is_known=True)
         if not session.is_mine(form.get("csrf", "")):
             raise HTTPException(403, "this form is not of your session any more; nothing was decided")
         return await run_in_threadpool(deed, Visit(http, session, form))

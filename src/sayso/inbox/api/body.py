@@ -5,35 +5,49 @@ What it means is said by the pydantic model of each operation. The invariant: tw
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as Http
 
 from sayso.inbox.api.problem import Problem
 
 __all__ = ["LONGEST", "parsed", "read_bytes", "read_json"]
 
+T = TypeVar("T")
 LONGEST = 2_000_000
+_LARGE = 20_000
+_PATIENCE = 30.0  # seconds for a body to arrive
 _DEEPEST = 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-async def read_json(http: Http) -> Any:
-    """Return the body of a request as JSON values; an empty one is an empty object.
+async def read_json(http: Http, then: Callable[[Any], T]) -> T:
+    """Return what `then` makes of the body of a request, as JSON values; an empty one is an empty object.
+
+    What is large is read in a thread, so that nobody else has to wait.
 
     Raises:
-        Problem: It is too long, is not called JSON, or is none.
+        Problem: It is too long, too slow, is not called JSON, or is none.
     """
-    body = await read_bytes(http)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            body = await read_bytes(http)
+    except TimeoutError:
+        raise Problem("body_too_slow", f"the body did not come in {_PATIENCE:.0f} s; nothing was done") from None
     kind = http.headers.get("content-type", "").partition(";")[0].strip().casefold()
     if not body and kind in {"", "application/json"}:
-        return {}
+        return then({})
     if kind != "application/json":
         raise Problem("wrong_content_type", "send the body with Content-Type: application/json; nothing was done")
-    return parsed(body)
+    if len(body) <= _LARGE:
+        return then(parsed(body))
+    return await run_in_threadpool(lambda: then(parsed(body)))
 
 
 async def read_bytes(http: Http) -> bytes:

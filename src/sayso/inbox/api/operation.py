@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar, cast, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -150,7 +150,7 @@ class Operation:
         elif http.url.query:
             raise Problem("invalid_input", "this takes nothing after the question mark; nothing was done")
         if self.body is not None:
-            said[self.body] = _taken(self.body, await read_json(http), "body")
+            said[self.body] = await read_json(http, partial(_taken, self.body, where="body"))
         asked = Asked(http, principal, said)
         if inspect.iscoroutinefunction(self.handler):
             return self._written(await self.handler(asked))
