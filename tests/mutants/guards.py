@@ -61,6 +61,7 @@ _ENDS, _ALONE = "integration/test_runs_ends.py::", "integration/test_runs_guards
 _OUTBOX = "integration/test_outbox.py::"
 _STARTS = "integration/test_http_starts.py::"
 _STRANGERS = "integration/test_strangers.py::"
+_CONNECTIONS = "integration/test_connections.py::"
 _PATIENT = "integration/test_http_patience.py::"
 _REASONS = "integration/test_mplp_reasons.py::"
 _LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
@@ -2363,6 +2364,26 @@ MUTANTS = [
         "a large body holds nobody else up", "inbox/api/body.py",
         "if len(body) <= _LARGE:", "if True:",
         _STRANGERS + "test_large_bodies_of_those_who_are_known_are_parsed_beside_the_loop",
+    ),
+    Mutant(
+        "a header comes in time", "inbox/connections.py",
+        "self._timer = self.loop.call_later(seconds, self.give_up)", "pass",
+        _CONNECTIONS + "test_a_header_that_does_not_come_whole_ends_the_connection",
+    ),
+    Mutant(
+        "who asks nothing makes room", "inbox/connections.py",
+        "longest.give_up()", "pass",
+        _CONNECTIONS + "test_where_all_places_are_taken_who_waited_longest_makes_room",
+    ),
+    Mutant(
+        "a request that is answered makes room for nobody", "inbox/connections.py",
+        "            self._stop_waiting()  # and not before: bytes that drip do not put the end off", "            pass",
+        _CONNECTIONS + "test_a_request_that_is_answered_makes_room_for_nobody",
+    ),
+    Mutant(
+        "an answered body ends", "inbox/connections.py",
+        "self._limits.rest if self.cycle.more_body", "self._limits.header if self.cycle.more_body",
+        _CONNECTIONS + "test_who_was_answered_before_the_body_was_whole_may_not_go_on_sending",
     ),
     Mutant(
         "a line feed leads to no page", "inbox/api/routes.py",

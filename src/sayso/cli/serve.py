@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_GRACE = 1  # seconds; streams are told to end at once, and what hangs all the same is cut off
+_GRACE = 5  # seconds for what is under way; streams and who waits are told to end at once
 _PACE = 5.0  # seconds between two new addresses for people who are not signed in
 _CHECKPOINT = timedelta(hours=1)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -196,11 +196,13 @@ def _address(app: Starlette, who: Reviewer, url: str) -> str:
 def _run(app: Starlette, listener: socket.socket, place: Place) -> None:
     import uvicorn
 
+    from sayso.inbox.connections import Limits, config, raise_file_limit
     from sayso.inbox.observed import observe
 
-    settings = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="off",
-        timeout_graceful_shutdown=_GRACE, ssl_certfile=place.certificate, ssl_keyfile=place.key,
+    settings = config(
+        app, Limits().within(raise_file_limit()), log_config=None, access_log=False, server_header=False,
+        proxy_headers=False, lifespan="off", timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=place.certificate, ssl_keyfile=place.key,
     )  # fmt: skip
     try:
         settings.load()

@@ -26,8 +26,8 @@ _log = logging.getLogger("sayso.inbox")
 
 _TITLES = {
     400: "That cannot be read", 401: "Who is there?", 403: "Not allowed", 404: "Not there", 405: "Not this way",
-    408: "Too slow", 409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit", 429: "Too often",
-    503: "No answer",
+    408: "Too slow", 409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit",
+    429: "Too often", 503: "No answer",
 }  # fmt: skip
 _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.RequestNotFoundError, 404),

@@ -1,0 +1,138 @@
+"""How many connections a server holds, and for how long one may stay that asks nothing: for `sayso serve`.
+
+uvicorn waits without end for the rest of a request's header, and a system lets one process have so many files: who
+sends half a request a thousand times would shut everybody else out. So a header has a time to arrive in, and where all
+places are taken the connection that has waited longest without a request makes room. The invariant: a connection whose
+request is being answered is never closed for another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import constants
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["Limits", "config", "raise_file_limit"]
+
+_FILES = 65_536  # as many as are asked for; a system may name a number that it cannot hold
+_RESERVED = 384  # files beside connections: those that are accepted at once, the store, channels, streams of the log
+_BACKLOG = 256  # connections that asyncio accepts in one go, before one of them is looked at
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n"
+    b"Cache-Control: no-store\r\n\r\n"
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What connections may cost.
+
+    Attributes:
+        most: How many there may be at a time.
+        header: Seconds for a whole header, from the connection's beginning or the end of the answer before.
+        rest: Seconds for the rest of a body whose request was answered already.
+    """
+
+    most: int = 10_000
+    header: float = 10.0
+    rest: float = 5.0
+
+    def within(self, files: int) -> Limits:
+        """Return the limits where a process may open so many files."""
+        return Limits(max(16, min(self.most, files - _RESERVED)), self.header, self.rest)
+
+
+def raise_file_limit() -> int:
+    """Let this process open as many files as the system lets it, and return how many that are."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return _FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS names no limit and holds fewer
+            return soft
+        return wanted
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
+class _Limited(H11Protocol):
+    """One connection.
+
+    Args:
+        limits: What it may cost.
+        waiting: Those of its server that ask nothing now, the one that has waited longest first.
+        given: What uvicorn gives.
+    """
+
+    def __init__(self, limits: Limits, waiting: dict[_Limited, None], **given: Any) -> None:
+        super().__init__(**given)
+        self._limits, self._waiting = limits, waiting
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.most:
+            longest = next(iter(self._waiting), None)
+            if longest is None:
+                transport.write(_FULL)
+                transport.close()
+                return
+            longest.give_up()
+        self._wait(self._limits.header)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_answering:
+            self._stop_waiting()  # and not before: bytes that drip do not put the end off
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_answering or self.transport.is_closing():
+            return  # the next request had come already
+        # uvicorn's own clock ends one that sends nothing more, and is stopped by the first byte of a next request.
+        self._wait(self._limits.rest if self.cycle.more_body else self._limits.header)
+
+    def shutdown(self) -> None:
+        self._stop_waiting()
+        super().shutdown()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+
+    def _wait(self, seconds: float) -> None:
+        self._stop_waiting()
+        self._waiting[self] = None
+        self._timer = self.loop.call_later(seconds, self.give_up)
+
+    def _stop_waiting(self) -> None:
+        self._waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def give_up(self) -> None:
+        """Close it at once: nothing that it sent is being answered."""
+        self._stop_waiting()
+        self.transport.abort()
+
+
+def config(app: Any, limits: Limits, **options: Any) -> Config:
+    """Return the settings with which uvicorn serves an app within these limits."""
+    # The loop's own minute for a handshake is an argument that uvicorn does not pass on.
+    constants.SSL_HANDSHAKE_TIMEOUT = limits.header
+    http: Any = partial(_Limited, limits, dict[_Limited, None]())  # uvicorn calls it as it would a class
+    return Config(app, http=http, ws="none", backlog=_BACKLOG, **options)
