@@ -16,8 +16,10 @@ from sayso import clock as sayso_clock
 from sayso import config, errors
 from sayso.channels import health, outlet
 from sayso.channels.plain import TerminalOutlet
+from sayso.channels.roll import MOST_WAITING, Roll
 from sayso.stores.base import Store
-from tests.integration.commands import ask_refund, sayso
+from sayso.testing import sample_call
+from tests.integration.commands import ask_question, ask_refund, sayso
 
 TERMINAL = '[channels.desk]\ntype = "terminal"\n'
 NOBODY = """
@@ -83,9 +85,61 @@ def test_notify_delivers_until_it_is_ended_by_a_signal() -> None:
 
 
 def test_notify_says_when_there_is_no_channel(store: Store) -> None:
-    done = sayso("notify", "--once")
-    assert (done.code, done.out) == (0, "")
+    for words in ((), ("--once",), ("--backlog", "desk")):
+        done = sayso("notify", *words)
+        assert (done.code, done.out) == (1, "")
+        assert "no channel is configured, so nobody is told anything" in done.err
+        assert "there is no sayso.toml in this folder or above it; write [channels.NAME] with type =" in done.err
+    settings('reviewer = "ada"\n')
+    assert f"{Path('sayso.toml').absolute()} names none" in sayso("notify", "--once").err
     assert health(store) == []
+
+
+def test_a_channel_announces_what_waited_before_its_first_run(store: Store) -> None:
+    request = ask_refund()
+    decided, question = ask_refund("A-2", run="decided"), ask_question(run="asked")
+    package.Review(store).reject(decided.id, by="bob")
+    settings(TERMINAL)
+    done = sayso("notify", "--once", "--base-url", "https://sayso.example/")
+    assert (done.code, done.out) == (0, "desk: 2 sent\n")
+    assert [f"/r/{one.id}" in done.err for one in (request, question, decided)] == [True, True, False]
+    assert sayso("notify", "--once").out == "desk: 0 sent\n"
+    package.Review(store).approve(request.id, by="bob")
+    assert "refund: approved by bob (python)" in sayso("notify", "--once").err
+
+
+def test_a_channel_that_would_announce_a_flood_at_its_first_run_says_so(store: Store) -> None:
+    for number in range(MOST_WAITING + 1):
+        store.open(sample_call("batch", {"amount": number}))
+    settings(TERMINAL)
+    done = sayso("notify", "--once")
+    assert (done.code, done.out) == (0, "desk: 0 sent\n")
+    assert "51 requests waited before the channel desk was known" in done.err
+    assert "`sayso notify --backlog desk` announces them" in done.err
+    ask_refund()
+    done = sayso("notify", "--once")
+    assert (done.out, done.err.count("wants to run refund")) == ("desk: 1 sent\n", 1)
+    assert "sayso.toml names no channel 'desc' (there is desk)" in sayso("notify", "--backlog", "desc").err
+    assert sayso("notify", "--backlog", "desk").out == "desk: 51 sent\n"
+    assert sayso("notify", "--backlog", "desk").out == "desk: 0 sent\n"
+
+
+def test_a_channel_whose_first_deliverer_died_announces_what_waited_all_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    request = ask_refund()
+
+    def dies(_: Roll, __: str) -> int:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Roll, "announce_waiting", dies)
+        with pytest.raises(SystemExit):
+            Roll(store).enter([TerminalOutlet("desk")], by="settings")
+    settings(TERMINAL)
+    done = sayso("notify", "--once")
+    assert done.out == "desk: 1 sent\n"
+    assert request.call.name in done.err
 
 
 def test_a_test_message_goes_through_one_channel_and_no_request_is_needed(store: Store) -> None:

@@ -1,8 +1,8 @@
 """Which channels requests are announced to, and how these channels are.
 
 A channel is entered by whoever delivers to it, and stays until it is taken out: what is asked while nobody delivers is
-delivered later. Invariant: only channels that are on the roll cost anything, and what is owed to one that is taken out
-goes with it.
+delivered later. What waited before it was entered is announced too, unless that is a flood. Invariant: only channels
+that are on the roll cost anything, and what is owed to one that is taken out goes with it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from sayso import clock, errors
 from sayso.channels.notice import Outlet
 from sayso.channels.outlet import check_name
 from sayso.clock import instant, microseconds
-from sayso.stores.base import Store
+from sayso.model.request import State
+from sayso.stores.base import Filter, Store
 from sayso.stores.outbox import CHANNEL, delivery_kind
 from sayso.stores.slip import Slip
 
-__all__ = ["ChannelHealth", "Roll", "every", "forget", "health"]
+__all__ = ["MOST_WAITING", "ChannelHealth", "Roll", "every", "forget", "health"]
 
+MOST_WAITING = 50
+"""How many requests that waited before a channel was known are announced to it without being asked for."""
+
+_CHUNK = 200
 _SEEN_EVERY = timedelta(minutes=1)
 _AWAY_AFTER = timedelta(minutes=10)
 
@@ -71,7 +76,11 @@ class Roll:
         self._store = store
 
     def enter(self, outlets: Iterable[Outlet], *, by: Literal["settings", "program"]) -> None:
-        """Put channels on the roll; raises `ConfigError` where a name cannot be one, or two have the same."""
+        """Put channels on the roll, and let new ones announce what waits already, up to `MOST_WAITING` requests.
+
+        Raises:
+            ConfigError: A name cannot be one, or two have the same.
+        """
         found = list(outlets)
         names = [outlet.name for outlet in found]
         for name in names:
@@ -81,8 +90,40 @@ class Roll:
             raise errors.ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
         for outlet in found:
             known = self._store.slip(CHANNEL, outlet.name)
-            body = {**({} if known is None else known.body), "kind": type(outlet).__name__, "by": by}
-            self._store.keep(Slip(CHANNEL, outlet.name, body))
+            # `begins` stays until what waited is seen to: who enters a channel and dies is followed by another.
+            before = {"begins": True} if known is None else known.body
+            self._store.keep(Slip(CHANNEL, outlet.name, {**before, "kind": type(outlet).__name__, "by": by}))
+            if before.get("begins"):
+                self._begin(outlet.name)
+
+    def _begin(self, name: str) -> None:
+        """Announce to a new channel what waits already, or say that it is not announced."""
+        waiting = self._store.count(_waiting())
+        if waiting <= MOST_WAITING:
+            self.announce_waiting(name)
+        else:
+            import logging
+
+            logging.getLogger("sayso").warning(
+                "%s requests waited before the channel %s was known, and are not announced to it: `sayso notify"
+                " --backlog %s` announces them; what is asked from now on is announced", f"{waiting:,}", name, name,
+            )  # fmt: skip
+        while (slip := self._store.slip(CHANNEL, name)) is not None and slip.body.get("begins"):
+            body = {key: value for key, value in slip.body.items() if key != "begins"}
+            self._store.swap(slip, replace(slip, body=body))
+
+    def announce_waiting(self, name: str) -> int:
+        """Let a channel announce what waits and was never announced to it; return how many requests that are."""
+        number, cursor = 0, None
+        while True:
+            page = self._store.list(_waiting(), cursor=cursor, limit=_CHUNK)
+            for request in page.requests:
+                slip = Slip(delivery_kind(name), request.id, {"changes": 0, "told": []}, clock.now())
+                # Only new ones: what was asked since the channel is on the roll has its delivery already.
+                number += self._store.keep(slip, only_new=True)
+            cursor = page.cursor
+            if cursor is None:
+                return number
 
     def leave_only(self, names: Collection[str]) -> None:
         """Take channels out that the settings named once and do not any more."""
@@ -106,6 +147,10 @@ class Roll:
             news |= {"failed_at": microseconds(now), "error": error}
         # Two deliverers of one channel may write at once; whose note is lost, writes it again the next time.
         self._store.swap(slip, replace(slip, body={**slip.body, **news}))
+
+
+def _waiting() -> Filter:
+    return Filter(states=frozenset({State.PENDING}), at=clock.now())
 
 
 def forget(store: Store, name: str) -> bool:

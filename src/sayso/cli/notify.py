@@ -17,6 +17,7 @@ from sayso.channels.message import test_notice
 from sayso.channels.notice import Outlet
 from sayso.channels.outbox import delivering, forget
 from sayso.channels.outlet import configured, make
+from sayso.channels.roll import Roll
 from sayso.cli.desk import Desk
 from sayso.cli.say import WRONG, complain, out
 from sayso.model.show.escape import escape
@@ -31,8 +32,13 @@ __all__ = ["notify"]
 @click.option("--base-url", metavar="URL", help="Where people find the inbox; links begin with it.")
 @click.option("--test", "tested", metavar="CHANNEL", help="Send a test message through one channel, and end.")
 @click.option("--forget", "forgotten", metavar="CHANNEL", help="Announce nothing to a channel any more, and end.")
+@click.option(
+    "--backlog", metavar="CHANNEL", help="As --once; first announce to a channel what waited before it was known."
+)
 @click.pass_obj
-def notify(desk: Desk, once: bool, base_url: str | None, tested: str | None, forgotten: str | None) -> int:
+def notify(
+    desk: Desk, once: bool, base_url: str | None, tested: str | None, forgotten: str | None, backlog: str | None
+) -> int:  # fmt: skip
     """Tell people through the channels of sayso.toml what waits and what became of it.
 
     `sayso serve` does the same while it runs. Several may run at once; each message goes out once. SIGTERM or Ctrl-C
@@ -44,14 +50,18 @@ def notify(desk: Desk, once: bool, base_url: str | None, tested: str | None, for
     if forgotten is not None:
         return _forget(desk.store, forgotten)
     store, outlets = desk.store_or_new, configured()
-    if once:
-        return _once(store, outlets, link)
     if not outlets:
         _once(store, outlets, link)  # those that were taken out of the settings are owed nothing more
+        file = config.settings_file()
+        where = "there is no sayso.toml in this folder or above it" if file is None else f"{file} names none"
         raise errors.ConfigError(
-            "no channel is configured, so there is nothing to deliver to; sayso.toml names them: [channels.NAME] type ="
-            " ..."
+            f"no channel is configured, so nobody is told anything: {where}; write [channels.NAME] with type = ..."
+            ' into sayso.toml, such as [channels.desk] with type = "terminal"'
         )
+    if backlog is not None and backlog not in outlets:
+        raise errors.ConfigError(f"sayso.toml names no channel {backlog!r} (there is {', '.join(sorted(outlets))})")
+    if once or backlog is not None:
+        return _once(store, outlets, link, backlog)
     _until_ended(store, outlets, link)
     return 0
 
@@ -80,10 +90,12 @@ def _forget(store: Store, name: str) -> int:
     return 0
 
 
-def _once(store: Store, outlets: Mapping[str, Outlet], link: str | None) -> int:
+def _once(store: Store, outlets: Mapping[str, Outlet], link: str | None, backlog: str | None = None) -> int:
     store.sweep()
     failed = 0
     with delivering(store, link, runs=False) as deliverers:
+        if backlog is not None:
+            Roll(store).announce_waiting(backlog)
         for name, deliverer in zip(outlets, deliverers, strict=True):
             deliverer.take_over()
             sent = deliverer.deliver_due()
