@@ -84,7 +84,7 @@ async def test_quick_start(says: Callable[[Turns], Model]) -> None:
     assert ran == []
     assert seen is not None
     assert (seen.runnable_path, seen.runnable_name) == ("support_agent.refund_customer", "refund_customer")
-    assert (seen.runnable_type, seen.input, seen.prompt) == ("tool", {"amount": 250}, "Approve refunding $250?")
+    assert (seen.runnable_type, seen.input, seen.prompt) == ("Tool", {"amount": 250}, "Approve refunding $250?")
     assert abs(seen.t0 - time.time() * 1000) < 60_000
 
     result = await agent(

@@ -45,7 +45,7 @@ def test_an_agent_and_a_workflow_can_be_gated_themselves(each_store: Store, ran:
     assert reason(flow(place="test", prompt="hello").run()) == ("cancelled", "approval_required")
     paused = started(flow, place="prod", prompt="money")
     (entry,) = paused.metadata["pending_approvals"]
-    assert (entry["runnable_path"], entry["runnable_type"]) == ("flow", "workflow")
+    assert (entry["runnable_path"], entry["runnable_type"]) == ("flow", "Workflow")
     output = flow(resume=yes(paused)).run()
     assert output.metadata["pending_approvals"][0]["runnable_path"] == "flow.inner"
     output = flow(resume=yes(output)).run()

@@ -50,7 +50,7 @@ BROUGHT = frozenset({"meta", "governance", "reason", "trace"})
 
 _RANDOM = re.compile(r"(?:rq|run)_([0-9a-f]{32})")
 _DIGITS = re.compile(r"[0-9a-f]{32}")
-_RUNS = frozenset({"agent", "workflow"})
+_RUNS = frozenset({"Agent", "Workflow", "agent", "workflow"})
 _STATUS = {
     State.PENDING: ConfirmStatus.PENDING,
     State.APPROVED: ConfirmStatus.APPROVED,

@@ -19,10 +19,11 @@ from sayso.drive import offload
 from sayso.model.request import Request, State
 from sayso.model.run import RunState
 from sayso.reviews import Review
-from sayso.runs.events import RunStatus
-from sayso.runs.frame import Frame
+from sayso.runs.events import ApprovalEvent, OutputEvent, RunStatus
+from sayso.runs.frame import Frame, now_ms
 from sayso.runs.halt import Halt
 from sayso.runs.journal import Journal
+from sayso.runs.pending import approval_note, ended_output, event_of
 from sayso.runs.resolution import ApprovalResolution, Resolution
 from sayso.runs.values import plain
 from sayso.stores.base import Store
@@ -119,12 +120,15 @@ class Decider:
         is_whole = journal.was is not RunState.BROKEN
         if is_whole and mine and all(request.state in _SPENT for request in mine.values()):
             text = f"the calls of {', '.join(mine)} were started before; they are not started again"
-            raise Halt(RunStatus(code="cancelled", reason="approval_already_claimed", message=text))
+            status = RunStatus(code="cancelled", reason="approval_already_claimed", message=text)
+            raise Halt(status, output=ended_output(status, next(iter(mine))))
         notes: dict[str, dict[str, Any]] = {}
         for request_id, request in mine.items():
             note = self._take(request, journal)
             if note is not None:
                 notes[request_id] = note
+            if note is not None and "expired" in note:
+                _keep(note, request_id, journal)
         return notes
 
     def _ignored(self, request: Request) -> str:
@@ -182,9 +186,20 @@ class Decider:
         """
         for request in self._waited or ():
             if request.state is State.CANCELLED and request.holds:
-                raise cancelled(frame, request)
+                halt = cancelled(frame, request)
+                _tell_cancelled(frame, request, halt)
+                raise halt
             if request.state is State.APPROVED:
                 frame.leg.approved[request.id] = request
+
+
+def _keep(note: dict[str, Any], request_id: str, journal: Journal) -> None:
+    """Write a note down where the request waits, so that the stored run says what the event says."""
+    for place, body in journal.waiting():
+        if body["waits"] == request_id:
+            # Nothing else of the step: what is put here counts as done here, and needs no proof any more.
+            waits = {name: body[name] for name in ("waits", "path", "name", "schema") if name in body}
+            journal.put(place, {**waits, "note": {**(body.get("note") or {}), **note}})
 
 
 def extras_place(request_id: str) -> str:
@@ -198,7 +213,25 @@ def cancelled(frame: Frame, request: Request) -> Halt:
         frame.count("approvals:cancelled")
     comment = None if request.decision is None else request.decision.comment
     message = comment or signals.refused(request).message
-    return Halt(RunStatus(code="cancelled", reason="cancelled", message=message))
+    status = RunStatus(code="cancelled", reason="cancelled", message=message)
+    return Halt(status, output=ended_output(status, request.id, message))
+
+
+def _tell_cancelled(frame: Frame, request: Request, halt: Halt) -> None:
+    """Say of the call that was cancelled that it has ended, or note it where that is the run's own call."""
+    path = next((body["path"] for _, body in frame.journal.waiting() if body["waits"] == request.id), frame.path)
+    event = event_of(request, path=path)
+    shown = event.input if isinstance(event, ApprovalEvent) else None
+    metadata = {"approval": {**approval_note(request), "cancelled": True}} if request.kind == "call" else {}
+    if path == frame.path:
+        frame.input, frame.metadata = shown, {**frame.metadata, **metadata}
+        return
+    frame.leg.emit(
+        OutputEvent(
+            run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
+            output=halt.output, t0=event.t0, t1=now_ms(), metadata=metadata,
+        )
+    )  # fmt: skip
 
 
 def _extras(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:

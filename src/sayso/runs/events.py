@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+)
 
+from sayso.model.text import Text
 from sayso.runs.values import plain
 
 __all__ = [
@@ -54,7 +63,7 @@ class StartEvent(_Event):
     Attributes:
         run_id: Of the outermost run; give it back as `parent_id` to go on.
         path: Names from the outermost runnable down to this one, joined by dots.
-        runnable_type: `tool`, `agent`, `workflow`, `function`.
+        runnable_type: `Tool`, `Agent`, `Workflow`, `function`.
         t0: When, in Unix milliseconds.
     """
 
@@ -146,11 +155,13 @@ class OutputEvent(_Event):
     Attributes:
         input: Its input, masked.
         status: How it ended.
-        output: What it returned; in JSON as plain values.
+        output: What it returned; in JSON as plain values. An agent's is a `str` with `collect_text()`. Of a run that
+            waits, or was cancelled, a dict: `approval_id` (or `suspension_id`), `status`, and `prompt` or `reason`.
         error: `type` and `message`, for `error`.
         t0, t1: From when to when, in Unix milliseconds.
         usage: Counters of this run since it was called, those of nested runs added: tokens, `approvals:…`.
         metadata: On the outermost one, `pending_approvals` and `pending_interactions`: the events' fields as dicts.
+            Under `approval`, of a held call: `id`, `input`, `effective_input` if it was changed, and the `resolution`.
     """
 
     type: Literal["OUTPUT"] = "OUTPUT"
@@ -163,6 +174,22 @@ class OutputEvent(_Event):
     t1: int
     usage: dict[str, int] = Field(default_factory=dict)
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("output")
+    @classmethod
+    def _readable(cls, output: Any, info: ValidationInfo) -> Any:
+        """Let an agent's output be read as a message, which it is elsewhere."""
+        return Text(output) if type(output) is str and info.data.get("runnable_type") == "Agent" else output
+
+    @property
+    def pending_approvals(self) -> list[ApprovalEvent]:
+        """The calls that wait for a person; `metadata["pending_approvals"]` has the same as dicts."""
+        return [ApprovalEvent.model_validate(entry) for entry in self.metadata.get("pending_approvals", ())]
+
+    @property
+    def pending_interactions(self) -> list[InteractionEvent]:
+        """The questions that wait for a person; `metadata["pending_interactions"]` has the same as dicts."""
+        return [InteractionEvent.model_validate(entry) for entry in self.metadata.get("pending_interactions", ())]
 
     @field_serializer("output", when_used="json")
     def _plain(self, output: Any) -> Any:

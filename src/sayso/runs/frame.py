@@ -61,6 +61,14 @@ class Leg:
         self.emit(event)
         self._waiting.append((rank, event))
 
+    def note_of(self, request_id: str) -> dict[str, Any]:
+        """Return what there is to say about a request when it is emitted, from earlier calls of the run as well."""
+        found = dict[str, Any]()
+        for _, body in self.journal.waiting():
+            if body["waits"] == request_id:
+                found.update(body.get("note") or {})
+        return {**found, **self.notes.get(request_id, {})}
+
     def pending(self) -> dict[str, list[dict[str, Any]]]:
         """Return what waits, in the order of a model's turns and calls, and in that of a workflow's steps."""
         found: dict[str, list[dict[str, Any]]] = {}
@@ -150,7 +158,7 @@ class Frame:
         facts = {
             "path": self.path,
             "runnable_name": self.runnable.name,
-            "runnable_type": self.runnable.kind,
+            "runnable_type": self.runnable.type,
             "tool_call_id": self.tool_call_id,
         }
         return Place((self.journal.run_id,), {}, self.leg.acts_for, at=self.place, context=facts)
@@ -158,7 +166,7 @@ class Frame:
     def told(self, status: RunStatus, *, value: Live | None = None, error: dict[str, Any] | None = None) -> Body:
         """Return what the journal keeps of this frame when it has ended."""
         body: Body = {
-            "path": self.path, "name": self.runnable.name, "type": self.runnable.kind,
+            "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
             "t0": self.t0, "t1": now_ms(), "status": status.model_dump(exclude_none=True), "input": self.input,
             "error": error, "usage": dict(self.usage), "metadata": self.metadata,
         }  # fmt: skip
@@ -167,7 +175,7 @@ class Frame:
     def start_event(self) -> StartEvent:
         """Return the event that says that it begins."""
         return StartEvent(
-            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.kind, t0=self.t0
+            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.type, t0=self.t0
         )  # fmt: skip
 
     def output_event(
@@ -175,7 +183,7 @@ class Frame:
     ) -> OutputEvent:  # fmt: skip
         """Return the event that says how it ended."""
         return OutputEvent(
-            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.kind, input=self.input,
+            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.type, input=self.input,
             status=status, output=output, error=error, t0=self.t0, t1=now_ms(), usage=dict(self.usage),
             metadata=dict(self.metadata),
         )  # fmt: skip

@@ -39,13 +39,15 @@ class Halt(Suspended):
     Attributes:
         status: What it will say.
         error: `type` and `message` of the error behind it, if any.
+        output: What the run gives instead of a value (see `sayso.runs.pending.ended_output`).
     """
 
     def __init__(
-        self, status: RunStatus, cause: BaseException | None = None, *, error: dict[str, Any] | None = None
-    ) -> None:
+        self, status: RunStatus, cause: BaseException | None = None, *, error: dict[str, Any] | None = None,
+        output: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__(status.message or status.reason)
-        self.status = status
+        self.status, self.output = status, output
         self.error = error if cause is None else {"type": type(cause).__name__, "message": status.message or ""}
 
     @property

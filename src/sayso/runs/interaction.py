@@ -28,7 +28,7 @@ from sayso.runs.decide import cancelled
 from sayso.runs.events import RunStatus
 from sayso.runs.frame import Frame, frame_now
 from sayso.runs.halt import Halt
-from sayso.runs.pending import event_of
+from sayso.runs.pending import event_of, waiting_output
 from sayso.runs.proof import must_be_of
 from sayso.runs.schema import annotation_of, plain_answer
 from sayso.waiting import signals
@@ -163,11 +163,11 @@ def _waits(frame: Frame, request: Request) -> Halt:
         frame.count("approvals:required")
     else:
         frame.count("suspends:required")
-    frame.leg.wait(frame.rank, event_of(request, frame.leg.notes.get(request.id), frame.path))
+    event = event_of(request, frame.leg.note_of(request.id), frame.path)
+    frame.leg.wait(frame.rank, event)
     reason = "approval_required" if request.kind == "call" else "input_required"
-    return Halt(
-        RunStatus(code="cancelled", reason=reason, message=f"{request.id} waits for a person: {_asked(request)}")
-    )
+    text = f"{request.id} waits for a person: {_asked(request)}"
+    return Halt(RunStatus(code="cancelled", reason=reason, message=text), output=waiting_output(event))
 
 
 def _asked(request: Request) -> str:
@@ -210,6 +210,8 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
         context={**facts, "response_schema": asks.schema},
     )
     body = {"waits": request.id, "path": frame.path, "name": frame.runnable.name, "schema": asks.schema}
+    if asks.number == frame.late:
+        body["note"] = {"expired": True}
     store, journal = frame.journal.store, frame.journal
     yield journal.alone(frame)
     try:
@@ -219,8 +221,6 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
         journal.confirm(numbers, (place, {**body, "waits": held.id}), is_back=is_back)
     finally:
         journal.saved_by(frame)
-    if asks.number == frame.late:
-        frame.leg.notes[held.id] = {"expired": True}
     return _waits(frame, held)
 
 

@@ -23,9 +23,10 @@ from sayso.runs.events import Event, OutputEvent, RunStatus
 from sayso.runs.frame import Frame, Leg
 from sayso.runs.halt import Denied, Failed, Halt, end_of
 from sayso.runs.journal import Journal, bodies
+from sayso.runs.pending import ended_output
 from sayso.runs.run import handed_back
 from sayso.runs.step import perform
-from sayso.runs.values import Given, plain
+from sayso.runs.values import Given, Live, plain
 from sayso.stores.base import Store
 from sayso.stores.lease import Lease
 from sayso.stores.run_verbs import Kept
@@ -180,7 +181,8 @@ def _not_begun(run: Run, error: errors.SaysoError) -> OutputEvent:
     told = None if claimed else {"type": type(error).__name__, "message": str(error)}
     name = run.runnable.name
     journal = Journal.new(run.runnable.store, run_id, name, "")
-    return Frame(Leg(journal, _nobody, ()), run.runnable, name, name).output_event(status, error=told)
+    ended = ended_output(status, next(iter(run.resolutions), None)) if claimed else None
+    return Frame(Leg(journal, _nobody, ()), run.runnable, name, name).output_event(status, ended, error=told)
 
 
 def _nobody(event: Event) -> None:
@@ -227,7 +229,7 @@ async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
             await frame.journal.save()  # or each of many calls would bring all the decisions with its end
         value = await perform(frame, given)
     except Halt as halt:
-        return frame.output_event(_counted(halt.status, frame), error=halt.error)
+        return frame.output_event(_counted(halt.status, frame), halt.output, error=halt.error)
     except (Denied, Failed) as fault:
         status, error = end_of(fault)
         return frame.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None)
@@ -277,7 +279,8 @@ async def _end(frame: Frame, output: OutputEvent) -> None:
     except errors.SaysoError:
         _log.exception("what the run %s still asked could not be taken back", journal.run_id)
     if not _has_ended(frame):
-        journal.put(frame.place, frame.told(output.status, error=output.error))
+        live = None if output.output is None else Live(output.output, frame.runnable.function, frame.path)
+        journal.put(frame.place, frame.told(output.status, value=live, error=output.error))
 
 
 async def _leave(journal: Journal, state: RunState) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +13,17 @@ from sayso.errors import RequestNotFoundError
 from sayso.model import canonical
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
-from sayso.model.run import RunRecord
+from sayso.model.run import RunRecord, RunState
+from sayso.model.text import Text
+from sayso.runs.events import ApprovalEvent, InteractionEvent, RunStatus
 from sayso.runs.journal import Body, bodies
-from sayso.runs.pending import entry_of, event_of
+from sayso.runs.pending import approval_note, entry_of, event_of, type_of, waiting_output
 from sayso.stores.base import Store
 
 __all__ = ["LoadedRun", "Span", "load_run"]
 
 _SHOWN = Redaction()
+_PAUSES = ("outcome_unknown", "approval_already_claimed", "approval_required", "input_required")
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class LoadedRun:
         self.record = record
         self._store = store
         # Not the steps themselves: they hold the real arguments.
-        self._open = [(body["waits"], body["path"]) for body in known.values() if "waits" in body]
+        self._open = [(body["waits"], body["path"], body.get("note")) for body in known.values() if "waits" in body]
         self.spans = tuple(self._spans(known))
 
     @property
@@ -74,24 +78,54 @@ class LoadedRun:
         """Id of the run."""
         return self.record.id
 
+    @property
+    def status(self) -> RunStatus | None:
+        """How it ended, or what it waits for; None while somebody has it in hand, and after it was broken off."""
+        ended = self._ended
+        if ended is not None:
+            return RunStatus(**ended.status)
+        if self.record.state is not RunState.PAUSED:
+            return None
+        pauses = [_pause_of(request) for request, _, _ in self._waiting()]
+        return min(pauses, key=lambda pause: _PAUSES.index(pause.reason or ""), default=None)
+
+    @property
+    def output(self) -> Any:
+        """What it gave, as `OutputEvent.output` in plain JSON values; None where `status` is."""
+        ended = self._ended
+        if ended is not None:
+            is_text = ended.type == "Agent" and isinstance(ended.output, str)
+            return Text(ended.output) if is_text else ended.output
+        events = [*self._events("call"), *self._events("question")]
+        return waiting_output(events[0]) if events and self.record.state is RunState.PAUSED else None
+
+    @property
+    def _ended(self) -> Span | None:
+        """The run's own span, if the run has ended."""
+        spans = (span for span in self.spans if span.place == self.record.name)
+        return next(spans, None) if self.record.state is RunState.ENDED else None
+
     def pending_approvals(self) -> list[dict[str, Any]]:
         """Return the calls that wait for a person, as in `OutputEvent.metadata["pending_approvals"]`."""
-        return [entry_of(event_of(request, path=path)) for request, path in self._waiting() if request.kind == "call"]
+        return [entry_of(event) for event in self._events("call")]
 
     def pending_interactions(self) -> list[dict[str, Any]]:
         """Return the questions that wait for a person, as in `OutputEvent.metadata["pending_interactions"]`."""
+        return [entry_of(event) for event in self._events("question")]
+
+    def _events(self, kind: str) -> list[ApprovalEvent | InteractionEvent]:
+        """Return what waits for a person, as events."""
         return [
-            entry_of(event_of(request, path=path)) for request, path in self._waiting() if request.kind == "question"
+            event_of(request, note, path)
+            for request, path, note in self._waiting()
+            if request.kind == kind and request.state is State.PENDING
         ]
 
-    def _waiting(self) -> Iterator[tuple[Request, str]]:
-        for request_id, path in self._open:
-            try:
-                request = self._store.settle(request_id)
-            except RequestNotFoundError:
-                continue
-            if request.state is State.PENDING:
-                yield request, path
+    def _waiting(self) -> Iterator[tuple[Request, str, Body | None]]:
+        """Yield what the run has not gone on from: waiting, under way, or decided."""
+        for request_id, path, note in self._open:
+            with suppress(RequestNotFoundError):
+                yield self._store.settle(request_id), path, note
 
     def _spans(self, known: dict[str, Body]) -> Iterator[Span]:
         waiting: list[Span] = []
@@ -104,9 +138,10 @@ class LoadedRun:
 
     def _waits(self, place: str, body: Body) -> Span:
         request = self._store.get(body["waits"] if "waits" in body else body["answered"])
-        event = event_of(request, path=body["path"])
+        event = event_of(request, body.get("note"), body["path"])
         shown = request.effective.arguments if request.kind == "call" else {"payload": entry_of(event).get("payload")}
-        approval = {"approval": {"approval_id": request.id, "input": shown}} if request.kind == "call" else {}
+        said = event.metadata.get("approval", {})
+        approval = {"approval": {**approval_note(request), **said}} if request.kind == "call" else {}
         status = {"code": "waiting" if request.state is State.PENDING else "decided", "reason": request.state.value}
         return Span(
             place, body["path"], body["name"], event.runnable_type, event.t0, None, status, shown, None, None, {},
@@ -114,10 +149,26 @@ class LoadedRun:
         )  # fmt: skip
 
 
+def _pause_of(request: Request) -> RunStatus:
+    """Return what a run says that has not gone on from this request."""
+    is_call, told = request.kind == "call", f"{request.id} is {request.state.value}"
+    match request.state:
+        case State.UNKNOWN:
+            return RunStatus(code="error", reason="outcome_unknown", message=f"{told}: a person must say how it ended")
+        case State.RUNNING:
+            return RunStatus(code="cancelled", reason="approval_already_claimed", message=told)
+        case State.PENDING:
+            message = f"{request.id} waits for a person"
+        case _:
+            message = f"{told}, and the run has not gone on yet; go on with it by parent_id={request.run_id!r}"
+    return RunStatus(code="cancelled", reason="approval_required" if is_call else "input_required", message=message)
+
+
 def _span(place: str, body: Body) -> Span:
     return Span(
-        place, body["path"], body["name"], body["type"], body["t0"], body["t1"], body["status"], body.get("input"),
-        _shown(body.get("value")), body.get("error"), body.get("usage") or {}, body.get("metadata") or {},
+        place, body["path"], body["name"], type_of(body["type"]), body["t0"], body["t1"], body["status"],
+        body.get("input"), _shown(body.get("value")), body.get("error"), body.get("usage") or {},
+        body.get("metadata") or {},
     )  # fmt: skip
 
 

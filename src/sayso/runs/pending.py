@@ -10,13 +10,28 @@ from typing import Any
 from sayso import clock
 from sayso.model.request import Request, State
 from sayso.model.shape import Shape
-from sayso.runs.events import ApprovalEvent, InteractionEvent
+from sayso.runs.events import ApprovalEvent, InteractionEvent, RunStatus
 
-__all__ = ["approval_event", "entry_of", "event_of", "interaction_event", "resolution_of"]
+__all__ = [
+    "approval_event",
+    "approval_note",
+    "ended_output",
+    "entry_of",
+    "event_of",
+    "interaction_event",
+    "resolution_of",
+    "type_of",
+    "waiting_output",
+]
 
 
 def _ms(at: Any) -> int:
     return clock.microseconds(at) // 1000
+
+
+def type_of(kind: str) -> str:
+    """Return what a runnable is called; what was written before 0.2 says `tool` for `Tool`."""
+    return kind.capitalize() if kind in {"tool", "agent", "workflow"} else kind
 
 
 def _place_of(request: Request, path: str | None) -> dict[str, Any]:
@@ -28,7 +43,7 @@ def _place_of(request: Request, path: str | None) -> dict[str, Any]:
         "path": path,
         "runnable_path": path,
         "runnable_name": facts.get("runnable_name") or name,
-        "runnable_type": facts.get("runnable_type", "function"),
+        "runnable_type": type_of(str(facts.get("runnable_type", "function"))),
         "tool_call_id": facts.get("tool_call_id"),
         "t0": _ms(request.created_at),
     }
@@ -83,6 +98,35 @@ def event_of(
 def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
     """Return the event's fields as they stand in a list of what is pending: JSON values."""
     return event.model_dump(mode="json", exclude={"type"})
+
+
+def approval_note(request: Request) -> dict[str, Any]:
+    """Return what is said of a held call under `metadata["approval"]`: what is asked, as people may see it."""
+    facts, call = request.context or {}, request.effective
+    told = {
+        "prompt": request.prompt,
+        "description": facts.get("description") or request.description,
+        "kind": facts.get("kind"),
+        "ui": facts.get("ui"),
+        "tool_call_id": facts.get("tool_call_id"),
+        "metadata": facts.get("metadata"),
+        "effective_input": None if request.edited is None else call.arguments,
+    }
+    ids = {"id": request.id, "approval_id": request.id, "required": True, "input": call.arguments}
+    return {**ids, **{name: value for name, value in told.items() if value is not None}}
+
+
+def ended_output(status: RunStatus, approval_id: str | None, reason: str | None = None) -> dict[str, Any]:
+    """Return what a cancelled call gives instead of a value."""
+    return {"approval_id": approval_id, "status": status.reason, "reason": reason}
+
+
+def waiting_output(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
+    """Return what a call gives instead of a value while it waits for this."""
+    if isinstance(event, ApprovalEvent):
+        return {"approval_id": event.approval_id, "status": "approval_required", "prompt": event.prompt}
+    told = {"kind": event.kind, "payload": event.payload}
+    return {"suspension_id": event.interaction_id, "status": "input_required", **told}
 
 
 def resolution_of(request: Request) -> dict[str, Any]:

@@ -163,6 +163,11 @@ class Runnable(ABC):
         return f"<{type(self).__name__} {self.name!r}>"
 
     @property
+    def type(self) -> str:
+        """What it is, as events and spans say it: `Tool`, `Agent`, `Workflow`."""
+        return self.kind.capitalize()
+
+    @property
     def store(self) -> Store:
         """Where its runs and requests live."""
         return config.open_store(self._store)

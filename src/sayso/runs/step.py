@@ -26,7 +26,7 @@ from sayso.runs.halt import Denied, Failed, Halt, end_of
 from sayso.runs.inner import Inner
 from sayso.runs.interaction import Asks, Holds, answers, ask_for, hold_for
 from sayso.runs.journal import Body
-from sayso.runs.pending import approval_event, resolution_of
+from sayso.runs.pending import approval_event, approval_note, ended_output, resolution_of, waiting_output
 from sayso.runs.proof import borne_out, must_be_of, read_proof
 from sayso.runs.values import Live, Lost, Made, back, recorded, result_classes
 from sayso.waiting import scope, signals
@@ -55,10 +55,12 @@ async def perform(frame: Frame, given: Mapping[str, Any]) -> Any:
     try:
         value = await _taken(frame, given, known)
     except Halt as halt:
-        frame.leg.emit(frame.output_event(halt.status, error=halt.error))
+        frame.leg.emit(frame.output_event(halt.status, halt.output, error=halt.error))
         raise
     except (Denied, Failed) as fault:
         status, error = end_of(fault)
+        if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside of the handler
+            fault.partial = ended_output(status, None, fault.message)
         await _ended(frame, status, error, value=fault.partial)
         frame.leg.emit(frame.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None))
         raise
@@ -91,7 +93,7 @@ def _once_more(frame: Frame, known: Body) -> Any:
         case "error", None:
             end = Failed(error.get("type", "Error"), error.get("message", ""))
         case _:
-            raise Halt(RunStatus(**status), error=error or None)
+            raise Halt(RunStatus(**status), error=error or None, output=value)
     end.partial = value
     raise end
 
@@ -123,7 +125,8 @@ async def _taken(frame: Frame, given: Mapping[str, Any], known: Body | None) -> 
         status = RunStatus(code="error", reason="approval_policy_error", message=str(error))
         raise Halt(status, error) from error
     except errors.AlreadyStartedError as error:
-        raise Halt(RunStatus(code="cancelled", reason="approval_already_claimed", message=str(error))) from error
+        status = RunStatus(code="cancelled", reason="approval_already_claimed", message=str(error))
+        raise Halt(status, output=ended_output(status, error.request_id)) from error
     except errors.OutcomeUnknownError as error:
         raise Halt(RunStatus(code="error", reason="outcome_unknown", message=str(error)), error) from error
     except errors.ArgumentError as error:
@@ -256,7 +259,7 @@ def _noted(frame: Frame, answer: Check) -> Request:
     request = _sure(answer)
     call = request.effective
     frame.begin(canonical.decode(call.form, frame.runnable.gate.shape.classes), call.arguments)
-    approval: dict[str, Any] = {"approval_id": request.id, "input": call.arguments}
+    approval = approval_note(request)
     if request.decision is not None:
         more = frame.journal.at(extras_place(request.id)) or {}
         approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
@@ -272,11 +275,12 @@ def _held(frame: Frame, request: Request) -> Halt:
     if note is not None and note.get("expired"):
         frame.count("approvals:expired")
     frame.count("approvals:required")
-    event = approval_event(request, note)
+    event = approval_event(request, frame.leg.note_of(request.id))
     frame.metadata["approval"].update(event.metadata.get("approval", {}))
     frame.leg.wait(frame.rank, event)
     text = f"{request.id} waits for a person: {event.prompt or event.runnable_name}"
-    return Halt(RunStatus(code="cancelled", reason="approval_required", message=text))
+    status = RunStatus(code="cancelled", reason="approval_required", message=text)
+    return Halt(status, output=waiting_output(event))
 
 
 def _refused(frame: Frame, request: Request) -> Halt | Denied:
@@ -284,7 +288,10 @@ def _refused(frame: Frame, request: Request) -> Halt | Denied:
         return cancelled(frame, request)
     signal = signals.refused(request)
     frame.count("approvals:denied")
-    return Denied(signal.message, is_feedback=request.state is State.FEEDBACK)
+    denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK)
+    status, _ = end_of(denied)
+    denied.partial = ended_output(status, request.id, None if request.decision is None else request.decision.comment)
+    return denied
 
 
 def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[Any]:
@@ -332,7 +339,8 @@ def _unwrapped(frame: Frame, attempt: Attempt) -> Any:
             raise settled
         case signals.ConfirmationCancelled() as ended:  # of a function that the handler called
             frame.leg.check_going()
-            raise Halt(RunStatus(code="cancelled", reason="cancelled", message=ended.message))
+            status = RunStatus(code="cancelled", reason="cancelled", message=ended.message)
+            raise Halt(status, output=ended_output(status, ended.confirmation_id, ended.message))
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
         case errors.OutcomeUnknownError() as unknown:  # of a function that the handler called, here and below

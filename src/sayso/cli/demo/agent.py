@@ -160,7 +160,7 @@ class Voice:
         self._said = ""
         if isinstance(event, sayso.ApprovalEvent):
             say("agent", f"wants {line(event.runnable_name, event.input)}, and must ask")
-        elif isinstance(event, sayso.OutputEvent) and event.runnable_type == "tool":
+        elif isinstance(event, sayso.OutputEvent) and event.runnable_type == "Tool":
             self._end_of_call(event)
 
     @staticmethod

@@ -22,6 +22,7 @@ from sayso.model.canonical.display import display
 from sayso.model.canonical.names import class_name, function_name, place
 from sayso.model.canonical.rebuild import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, is_model, model_parts
 from sayso.model.canonical.tags import MASK, Json, Unfit, dump, tag_of
+from sayso.model.text import Text
 
 __all__ = [
     "LIMIT_BYTES",
@@ -205,6 +206,8 @@ class _Writer:
             return {"$dataclass": [self._text(class_name(kind)), self._members(dataclass_parts(value, names))]}
         if is_model(kind):
             return {"$model": self._model(value, kind)}
+        if kind is Text:
+            return self._text(str(value))
         return self._refuse(_why_not(kind))
 
     def _model(self, value: object, kind: type[Any]) -> list[Json]:
