@@ -13,8 +13,10 @@ from typing import Any
 import click
 
 from sayso import errors
+from sayso.cli.bulk import check_given, decide_all
 from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
+from sayso.cli.filters import Chosen, filters
 from sayso.model.call import Call
 from sayso.model.edit import edited_call, shape_of
 from sayso.model.request import Request, State
@@ -42,24 +44,36 @@ class NotSeenError(errors.DecisionRefusedError):
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@filters
+@click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an argument; repeatable.")
 @click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR.")
-@click.option("-m", "--message", metavar="TEXT", help="A comment; the program is told.")
+@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="A comment; the program is told.")
 @click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since.")
 @decides
 @as_json
 @click.pass_obj
 def approve(
-    desk: Desk, ids: tuple[str, ...], settings: tuple[str, ...], edit: bool, message: str | None, seen: str | None,
-    name: str | None, roles: tuple[str, ...], as_json: bool,
+    desk: Desk, ids: tuple[str, ...], chosen: Chosen, is_sure: bool, settings: tuple[str, ...], edit: bool,
+    message: str | None, seen: str | None, name: str | None, roles: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
-    """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80."""
-    if len(ids) > 1 and (settings or edit or seen is not None):
+    """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80.
+
+    With filters in place of ids: list what waits and fits, ask once, and approve each as it was listed.
+    """
+    check_given(ids, chosen, "approve", is_sure=is_sure)
+    if len(ids) != 1 and (settings or edit or seen is not None):
         raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
     if settings and edit:
         raise click.UsageError("give --set or --edit, not both")
     review = desk.review(name, roles)
+    if not ids:
+
+        def decide(shown: Request) -> Request:
+            return review.approve(shown.id, comment=message, seen=shown.current_fingerprint)
+
+        return decide_all(desk, review, chosen, "approve", decide, name=name, is_sure=is_sure, as_json=as_json)
     before: dict[str, Call] = {}
 
     def deed(request_id: str) -> Request:

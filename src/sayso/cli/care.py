@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import click
 
-from sayso import clock, errors
+from sayso import clock
 from sayso.cli.deeds import each
 from sayso.cli.desk import Desk, as_json, decides
-from sayso.model import duration
+from sayso.cli.filters import read_span
 from sayso.model.request import Request
 from sayso.model.show.label import name_of, short, time_left
 
@@ -49,16 +49,9 @@ def release(desk: Desk, request_id: str, force: bool, name: str | None, roles: t
     )
 
 
-def _span(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
-    try:
-        return duration.parse(value)
-    except errors.ConfigError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-
-
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.argument("span", metavar="SPAN", callback=_span)
+@click.argument("span", metavar="SPAN", callback=read_span)
 @decides
 @as_json
 @click.pass_obj
@@ -81,7 +74,7 @@ def _extended(request: Request) -> list[str]:
 @click.option("--happened", is_flag=True, help="The call had its effect.")
 @click.option("--did-not", "did_not", is_flag=True, help="It had none.")
 @click.option("--force", is_flag=True, help="Also while it is recorded as running: its worker is surely gone.")
-@click.option("-m", "--message", metavar="TEXT", help="How that was found out.")
+@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="How that was found out.")
 @decides
 @as_json
 @click.pass_obj

@@ -7,8 +7,10 @@ from functools import partial
 import click
 
 from sayso import errors
+from sayso.cli.bulk import check_given, decide_all
 from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
+from sayso.cli.filters import Chosen, filters
 from sayso.model.request import Request
 from sayso.model.shape import ShapeError
 from sayso.reviews import Review, shape_of
@@ -18,22 +20,37 @@ __all__ = ["answer", "cancel", "feedback", "reject"]
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("-m", "--message", metavar="TEXT", help="Why; the program is told.")
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@filters
+@click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
+@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program is told.")
 @decides
 @as_json
 @click.pass_obj
 def reject(
-    desk: Desk, ids: tuple[str, ...], message: str | None, name: str | None, roles: tuple[str, ...], as_json: bool
-) -> int:
-    """Say no to calls or questions. The same call in the same run stays refused."""
+    desk: Desk, ids: tuple[str, ...], chosen: Chosen, is_sure: bool, message: str | None, name: str | None,
+    roles: tuple[str, ...], as_json: bool,
+) -> int:  # fmt: skip
+    """Say no to calls or questions. The same call in the same run stays refused.
+
+    With filters in place of ids: list what waits and fits, ask once, and reject each as it was listed.
+    """
+    check_given(ids, chosen, "reject", is_sure=is_sure)
     review = desk.review(name, roles)
+    if not ids:
+
+        def decide(shown: Request) -> Request:
+            return review.reject(shown.id, message, seen=shown.current_fingerprint)
+
+        return decide_all(desk, review, chosen, "reject", decide, name=name, is_sure=is_sure, as_json=as_json)
     return each(ids, lambda request_id: review.reject(request_id, message), as_json=as_json)
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.option("-m", "--message", metavar="TEXT", required=True, help="What the program should do instead.")
+@click.option(
+    "-m", "--message", "--comment", "message", metavar="TEXT", required=True, help="What the program should do instead."
+)
 @decides
 @as_json
 @click.pass_obj
@@ -50,7 +67,7 @@ def feedback(desk: Desk, request_id: str, message: str, name: str | None, roles:
 @click.command()
 @click.argument("request_id", metavar="ID")
 @click.argument("value", metavar="VALUE")
-@click.option("-m", "--message", metavar="TEXT", help="A comment for the record.")
+@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="A comment for the record.")
 @decides
 @as_json
 @click.pass_obj
@@ -91,7 +108,7 @@ def _value(request: Request, text: str) -> object:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("-m", "--message", metavar="TEXT", help="Why; the program is told.")
+@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program is told.")
 @decides
 @as_json
 @click.pass_obj

@@ -106,8 +106,8 @@ def _place_of(address: str) -> Path | None:
     return Path(address.removeprefix("jsonl:")) if address.startswith("jsonl:") else file_of(address)
 
 
-def reviewer(name: str | None, roles: Sequence[str]) -> Reviewer:
-    """Return who decides.
+def reviewer(name: str | None, roles: Sequence[str], *, option: str = "--as") -> Reviewer:
+    """Return who decides; `option` is the one that gave the name.
 
     Raises:
         BadParameter: The name, or a role, cannot be one.
@@ -120,7 +120,7 @@ def reviewer(name: str | None, roles: Sequence[str]) -> Reviewer:
     except ValueError as error:
         # A role is named as one in the message, else it is the name.
         raise click.BadParameter(
-            str(error), param_hint="--role" if str(error).startswith("role ") else "--as"
+            str(error), param_hint="--role" if str(error).startswith("role ") else option
         ) from error
 
 
@@ -129,9 +129,9 @@ def decides(command: F) -> F:
     command = click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role you have; repeatable.")(
         command
     )
-    return click.option("--as", "name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host.")(
-        command
-    )
+    return click.option(
+        "--as", "--by", "name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host."
+    )(command)
 
 
 def as_json(command: F) -> F:

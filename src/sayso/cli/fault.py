@@ -11,7 +11,7 @@ from difflib import get_close_matches
 import click
 
 from sayso import errors
-from sayso.cli.desk import Desk
+from sayso.cli.desk import Desk, NoRunError
 from sayso.cli.say import code_of, complain
 from sayso.model.show.escape import escape
 from sayso.model.show.label import in_short, short
@@ -32,7 +32,9 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
 )
 _UNDECIDED = "nothing was decided"
 # Faults that do not say so themselves, because they also meet those who only look.
-_UNTOLD = (errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError)
+_UNTOLD = (
+    errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError, NoRunError,
+)  # fmt: skip
 
 
 def report(fault: errors.SaysoError) -> int:

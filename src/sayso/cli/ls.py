@@ -6,12 +6,14 @@ Invariant: a page costs the same however many requests were decided before.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
-from sayso.cli.desk import Desk, NoRunError, NoStoreYetError, as_json, reviewer
+from sayso.cli.desk import Desk, NoRunError, NoStoreYetError, as_json
+from sayso.cli.filters import Chosen, filters
 from sayso.cli.number import Number
 from sayso.cli.plain import request_document
 from sayso.cli.say import complain, document, is_reader_gone, out
@@ -19,13 +21,13 @@ from sayso.cli.table import table
 from sayso.model.request import LIVE, Request, State
 from sayso.model.show.escape import escape
 from sayso.reviews import Review
-from sayso.stores.base import Filter
 
 __all__ = ["ls"]
 
 _PENDING = frozenset({State.PENDING})
 _ALL = frozenset[State]()
 _PACE = 0.5
+_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ class _Wish:
             place = None
         return found, None
 
-    def count(self, review: Review, states: frozenset[State]) -> int:
-        named = {name: value for name, value in self.filters.items() if name != "claimed_by"}
-        me = self.filters["claimed_by"]
-        return review.store.count(Filter(states=states, claimed_by=None if me is None else me.identity, **named))
+    def all(self, review: Review) -> Iterator[Request]:
+        """Yield all of it, whatever the limit is."""
+        for states in self.lists:
+            yield from review.list(state=states or "all", newest=self.newest, **self.filters)
 
 
 def _read(cursor: str | None) -> tuple[int, str | None]:
@@ -67,46 +69,46 @@ def _read(cursor: str | None) -> tuple[int, str | None]:
 
 
 @click.command()
-@click.option("--mine", is_flag=True, help="Only what you have claimed.")
-@click.option("--tool", metavar="NAME", help="Only calls of this function, by name or module:name.")
-@click.option("--run", metavar="ID", help="Only of this run.")
-@click.option("--risk", metavar="WORD", help="Only with this risk.")
+@filters
 @click.option(
     "--state", "states", type=click.Choice([*map(str, State)]), multiple=True, metavar="STATE",
     help=f"Only in this state; repeatable. One of {', '.join(State)}.",
 )  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also what is decided and done.")
-@click.option("--search", metavar="TEXT", help="Only with this in id, run, function, prompt or question.")
-@click.option("--limit", metavar="N", type=Number(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("-q", "--quiet", is_flag=True, help="Print whole ids and nothing else, of all pages.")
+@click.option("--limit", metavar="N", type=Number(1, 1000), help="At most so many; 50, or with --quiet all.")
 @click.option("--cursor", metavar="CURSOR", help="Go on after a page.")
 @click.option("--newest", is_flag=True, help="Newest first.")
 @click.option("--watch", is_flag=True, help="Print again whenever something changes; Ctrl-C ends it.")
-@click.option("--as", "name", metavar="NAME", help="Who --mine is; else SAYSO_REVIEWER, else user@host.")
+@click.option("--as", "--by", "name", metavar="NAME", help="Who --mine is; else SAYSO_REVIEWER, else user@host.")
 @as_json
 @click.pass_obj
 def ls(
-    desk: Desk, mine: bool, tool: str | None, run: str | None, risk: str | None, states: tuple[str, ...],
-    everything: bool, search: str | None, limit: int, cursor: str | None, newest: bool, watch: bool, name: str | None,
-    as_json: bool,
+    desk: Desk, chosen: Chosen, states: tuple[str, ...], everything: bool, quiet: bool, limit: int | None,
+    cursor: str | None, newest: bool, watch: bool, name: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """List what waits for a person: pending first, oldest first; then what is approved, running or unknown."""
-    me = reviewer(name, ()) if mine else None
-    filters = {"run_id": run, "name": tool, "risk": risk, "text": search, "claimed_by": me}
-    chosen = frozenset(State(state) for state in states)
-    lists = [_ALL] if everything else [chosen] if chosen else [_PENDING, LIVE - _PENDING]
-    wish = _Wish(lists, filters, limit, newest)
+    if quiet and (watch or as_json):
+        raise click.UsageError(f"--quiet prints ids alone; leave {'--watch' if watch else '--json'} away")
+    wanted = frozenset(State(state) for state in states)
+    lists = [_ALL] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
+    wish = _Wish(lists, chosen.as_keywords(name), limit or _PAGE, newest)
     if watch:
         return _watch(desk, wish, cursor)
     try:
-        found, after = wish.page(desk.look, cursor)
-        if not found and run is not None:
-            desk.must_know(run)
+        is_all = quiet and limit is None and cursor is None
+        found, after = (list(wish.all(desk.look)), None) if is_all else wish.page(desk.look, cursor)
+        if not found and chosen.run is not None:
+            desk.must_know(chosen.run)
     except (NoRunError, NoStoreYetError) as fault:  # it may come later; whoever looks by program has nothing to mend
         complain(escape(str(fault)))
         found, after = [], None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--cursor") from error
-    if as_json:
+    if quiet:
+        out(*(request.id for request in found))
+        complain(*([f"{len(found):,} shown; go on with --cursor {after}"] if after is not None else []))
+    elif as_json:
         document({
             "requests": [request_document(one, program_gone=desk.look.program_is_gone(one)) for one in found],
             "cursor": after,
@@ -124,7 +126,7 @@ def _rows(desk: Desk, wish: _Wish, found: list[Request], after: str | None) -> l
     if len(wish.lists) == 1:
         return table(found, cursor=after, left=left)
     oldest, _ = replace(wish, lists=[_PENDING], limit=1, newest=False).page(review, None)
-    pending, unknown = (wish.count(review, frozenset({state})) for state in (State.PENDING, State.UNKNOWN))
+    pending, unknown = (review.count(state=state, **wish.filters) for state in (State.PENDING, State.UNKNOWN))
     first = oldest[0] if oldest else None
     return table(found, pending=pending, oldest=first, unknown=unknown, cursor=after, left=left)
 
