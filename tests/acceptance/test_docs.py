@@ -138,7 +138,7 @@ def test_every_command_and_option_stands_in_the_reference(root: Path) -> None:
     group = cli._sayso
     context = click.Context(group)
     assert sorted(sections) == sorted(group.list_commands(context))
-    everywhere = {"--as", "--role", "--json", "--help", "-h"}
+    everywhere = {"--as", "--by", "--role", "--json", "--help", "-h"}
     for name, section in sections.items():
         command = group.get_command(context, name)
         assert command is not None

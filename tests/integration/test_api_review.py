@@ -72,7 +72,7 @@ def test_an_answer_is_ascii_so_that_nothing_in_it_deceives_an_eye(ada: TestClien
     assert answer.json()["arguments"]["to"] == deceiving
 
 
-def test_lists_are_filtered_and_go_on_by_cursor(ada: TestClient, store: Store) -> None:
+def test_lists_are_filtered_and_go_on_by_cursor(ada: TestClient, store: Store, clock: Clock) -> None:
     asked = [store.open(sample_call(f"run_{number % 2}", {"amount": number}, risk="high")).id for number in range(5)]
     question = store.open(sample_question("run_q")).id
 
@@ -82,8 +82,13 @@ def test_lists_are_filtered_and_go_on_by_cursor(ada: TestClient, store: Store) -
     assert ids() == [*asked, question]
     assert ids(newest="true") == [question, *reversed(asked)]
     assert ids(run="run_1") == [asked[1], asked[3]]
-    assert ids(kind="question") == ids(q="WHICH ACC") == [question]
+    assert ids(kind="question") == ids(q="WHICH ACC") == ids(text="WHICH ACC") == [question]
     assert ids(tool="pay", risk="high", kind="call") == asked
+    asker = store.get(question).requester
+    assert ids(agent=asker.subject) == ids(agent=asker.qualified.upper()) == [*asked, question]
+    assert ids(agent="nobody") == ids(older_than="1s") == []
+    clock.tick(minutes=2)
+    assert ids(older_than="2m", limit=6) == [*asked, question]
     assert ids(state="approved") == []
     assert ids(state=["pending", "approved"]) == ids(state="all") == [*asked, question]
     ada.post(at(asked[2], "claim"))
@@ -100,7 +105,8 @@ def test_lists_are_filtered_and_go_on_by_cursor(ada: TestClient, store: Store) -
 @pytest.mark.parametrize(
     "query",
     ["limit=0", "limit=201", "limit=x", "state=odd", "kind=odd", "cursor=odd", "color=red", "limit=1&limit=2", "run=",
-     "claimed_by=%20ada", "claimed_by=a%3Ab%3Ac%E2%80%8B", "q=" + "x" * 1_001, "newest=perhaps"],
+     "claimed_by=%20ada", "claimed_by=a%3Ab%3Ac%E2%80%8B", "q=" + "x" * 1_001, "newest=perhaps",
+     "older_than=soon", "tol=pay", "q=a&text=a"],
 )  # fmt: skip
 def test_a_query_that_does_not_fit_is_refused(ada: TestClient, query: str) -> None:
     assert code_of(ada.get(f"/api/v1/requests?{query}")) == (422, "invalid_input")

@@ -380,6 +380,27 @@ MUTANTS = [
         _LIFECYCLE + "test_what_is_approved_is_what_the_last_voter_saw",
     ),
     Mutant(
+        "many calls are approved as they were listed", "cli/approve.py",
+        "return review.approve(shown.id, comment=message, seen=shown.current_fingerprint)",
+        "return review.approve(shown.id, comment=message)",
+        "integration/test_cli_bulk.py::test_what_came_or_changed_after_the_list_is_not_decided",
+    ),
+    Mutant(
+        "many are decided without a question only if somebody said so", "cli/bulk.py",
+        "if not is_sure and (as_json or not is_there()):", "if False:",
+        "integration/test_cli_bulk.py::test_requests_are_named_by_ids_or_by_filters",
+    ),
+    Mutant(
+        "no means that none of many is decided", "cli/bulk.py",
+        "if not is_sure and not _is_wanted(review, fit, verb):", "if not is_sure and not _is_wanted(review, fit, verb) and not fit:",
+        "integration/test_cli_bulk.py::test_everything_but_a_yes_decides_nothing",
+    ),
+    Mutant(
+        "a call too long for one view is not approved among many", "cli/bulk.py",
+        "if not card.is_whole(request):", "if False:",
+        "integration/test_cli_bulk.py::test_a_question_and_a_call_too_long_for_one_view_are_left_out_of_an_approval",
+    ),
+    Mutant(
         "a misspelt name is an error for type checkers", "__init__.py",
         "if not TYPE_CHECKING:", "if True:",
         "unit/test_typing.py::test_each_wrong_use_is_an_error_and_no_right_one",

@@ -58,8 +58,11 @@ class RequestsQuery(Query):
     run: Text = None
     tool: Annotated[Text, Field(description="By its name, or `module:function`.")] = None
     risk: Text = None
+    agent: Annotated[Text, Field(description="Asked by this program: its name, or `issuer:name`.")] = None
     kind: Literal["call", "question"] | None = None
-    q: Annotated[Text, Field(description="With this in id, run, function, prompt or question.")] = None
+    text: Annotated[Text, Field(description="With this in id, run, function, prompt or question.")] = None
+    q: Annotated[Text, Field(description="The old name of `text`.")] = None
+    older_than: Annotated[Text, Field(description="Asked so long ago or longer: `90s`, `15m`, `24h`, `7d`.")] = None
     claimed_by: Annotated[Text, Field(description="`issuer:subject`, or the subject of a local person.")] = None
     mine: Annotated[bool, Field(description="Only what you have claimed.")] = False
     newest: Annotated[bool, Field(description="Newest first.")] = False
@@ -91,19 +94,22 @@ class RunsQuery(Query):
     limit: Limit = 50
 
 
-def _unfit(error: ValueError) -> Problem:
+def _unfit(error: Exception) -> Problem:
     return Problem("invalid_input", f"{error}; nothing was done")
 
 
 def _list(asked: Asked) -> wire.Requests:
     query = asked.said(RequestsQuery)
+    if query.q is not None and query.text is not None:
+        raise Problem("invalid_input", "`q` is the old name of `text`; give one of them, nothing was done")
     try:
         page = asked.review.list(
-            state="all" if "all" in query.state else query.state or None, run_id=query.run, name=query.tool,
-            risk=query.risk, kind=query.kind, text=query.q, claimed_by=_claimer(asked, query), newest=query.newest,
-            cursor=query.cursor, limit=query.limit,
+            state="all" if "all" in query.state else query.state or None, run=query.run, tool=query.tool,
+            risk=query.risk, agent=query.agent, kind=query.kind, text=query.text or query.q,
+            claimed_by=_claimer(asked, query), older_than=query.older_than, newest=query.newest, cursor=query.cursor,
+            limit=query.limit,
         )  # fmt: skip
-    except ValueError as error:
+    except (ValueError, errors.ConfigError) as error:
         raise _unfit(error) from None
     return wire.Requests(requests=[wire.Request.of(one, asked.review) for one in page.requests], cursor=page.cursor)
 
