@@ -98,7 +98,7 @@ def _is_wanted(review: Review, requests: Sequence[Request], verb: Verb) -> bool:
         click.echo(line, err=True)  # where the question stands, also if stdout goes elsewhere
     count = "this one" if len(requests) == 1 else f"these {len(requests):,}"
     try:
-        return click.confirm(f"{verb} {count}?", err=True)
+        return click.confirm(f"{verb} {count}?", err=True, prompt_suffix=" ")
     except click.Abort:  # Ctrl-C, or no more input
         complain("")
         return False
