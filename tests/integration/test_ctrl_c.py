@@ -8,6 +8,8 @@ from __future__ import annotations
 import signal
 import subprocess
 
+import pytest
+
 import sayso
 from sayso.model.request import State
 from sayso.stores.base import Store
@@ -62,3 +64,51 @@ def test_ctrl_c_in_an_async_program_leaves_the_request_pending(file_store: Store
     assert request.state is State.PENDING
     sayso.Review().approve(request.id, by="ada")
     assert running(program(APAY, file_store.url)) == "paid"
+
+
+# -- a thread that waits ---------------------------------------------------------------------------------------------
+
+THREADS = """
+import asyncio, sys, sayso
+from concurrent.futures import ThreadPoolExecutor
+
+import anyio, anyio.to_thread
+
+sayso.configure(store=sys.argv[1])
+
+@sayso.gate
+def pay(amount: int) -> str:
+    return "paid"
+
+def call() -> str:
+    if sys.argv[2] == "unnamed":
+        return pay(10)
+    with sayso.run("order-4721"):
+        return pay(10)
+
+async def tool() -> str:
+    return await anyio.to_thread.run_sync(call)
+
+def pool_in_a_block():
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+def pool():
+    return ThreadPoolExecutor(1).submit(call).result()
+
+def to_thread():
+    return asyncio.run(asyncio.to_thread(call))
+
+def anyio_run():
+    return anyio.run(tool)
+
+print(locals()[sys.argv[3]]())
+"""
+
+
+@pytest.mark.parametrize(("name", "left"), [("unnamed", State.CANCELLED), ("named", State.PENDING)])
+@pytest.mark.parametrize("work", ["pool_in_a_block", "pool", "to_thread", "anyio_run"])
+def test_ctrl_c_ends_a_program_whose_thread_waits(file_store: Store, work: str, name: str, left: State) -> None:
+    interrupted(program(THREADS, file_store.url, name, work))
+    (request,) = sayso.Review().list(state="all").requests
+    assert request.state is left

@@ -63,8 +63,8 @@ class Waiter:
     """
 
     __slots__ = (
-        "_has_begun", "_hears", "_is_told", "_job", "_leave", "_lock", "_request", "_stays", "_wakes", "here", "reason",
-        "store",
+        "_has_begun", "_hears", "_is_told", "_job", "_leave", "_lock", "_owners", "_request", "_stays", "_wakes",
+        "here", "reason", "store",
     )  # fmt: skip
 
     def __init__(self, here: scope.Scope, store: Store, *, stays: bool = False) -> None:
@@ -73,6 +73,7 @@ class Waiter:
         self._lock: threading.Lock | None = None  # made when it is needed: most calls are let through
         self._hears = self._is_told = False
         self._leave: list[Callable[[], Any]] = []
+        self._owners: list[Any] = []
         self._wakes: dict[object, Callable[[], None]] = {}
         self._job: pool.Job | None = None
         self._has_begun = False
@@ -107,6 +108,7 @@ class Waiter:
         if owner is None or owner.done():
             self.end(_TASK_ENDED)
         else:
+            self._owners.append(owner)
             self._leave.append(pool.when_done(owner, partial(self.end, _TASK_ENDED)))
 
     def look(self) -> None:
@@ -115,10 +117,8 @@ class Waiter:
             forget = self._job.when_given_up(partial(self.end, _TASK_ENDED))
             self._is_told = forget is not None
             self._leave += [] if forget is None else [forget]
-        if self._job is not None and self._job.is_given_up:
+        if any(owner.done() for owner in self._owners) or (self._job is not None and self._job.is_given_up):
             self.end(_TASK_ENDED)
-        if stop.is_interrupted():
-            self.end("the program was interrupted")
 
     def end(self, reason: str) -> None:
         """Say, from any thread, that nobody waits any more. Too late once the call has begun."""
@@ -156,6 +156,8 @@ class Waiter:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not wake.wait(min(left, _PACE)):
             self.look()
+            if stop.is_interrupted():
+                self.end("the program was interrupted")
 
     # -- and then ----------------------------------------------------------------------------------------------
 
@@ -175,6 +177,7 @@ class Waiter:
             ConfirmationCancelled: Nobody waits any more; nothing ran.
         """
         self._listen()  # it may not have waited, and stand in a run that was left all the same
+        self.look()  # whoever tells of an end may be about to
         with self._locked():
             self.must_go_on(request)
             self._has_begun = True
