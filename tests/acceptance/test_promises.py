@@ -14,7 +14,8 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -30,7 +31,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
-from tests.integration.acting import concurrently, held, program, running
+from tests.integration.acting import concurrently, held, program, running, waiting_in
 from tests.integration.commands import HIDDEN
 from tests.integration.commands import sayso as command
 
@@ -495,3 +496,42 @@ def test_12_ids_are_random_and_knowing_one_gives_no_right(world: World) -> None:
         assert ran == []
         pay("alice")
     assert ran == ["alice"]
+
+
+def test_16_a_decision_reaches_only_the_call_that_asked_for_it_and_still_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision reaches only the call that asked for it; a call that nobody waits for any more does not start."""
+    monkeypatch.setattr("sayso.waiting.terminal.is_there", lambda: False)
+    ran: list[str] = []
+    pay = sayso.gate(name="pay")(ran.append)
+    review = sayso.Review(reviewer="ada")
+
+    def conversation() -> None:
+        with sayso.run():
+            pay("alice")
+
+    async def main() -> None:
+        left = asyncio.create_task(asyncio.to_thread(conversation))
+        (first,) = await asyncio.to_thread(waiting_in, world.store)
+        left.cancel()  # nobody waits for what its thread does
+        await asyncio.wait([left])
+        following = asyncio.create_task(asyncio.to_thread(conversation))
+        await asyncio.to_thread(waiting_in, world.store)
+        with suppress(errors.AlreadyDecidedError):
+            review.approve(first.id)
+        (second,) = await asyncio.to_thread(waiting_in, world.store)
+        assert (second.id != first.id, ran) == (True, [])
+        review.reject(second.id)
+        with pytest.raises(sayso.ConfirmationRejected):
+            await following
+
+    asyncio.run(main())  # it ends when all of its threads have
+    assert ran == []
+    with ThreadPoolExecutor(1) as pool:  # the thread that serves the next one, too
+        for _ in range(2):
+            call = pool.submit(pay, "bob")
+            (request,) = waiting_in(world.store)
+            review.approve(request.id)
+            call.result(30)
+    assert ran == ["bob", "bob"]

@@ -51,6 +51,7 @@ _FOR, _PROPOSED, _BEHIND = (
 _JSONL = "integration/test_jsonl.py::"
 _FIELD = "integration/test_field_parameters.py::"
 _SLIPPED = "integration/test_cli_slips.py::"
+_POOLS, _WAITS_END = "integration/test_pool_threads.py::", "integration/test_waits_end.py::"
 _REACT, _STATES = "integration/test_react.py::", "integration/test_react_states.py::"
 _KINDS, _LIES = "integration/test_runs_kinds.py::", "integration/test_runs_attacks.py::"
 _ASKED, _BROKEN_OFF = "integration/test_runs_questions.py::", "integration/test_runs_broken_off.py::"
@@ -270,6 +271,66 @@ MUTANTS = [
         "the start looks at the needs again", "gates/execute.py",
         "        lacks = needs.unmet_by(request)\n    if lacks", "        lacks = None\n    if lacks",
         _NEEDS + "test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
+    ),
+    Mutant(
+        "a call that blocks without a named run finds no earlier decision", "waiting/scope.py",
+        "return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)", "return self.place",
+        _POOLS + "test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
+    ),
+    Mutant(
+        "nothing is asked that nobody can come back to", "gates/check.py",
+        "if place.pool is not None:", "if False:",
+        _POOLS + "test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
+    ),
+    Mutant(
+        "a pool's thread is at another caller's job", "waiting/scope.py",
+        "if owner.process != os.getpid() or owner.is_over:", "if owner.process != os.getpid():",
+        _POOLS + "test_a_try_that_is_left_is_the_callers_own",
+    ),
+    Mutant(
+        "and its task is no child of the job before", "waiting/scope.py",
+        "(owner.process != os.getpid() or owner.is_over)", "owner.process != os.getpid()",
+        _POOLS + "test_a_loop_in_a_pools_thread_inherits_nothing_from_the_job_before",
+    ),
+    Mutant(
+        "what waited in a pool's thread for its time only is withdrawn", "waiting/waiter.py",
+        "if self.here.pool is not None:", "if False:",
+        _POOLS + "test_an_approval_that_was_not_used_runs_nothing_of_the_threads_next_caller",
+    ),
+    Mutant(
+        "leaving a run ends its waits", "waiting/scope.py",
+        'scope.end("its run was left while it waited")', "pass",
+        _WAITS_END + "test_leaving_a_named_run_ends_its_waits_and_leaves_the_requests_to_the_next_process",
+    ),
+    Mutant(
+        "and those of the runs inside of it", "waiting/scope.py",
+        "scope = scope.around", "scope = None",
+        _WAITS_END + "test_leaving_a_run_ends_the_waits_of_the_runs_inside_of_it",
+    ),
+    Mutant(
+        "what nobody waits for does not start", "waiting/waiter.py",
+        "self.must_go_on(request)\n            self._has_begun = True", "self._has_begun = True",
+        _WAITS_END + "test_a_call_does_not_start_when_its_task_is_cancelled_after_the_decision",
+    ),
+    Mutant(
+        "a named run's request waits for its next process", "waiting/waiter.py",
+        "or not is_random(request.run_id):", "or False:",
+        _WAITS_END + "test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
+    ),
+    Mutant(
+        "a request that somebody else waits for is not withdrawn", "waiting/waiter.py",
+        "others = _standing[request.id] > 0", "others = False",
+        _WAITS_END + "test_two_calls_that_wait_for_one_request_withdraw_it_when_the_last_one_goes",
+    ),
+    Mutant(
+        "a run that is stopped ends what its handlers wait for", "runs/journal.py",
+        "for end in list(self._ends.values()):\n            end()", "pass",
+        _WAITS_END + "test_a_run_that_is_left_ends_what_its_handlers_wait_for",
+    ),
+    Mutant(
+        "Ctrl-C is not held up by a thread that waits", "waiting/waiter.py",
+        "if stop.is_interrupted():", "if False:",
+        "integration/test_ctrl_c.py::test_ctrl_c_ends_a_program_whose_thread_waits",
     ),
     Mutant(
         "two programs that differ stop asking", "waiting/passage.py",
