@@ -35,6 +35,7 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
 from sayso.waiting import terminal
 from tests.serving import Serving, new_token, reserved_port, serving
+from tests.unit.evidence import as_somebody_with_the_file
 
 PATIENCE = 30
 
@@ -285,6 +286,28 @@ def test_a_lost_answer_starts_nothing_twice_and_loses_no_outcome(
     assert ran == [90]
     assert there.get(held.value.confirmation_id).state is State.DONE
     assert there.count(Filter()) == 1
+
+
+def test_a_row_that_was_altered_on_the_server_starts_nothing(here: HttpStore, there: Store, tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise", name="refund", idempotent=False)
+    def refund(amount: int) -> None:
+        ran.append(amount)
+
+    with sayso.run("order-4721"):
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            refund(90)
+        request = person(there).approve(held.value.confirmation_id)
+        here.start(request.id, "its token")
+        here.finish(request.id, "its token", Outcome("unknown"))
+        with as_somebody_with_the_file(tmp_path / "server.db") as connection:
+            connection.execute("UPDATE request SET asked = json_set(asked, '$.idempotent', json('true'))")
+        with pytest.raises(errors.StoreError, match="does not match the journal"):
+            refund(90)
+    with pytest.raises(errors.AlteredRequestError, match="does not match the journal"):
+        here.start(request.id, "another token")
+    assert ran == []
 
 
 # -- what only this machine can know ---------------------------------------------------------------------------

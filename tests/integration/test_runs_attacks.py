@@ -23,6 +23,7 @@ from sayso.runs.journal import Journal
 from sayso.runs.models import ModelCall, Reply
 from sayso.runs.resolution import ApprovalPolicyDecision
 from sayso.stores.base import Store
+from sayso.stores.sqlite import SqliteStore
 from tests.integration.running import agent_of, awaited, ids, reason, started, yes
 
 
@@ -54,6 +55,21 @@ def forged(path: str, name: str) -> str:
 
 def waits_for(place: Path, old: str, new: str) -> None:
     altered(place, "UPDATE step SET waits = ?, body = replace(body, ?, ?) WHERE waits = ?", new, old, new, old)
+
+
+def test_a_tool_whose_quorum_was_taken_out_of_its_record_is_not_approved_by_one(
+    place: Path, file_store: Store, ran: list[Any], pay: Tool
+) -> None:
+    guarded = Tool(pay.handler, requires_approval=True, quorum=2)
+    paused = started(guarded, amount=1)
+    altered(place, "UPDATE request SET asked = json_remove(asked, '$.quorum')")
+    elsewhere = SqliteStore(place / "sayso.db")
+    with pytest.raises(errors.StoreCorruptError, match="does not match the journal"):
+        sayso.Review(elsewhere, reviewer="ada").approve(ids(paused)[0])
+    elsewhere.close()
+    refused = guarded(parent_id=paused.run_id).run()
+    assert reason(refused) == ("error", "store_failed")
+    assert ran == []
 
 
 # -- steps that lie ------------------------------------------------------------------------------------------------

@@ -1249,6 +1249,11 @@ MUTANTS = [
         "integration/test_damaged_files.py::test_damaged_schema_is_not_told_by_a_raw_error",
     ),
     Mutant(
+        "what a person reads of the parameters is compared", "stores/row.py",
+        "    if text_key(text) != key:", "    if False:",
+        _COLUMNS + "test_nothing_runs_by_a_record_of_which_anything_was_altered",
+    ),
+    Mutant(
         "a row of before is not the newest", "stores/row.py",
         "if newest is None or newest[0] != row.link:", "if newest is None:",
         _ALTERED + "test_a_row_of_before_that_is_put_back_is_not_run",

@@ -76,8 +76,9 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
         row = rows.Row(*asked, *progress_values(request, self._seal, ""))
         transition.detail["asked"] = rows.asked_digest(asked, self._seal)
         entry = self._entry(transition, row)
-        if subject.shape_digest not in self._state.shapes:
-            self._record.setdefault("shapes", {})[subject.shape_digest] = subject.shape
+        key = rows.text_key(subject.shape)
+        if key not in self._state.shapes:
+            self._record.setdefault("shapes", {})[key] = subject.shape
         columns = row._replace(link=entry.link)._asdict().items()
         self._add("asked", {name: value for name, value in columns if value is not None}, request)
 

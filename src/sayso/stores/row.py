@@ -31,13 +31,13 @@ from sayso.stores.select import search_text
 
 __all__ = [
     "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "altered", "anchor_of", "asked_again", "asked_digest",
-    "asked_values", "is_borne_out", "progress_values", "request_of", "sealed_search", "stands_digest",
+    "asked_values", "is_borne_out", "progress_values", "request_of", "sealed_search", "stands_digest", "text_key",
 ]  # fmt: skip
 
 _MICROSECOND = timedelta(microseconds=1)
 _KINDS = {
-    "window": int, "process": str, "prompt": str, "description": str, "rule": str, "context": dict, "place": str,
-    "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
+    "window": int, "shape": str, "process": str, "prompt": str, "description": str, "rule": str, "context": dict,
+    "place": str, "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
 }  # fmt: skip
 _LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
 
@@ -200,6 +200,7 @@ def _asked_text(request: Request) -> str:
         "also_for": [_pair(person) for person in request.also_for] if request.also_for else None,
         "process": request.process,
         "window": request.approval_window // _MICROSECOND,
+        "shape": text_key(request.subject.shape),
         "quorum": [quorum.count, *sorted(quorum.roles)] if quorum.count != 1 or quorum.roles else None,
         "prompt": request.prompt,
         "description": request.description,
@@ -252,8 +253,14 @@ def _execution(packed: list[Any]) -> Execution:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=256)
+def text_key(text: str) -> str:
+    """Return the key under which a store keeps the text of a shape: a digest of all of it, descriptions included."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
-    """Return the request that a row holds; `shape` looks the text of a shape up by its digest.
+    """Return the request that a row holds; `shape` looks the text of a shape up by its `text_key`.
 
     Raises:
         StoreCorruptError: The row is not as this module writes it.
@@ -274,7 +281,7 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         raise TypeError("a field of another type than is written")
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
     execution = None if row.execution is None else json.loads(seal.open(row.execution, row.id, "execution"))
-    subject = _subject(row, seal, shape)
+    subject = _subject(row, seal, _shape_text(asked["shape"], shape))
     needed: list[Any] = asked.get("quorum") or [1]
     return _made(
         id=row.id,
@@ -333,12 +340,19 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _subject(row: Row, seal: Seal, shape: Callable[[str], str]) -> Call | Question:
+def _shape_text(key: str, shape: Callable[[str], str]) -> str:
+    text = shape(key)
+    if text_key(text) != key:
+        raise ValueError("the text of a shape is not the one that was shown")
+    return text
+
+
+def _subject(row: Row, seal: Seal, shape: str) -> Call | Question:
     form = seal.open(row.form, row.id, "form")
     if row.kind == "question":
-        return Question(json.loads(form)["text"], row.digest, shape(row.shape_digest), row.shape_digest)
+        return Question(json.loads(form)["text"], row.digest, shape, row.shape_digest)
     masked = None if row.masked is None else seal.open(row.masked, row.id, "masked")
-    return Call(row.tool, row.name, form, masked, row.digest, shape(row.shape_digest), row.shape_digest)
+    return Call(row.tool, row.name, form, masked, row.digest, shape, row.shape_digest)
 
 
 def _edited(row: Row, seal: Seal, subject: Call | Question) -> Call | None:

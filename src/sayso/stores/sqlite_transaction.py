@@ -174,10 +174,11 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
     def insert(self, transition: Transition) -> None:
         request, seal, memo = transition.request, self._seal, self._memo
         subject = request.subject
-        if subject.shape_digest not in memo.kept_shapes:
-            memo.shapes[subject.shape_digest] = subject.shape
-            self._execute(_ADD_SHAPE, (subject.shape_digest, subject.shape))
-            self.shapes.add(subject.shape_digest)
+        key = rows.text_key(subject.shape)
+        if key not in memo.kept_shapes:
+            memo.shapes[key] = subject.shape
+            self._execute(_ADD_SHAPE, (key, subject.shape))
+            self.shapes.add(key)
         asked = rows.asked_values(request, seal)
         row = [*asked, *progress_values(request, seal, "")]
         digest = transition.detail["asked"] = rows.asked_digest(asked, seal)

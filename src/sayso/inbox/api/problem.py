@@ -78,6 +78,7 @@ _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.TooManyOpenForTokenError, 429),
     (errors.AskRefusedError, 422),
     (errors.ConfigError, 422),
+    (errors.StoreCorruptError, 500),  # to ask again does not help
     (errors.StoreError, 503),
 )
 _DECIDED_BY = {"approved": "approve", "answered": "answer", "cancelled": "cancel", "feedback": "feedback"}
@@ -128,6 +129,12 @@ def of_fault(fault: errors.SaysoError) -> Problem:
     kind = kind_of(type(fault))
     if kind.status == 404:
         return Problem(kind.code, "there is nothing of this id here that you may see; nothing was done")
+    if isinstance(fault, errors.StoreCorruptError):
+        return Problem(
+            kind.code,
+            "what the server has stored does not match the journal, or is damaged: nothing was done and nothing ran;"
+            " its log says more",
+        )
     if kind.status >= 500:
         return Problem(
             kind.code if isinstance(fault, errors.StoreError) else "internal",

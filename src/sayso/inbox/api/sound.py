@@ -28,7 +28,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.shape import Shape
 from sayso.model.show.card import headline, subject_rows
-from sayso.stores.row import Row, asked_values, request_of
+from sayso.stores.row import Row, asked_values, request_of, text_key
 from sayso.stores.seal import Seal
 
 __all__ = ["LONGEST", "AskedRequest", "sound"]
@@ -68,6 +68,7 @@ class _Words(Input):
 
     requester: Person
     window: int = Field(ge=0, le=10**15)
+    shape: str = Field(max_length=64)
     on_behalf_of: Person | None = None
     also_for: list[Person] = Field(default_factory=list[Person], max_length=20)
     process: str | None = Field(None, max_length=500)
@@ -115,6 +116,8 @@ def _request(said: AskedRequest, words: _Words, me: Identity, owner: Identity, n
     subject = _question(said) if said.kind == "question" else _call(said, words)
     if fingerprint(said.run_id, said.digest, words.place) != said.fingerprint:
         _refuse("the fingerprint is not that of this run, place and call")
+    if words.shape != text_key(said.shape):
+        _refuse("the shape is not the one that the request names")
     also = [Identity(*person) for person in words.also_for]
     behalf = owner if words.on_behalf_of is None else Identity(*words.on_behalf_of)
     if owner != behalf and owner not in also:

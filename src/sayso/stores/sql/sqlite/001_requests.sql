@@ -2,7 +2,7 @@
 -- Instants are whole microseconds since 1970, UTC.
 
 CREATE TABLE shape (
-    digest TEXT PRIMARY KEY,
+    digest TEXT PRIMARY KEY,          -- of the text; requests name it in `asked`
     text   TEXT NOT NULL
 ) WITHOUT ROWID;
 
