@@ -13,6 +13,6 @@ from sayso.gates.gate import Check, Gate, Place, current_request, requester
 from sayso.gates.needs import Needs
 
 __all__ = [
-    "Check", "Gate", "Needs", "NotExecuted", "Place", "again", "check", "current_request", "exception_classes", "execute",
-    "lacking", "not_found_again", "requester", "unknown_request",
+    "Check", "Gate", "Needs", "NotExecuted", "Place", "again", "check", "current_request", "exception_classes",
+    "execute", "lacking", "not_found_again", "requester", "unknown_request",
 ]  # fmt: skip
