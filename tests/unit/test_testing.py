@@ -198,7 +198,7 @@ class TrustsAnyToken(MemoryStore):
 class ReordersTheList(MemoryStore):
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
         page = super().list(wanted, cursor=cursor, limit=limit, newest=newest)
-        return Page(tuple(sorted(page.requests, key=lambda request: request.id)), page.cursor)
+        return Page(page.requests[::-1], page.cursor)
 
 
 class IgnoresFilters(MemoryStore):
