@@ -20,7 +20,7 @@ from sayso.stores.base import Page, Store
 from sayso.stores.search import RequestPage
 from sayso.waiting.ask import aask as ask
 
-__all__ = ["Review", "ask"]
+__all__ = ["AsyncPage", "Listing", "Review", "ask"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

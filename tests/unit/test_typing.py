@@ -6,11 +6,12 @@ Each checker runs once over both.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,25 @@ def test_each_wrong_use_is_an_error_and_no_right_one(check: Callable[[Path], Lin
     missed = [f"{name}:{line}: {text[name][line - 1].strip()}" for name, line in sorted(wanted - found.keys())]
     more = [f"{name}:{line}: {found[name, line]}" for name, line in sorted(found.keys() - wanted)]
     assert (missed, more) == ([], [])
+
+
+def visible_getattrs(tree: ast.AST) -> Iterator[str]:
+    """Yield where a type checker sees a `__getattr__`, by the class that has it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "not TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
+            yield getattr(tree, "name", "module")
+        yield from visible_getattrs(node)
+
+
+def test_no_getattr_hides_a_misspelt_name_from_type_checkers() -> None:
+    found = {
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in sorted((SOURCE / "sayso").rglob("*.py"))
+        for name in visible_getattrs(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == {"sayso/runs/prediction.py: Prediction"}  # whose fields are named by the program's own signature
 
 
 def test_a_name_that_there_is_not_is_told_with_the_one_that_was_meant() -> None:

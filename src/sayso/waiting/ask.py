@@ -28,7 +28,7 @@ from sayso.waiting.frames import trim
 from sayso.waiting.question import Asking
 from sayso.waiting.waiter import Waiter
 
-__all__ = ["aask", "ask"]
+__all__ = ["AskOptions", "aask", "ask"]
 
 T = TypeVar("T")
 
