@@ -62,11 +62,12 @@ def store_of(store: object = None, tracing_provider: object = None) -> Store | s
         raise errors.ConfigError("`store=` and `tracing_provider=` are two names of one setting; give one of them")
     given = store if tracing_provider is None else tracing_provider
     if given is None or isinstance(given, str):
+        config.check_store(given, "store" if tracing_provider is None else "tracing_provider")
         return given
     if given is InMemoryTracingProvider or isinstance(given, InMemoryTracingProvider):
         return InMemoryTracingProvider.configured()
     if not isinstance(given, Store) or not callable(getattr(given, "start", None)):
-        raise errors.ConfigError(_refusal(given))
+        raise errors.ConfigError(f"{'store' if tracing_provider is None else 'tracing_provider'}= {_refusal(given)}")
     return given
 
 

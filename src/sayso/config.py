@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sayso import errors
+from sayso.model.keywords import checks_keywords
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
 
@@ -24,6 +25,7 @@ __all__ = [
     "address_nearby",
     "base_url",
     "channel_tables",
+    "check_store",
     "configure",
     "default_reviewer",
     "default_store",
@@ -60,6 +62,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+@checks_keywords()
 def configure(
     *, store: Store | str | None = None, token: str | None = None, reviewer: Reviewer | str | None = None
 ) -> None:
@@ -75,8 +78,13 @@ def configure(
         ConfigError: The address names no store, or a sayso server without a token for it.
     """
     global _chosen_store, _chosen_reviewer
+    check_store(store)
+    if reviewer is not None and not isinstance(reviewer, Reviewer):
+        if not isinstance(reviewer, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+            raise errors.ConfigError(f"reviewer= takes a name or a sayso.Reviewer, not {reviewer!r}; nothing was set")
+        _named(reviewer)
     if token is not None:
-        if not isinstance(store, str):
+        if not isinstance(store, str) or not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise errors.ConfigError("token= opens a sayso server: give its address too, configure(store=…, token=…)")
         with _lock:
             if _tokens.get(store) != token:
@@ -280,6 +288,27 @@ def default_store() -> Store:
     return _default
 
 
+def check_store(store: object, option: str = "store") -> None:
+    """Refuse what is no store, nor the address of one, where it is given; nothing is opened.
+
+    Raises:
+        ConfigError: It is neither; None stands for the configured store.
+    """
+    if store is None or isinstance(store, Store):
+        return
+    if not isinstance(store, str):
+        raise errors.ConfigError(f"{option}= takes a store or the address of one, not {store!r}; nothing was opened")
+    if not store.startswith(("memory:", "sqlite:///", "jsonl:", *_SERVERS)):
+        raise errors.ConfigError(f"{option}= {_no_store(store)}; nothing was opened")
+
+
+def _no_store(address: str) -> str:
+    return (
+        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db', 'jsonl:path/to/file.jsonl', or"
+        " 'https://host' of a sayso server"
+    )
+
+
 def open_store(store: Store | str | None) -> Store:
     """Return the store behind an address, the same object for the same address; None is the configured one.
 
@@ -321,10 +350,7 @@ def _make(address: str) -> Store:
         from sayso.stores.http import HttpStore
 
         return HttpStore(address, _token(address))
-    raise errors.ConfigError(
-        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db', 'jsonl:path/to/file.jsonl', or"
-        " 'https://host' of a sayso server"
-    )
+    raise errors.ConfigError(_no_store(address))
 
 
 def _token(address: str) -> str:

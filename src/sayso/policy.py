@@ -110,11 +110,11 @@ def deny(reason: str) -> Verdict:
     return Verdict("deny", reason)
 
 
-def describe(rule: Any) -> str:
-    """Return how a rule is named to people."""
+def describe(rule: Any, option: str = "when") -> str:
+    """Return how a rule is named to people; `option` is what its author calls it."""
     if isinstance(rule, bool):
-        return f"when={rule}"
-    return f"when={getattr(rule, '__name__', type(rule).__name__)}"
+        return f"{option}={rule}"
+    return f"{option}={getattr(rule, '__name__', type(rule).__name__)}"
 
 
 def verdict_of(answer: object, rule: str) -> Verdict:

@@ -35,19 +35,19 @@ def _nothing_made() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("idempotent", "no", "idempotent is True or False, not 'no'"),
-        ("verify", 3, "verify is a callable, not 3"),
-        ("risk", 7, "risk is a text, not 7"),
-        ("description", 5, "description is a text, not 5"),
-        ("approval_prompt", 3, "approval_prompt is a text or a callable, not 3"),
-        ("approval_description", 3, "approval_description is a text or a callable, not 3"),
-        ("approval_redactor", "a", "approval_redactor is a callable, not 'a'"),
-        ("approval_redact_keys", "a", "approval_redact_keys is a collection of names, not 'a'"),
-        ("approval_kind", 3, "approval_kind is a text, not 3"),
-        ("approval_ui", 3, "approval_ui is a dict, a pydantic model or a callable, not 3"),
-        ("default_params", [("a", 1)], "default_params is a dict of arguments by name"),
-        ("name", "", "a name is 1 to 64 letters"),
-        ("name", 5, "a name is 1 to 64 letters"),
+        ("idempotent", "no", "idempotent= takes True or False, not 'no'"),
+        ("verify", 3, "verify= takes a callable, not 3"),
+        ("risk", 7, "risk= takes a text, not 7"),
+        ("description", 5, "description= takes a text, not 5"),
+        ("approval_prompt", 3, "approval_prompt= takes a text or a callable, not 3"),
+        ("approval_description", 3, "approval_description= takes a text or a callable, not 3"),
+        ("approval_redactor", "a", "approval_redactor= takes a callable, not 'a'"),
+        ("approval_redact_keys", "a", "approval_redact_keys= takes a collection of names, not 'a'"),
+        ("approval_kind", 3, "approval_kind= takes a text, not 3"),
+        ("approval_ui", 3, "approval_ui= takes a dict, a pydantic model or a callable, not 3"),
+        ("default_params", [("a", 1)], "default_params= takes a dict of arguments by name"),
+        ("name", "", "name= takes 1 to 64 letters"),
+        ("name", 5, "name= takes 1 to 64 letters"),
         ("requires_approval", lambda b: b, "requires_approval= asks for 'b', which make does not take"),
         ("approval_prompt", lambda b: b, "approval_prompt= asks for 'b', which make does not take"),
         ("verify", lambda b: b, "verify= asks for 'b', which make does not take"),
@@ -95,9 +95,9 @@ def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(kind: Any, opt
 
 
 def test_one_tool_in_place_of_a_list_is_refused() -> None:
-    with pytest.raises(ConfigError, match="tools is a list"):
+    with pytest.raises(ConfigError, match="tools= takes a list"):
         agent_of(make)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="tools is a list"):
+    with pytest.raises(ConfigError, match="tools= takes a list"):
         ReAct("q -> answer", make, model="test")  # type: ignore[arg-type]
 
 

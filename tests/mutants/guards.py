@@ -541,7 +541,7 @@ MUTANTS = [
     ),
     Mutant(
         "a rule that fails lets nothing through", "gates/check.py",
-        "refuse(gate, describe(rule), error, arguments)", "return verdict_of(False, describe(rule))",
+        "refuse(gate, gate.rule, error, arguments)", "return verdict_of(False, gate.rule)",
         _PROMISES + "test_8_any_error_means_not_run",
     ),
     Mutant(

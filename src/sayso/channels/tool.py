@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from sayso.channels.request import HumanInputRequest, Requester, carried
+from sayso.errors import ConfigError
+from sayso.gates.declared import quorum_of, span_of
 from sayso.model.keywords import checks_keywords
 from sayso.runs.tool import Tool
 from sayso.stores.base import Store
@@ -31,6 +33,12 @@ def human_in_the_loop(
         name, description: What a model sees.
         expires, roles, risk, store: As for `HumanInputRequest`.
     """
+    if not callable(requester):
+        raise ConfigError(f"human_in_the_loop takes a requester, a function that carries a question, not {requester!r}")
+    span_of("expires", expires)
+    quorum_of(1, roles)
+    if risk is not None and not isinstance(risk, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise ConfigError(f"risk= takes a text, not {risk!r}")
 
     async def ask_human(question: str) -> str:
         """Ask a person a question and wait for the answer."""

@@ -13,6 +13,7 @@ from sayso.gates.apart import keep_apart
 from sayso.gates.gate import ALLOWED, Check, Gate, Place, current, requester
 from sayso.gates.needs import Needs
 from sayso.gates.words import (
+    HookError,
     call_of,
     fit_facts,
     must_fit,
@@ -31,7 +32,7 @@ from sayso.model.lifecycle import is_due
 from sayso.model.nan import nan_in
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.policy import Happened, Verdict, describe, verdict_of
+from sayso.policy import Happened, Verdict, verdict_of
 from sayso.stores import worker
 from sayso.stores.base import Store
 
@@ -119,19 +120,19 @@ def _needs_again(gate: Gate, request: Request, place: Place) -> Needs:
 def _verdict(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     rule = gate.when
     if isinstance(rule, bool):
-        return verdict_of(rule, describe(rule))
+        return verdict_of(rule, gate.rule)
     try:
         asked = gate.asks(rule, arguments).watching(partial(_forms, arguments))
         lost = nan_in(asked.kwargs)
         answer = (yield asked) if lost is None else None
     except Exception as error:  # noqa: BLE001  user code: whatever it raises means that the call is not run
-        refuse(gate, describe(rule), error, arguments)
+        refuse(gate, gate.rule, error, arguments)
     if lost is not None:
-        raise errors.PolicyError(f"{describe(rule)} of {gate.name}", f"cannot judge {lost}, which is NaN")
+        raise errors.PolicyError(f"{gate.rule} of {gate.name}", f"cannot judge {lost}, which is NaN")
     if asked.has_moved:
-        raise errors.PolicyError(f"{describe(rule)} of {gate.name}", "the arguments changed while the rule decided")
+        raise errors.PolicyError(f"{gate.rule} of {gate.name}", "the arguments changed while the rule decided")
     # How the rule is named takes longer to write than a rule takes to answer, and is wanted where it answers nonsense.
-    return verdict_of(answer, "" if type(answer) is bool else f"{describe(rule)} of {gate.name}")
+    return verdict_of(answer, "" if type(answer) is bool else f"{gate.rule} of {gate.name}")
 
 
 def _forms(arguments: dict[str, Any]) -> list[str | None]:
@@ -148,7 +149,7 @@ def _form(name: str, value: object) -> str | None:
 def _deny(gate: Gate, store: Store, arguments: dict[str, Any], place: Place, verdict: Verdict) -> Effects[Check]:
     secrets = secrets_among(gate, arguments)
     reason = None if verdict.reason is None or secrets is None else told.fit(verdict.reason, secrets)
-    detail = {"tool": gate.tool, "rule": describe(gate.when), "reason": reason}
+    detail = {"tool": gate.tool, "rule": gate.rule, "reason": reason}
     yield Verb(store.blocks, store.note, place.run_ids[0], "denied", requester(), detail)
     telemetry.denied(gate.name)
     return Check("deny", reason=reason)
@@ -232,6 +233,8 @@ def _facts(
     if gate.context is not None:
         try:
             facts = yield UserCode(gate.context, {"masked": call.arguments})
+        except HookError as failed:
+            refuse(gate, f"{failed.option}=", failed.error, arguments)
         except Exception as error:  # noqa: BLE001  user code: the call waits for nobody whom it cannot be shown to
             refuse(gate, "context=", error, arguments)
     told_of = fit_facts(gate, {**facts, **(verdict.context or {})}, secrets_of(gate, call.form, call.masked))

@@ -25,6 +25,7 @@ from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Saved
 from sayso.model.shape import Shape
 from sayso.model.signature import Signature, chosen
+from sayso.policy import describe
 
 __all__ = ["ALLOWED", "Check", "Gate", "Place", "current", "current_request", "requester"]
 
@@ -38,6 +39,7 @@ class Gate:
     Attributes:
         named: The name that the gate was given, in place of the function's own.
         escalation: Who else may decide, and after which time.
+        words: What the author calls those options that have another name than here: `{"when": "requires_approval"}`.
         context: Makes facts for the reviewer's front end of the arguments as people see them.
         ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.ambiguous`).
         tool: What its calls are told apart by: that name, or `module:function`.
@@ -69,6 +71,7 @@ class Gate:
     escalation: Escalation | None = None
     notify_arguments: bool = False
     ambiguous: tuple[type[BaseException], ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
     tool: str = field(init=False)
     name: str = field(init=False)
     signature: Signature = field(init=False)
@@ -83,8 +86,8 @@ class Gate:
         signature = Signature(function)
         hooks = {"when": self.when, "prompt": self.prompt, "verify": self.verify}
         for option, hook in hooks.items():
-            check_hook(option, hook, tool, signature.names)
-        check_redact(function, self.redact, tool)
+            check_hook(self.word(option), hook, tool, signature.names)
+        check_redact(function, self.redact, tool, f"{self.word('redact')}=")
         if self.escalation is not None and self.escalation.after >= self.expires:
             raise ConfigError(f"escalate_after= of {tool} comes when its requests have expired; let them wait longer")
         derived = {
@@ -98,6 +101,15 @@ class Gate:
             "_picks": {id(hook): chosen(hook) for hook in hooks.values() if callable(hook)},
         }
         self.__dict__.update(derived)
+
+    def word(self, option: str) -> str:
+        """Return what the author calls an option."""
+        return self.words.get(option, option)
+
+    @property
+    def rule(self) -> str:
+        """How its rule is named to people: `when=is_large`."""
+        return describe(self.when, self.word("when"))
 
     def asks(self, hook: Callable[..., Any], arguments: Mapping[str, Any]) -> UserCode:
         """Return the call of one of the gate's hooks with the arguments that it names."""

@@ -11,9 +11,10 @@ from sayso.gates.gate import Gate
 from sayso.model import canonical, redaction, told
 from sayso.model.call import Call
 from sayso.model.canonical.tags import dump
-from sayso.policy import Verdict, describe
+from sayso.policy import Verdict
 
 __all__ = [
+    "HookError",
     "call_of",
     "fit_facts",
     "is_as_shown",
@@ -25,6 +26,19 @@ __all__ = [
     "secrets_among",
     "secrets_of",
 ]
+
+
+class HookError(Exception):
+    """One of several hooks behind one option of a gate failed.
+
+    Attributes:
+        option: What the author calls it.
+        error: What it raised.
+    """
+
+    def __init__(self, option: str, error: Exception) -> None:
+        super().__init__(option)
+        self.option, self.error = option, error
 
 
 def call_of(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest: str) -> Call:
@@ -137,7 +151,7 @@ def rule_text(gate: Gate, verdict: Verdict) -> str | None:
     """Return why a call is held, for the reviewer."""
     if isinstance(gate.when, bool):
         return verdict.reason
-    rule = describe(gate.when)
+    rule = gate.rule
     return rule if verdict.reason is None else f"{rule}: {verdict.reason}"
 
 
@@ -148,7 +162,9 @@ def prompt_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str | None]:
     try:
         text = yield gate.asks(gate.prompt, arguments)
     except Exception as error:  # noqa: BLE001  user code: a prompt that fails must not let the call through
-        refuse(gate, "prompt=", error, arguments)
+        refuse(gate, f"{gate.word('prompt')}=", error, arguments)
     if not isinstance(text, str):
-        raise errors.PolicyError(f"prompt= of {gate.name}", f"returned {type(text).__name__}, not a text")
+        raise errors.PolicyError(
+            f"{gate.word('prompt')}= of {gate.name}", f"returned {type(text).__name__}, not a text"
+        )
     return text

@@ -18,7 +18,7 @@ from sayso.runs.events import DeltaEvent, RunStatus
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
 from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of, sound
-from sayso.runs.runnable import Runnable
+from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.say import call_message, not_a_tool, result_text
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
@@ -51,7 +51,10 @@ class Agent(Runnable):
         system_prompt: str | Callable[[], str] | None = None, max_iters: int = 10, **options: Any,
     ) -> None:  # fmt: skip
         if type(max_iters) is not int or max_iters < 1:
-            raise errors.ConfigError(f"max_iters is a whole number from 1, not {max_iters!r}")
+            raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")
+        if system_prompt is not None and not isinstance(system_prompt, str) and not callable(system_prompt):
+            raise errors.ConfigError(f"system_prompt= takes a text or a callable, not {system_prompt!r}")
+        checked_name(name)
         self.model = model_of(model)
         self.system_prompt, self.max_iters = system_prompt, max_iters
         self._tools = _by_name(tools)
@@ -183,8 +186,8 @@ def _no(name: str, denied: Denied) -> str:
 
 def _by_name(tools: Sequence[Runnable | Callable[..., Any]]) -> dict[str, Runnable]:
     named: dict[str, Runnable] = {}
-    if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise errors.ConfigError(f"tools is a list, not {tools!r}")
+    if isinstance(tools, str) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
     for given in tools:
         part = given if isinstance(given, Runnable) else Tool(given)
         if part.name in named:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from sayso import errors
 from sayso.gates import Gate
+from sayso.gates.words import HookError
 from sayso.model import canonical, redaction
 from sayso.policy import Verdict, allow
 from sayso.runs.resolution import ApprovalPolicyDecision
@@ -33,7 +35,7 @@ class Approval:
         self, required: object, ui: Any, kind: str | None, description: Callable[..., Any] | None = None
     ) -> None:  # fmt: skip
         if not isinstance(required, bool) and not callable(required):
-            raise errors.ConfigError(f"requires_approval is True, False or a callable, not {required!r}")
+            raise errors.ConfigError(f"requires_approval= takes True, False or a callable, not {required!r}")
         self.rule: bool | Callable[..., Any] = required if isinstance(required, bool) else _ruled(required)
         self._ui, self._kind, self._description = ui, kind, description
         has_facts = not (ui is None and kind is None and description is None)
@@ -43,15 +45,17 @@ class Approval:
         """Return the facts, or a coroutine that does; `masked` are the arguments as people may see them."""
         facts: dict[str, Any] = {"kind": self._kind} if self._kind is not None else {}
         if self._description is not None:
-            facts["description"] = _text(self._description(**_chosen(self._description, masked)))
+            with _named("approval_description"):
+                facts["description"] = _text(self._description(**_chosen(self._description, masked)))
         if self._ui is None:
             return facts
-        ui: Any = self._ui
-        if callable(ui) and not isinstance(ui, BaseModel):
-            ui = ui(**_chosen(ui, masked))
-        if inspect.isawaitable(ui):
-            return _awaited(facts, ui)
-        return {**facts, "ui": _card(ui)}
+        with _named("approval_ui"):
+            ui: Any = self._ui
+            if callable(ui) and not isinstance(ui, BaseModel):
+                ui = ui(**_chosen(ui, masked))
+            if inspect.isawaitable(ui):
+                return _awaited(facts, ui)
+            return {**facts, "ui": _card(ui)}
 
     def shown(self, gate: Gate, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as people may see them, where nothing is held."""
@@ -69,7 +73,17 @@ class Approval:
 
 
 async def _awaited(facts: dict[str, Any], ui: Any) -> dict[str, Any]:
-    return {**facts, "ui": _card(await ui)}
+    with _named("approval_ui"):
+        return {**facts, "ui": _card(await ui)}
+
+
+@contextmanager
+def _named(option: str) -> Generator[None]:
+    """Let an error of a hook say which option it was given as."""
+    try:
+        yield
+    except Exception as error:
+        raise HookError(option, error) from error
 
 
 def _text(description: Any) -> str:

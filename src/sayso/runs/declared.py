@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -20,7 +21,13 @@ from sayso.model.escalation import Escalation
 from sayso.model.reviewer import Reviewer
 from sayso.model.signature import method_refusal
 
-__all__ = ["check_asked", "check_defaults", "check_handler", "check_options", "options_of", "telling"]
+__all__ = ["WORDS", "check_asked", "check_defaults", "check_handler", "check_options", "options_of", "telling"]
+
+WORDS: Mapping[str, str] = MappingProxyType({
+    "when": "requires_approval", "prompt": "approval_prompt", "redact": "approval_redact_keys",
+    "redactor": "approval_redactor",
+})  # fmt: skip
+"""What a tool's author calls the options of its gate."""
 
 _TEXTS = {"description", "approval_kind", "risk"}
 _HOOKS = {"approval_redactor", "verify"}
@@ -37,7 +44,7 @@ def check_handler(handler: Callable[..., Any]) -> None:
     if isinstance(handler, classmethod):
         raise TypeError(method_refusal(cast("object", handler)))
     if not callable(handler):
-        raise ConfigError(f"handler is a function, not {handler!r}")
+        raise ConfigError(f"a tool takes a function, not {handler!r}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise TypeError("handler is a generator, which runs after its call has ended; return a list, or the last value")
     if not inspect.iscoroutinefunction(handler) and inspect.iscoroutinefunction(type(handler).__call__):
@@ -57,7 +64,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         expected = _expected(name, value)
         if expected is not None:
-            raise ConfigError(f"{name} is {expected}, not {value!r}")
+            raise ConfigError(f"{name}= takes {expected}, not {value!r}")
 
 
 def _expected(name: str, value: Any) -> str | None:
@@ -89,7 +96,7 @@ def telling(
         ConfigError: One of them cannot be used.
     """
     if not isinstance(notify_arguments, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise ConfigError(f"notify_arguments is True or False, not {notify_arguments!r}")
+        raise ConfigError(f"notify_arguments= takes True or False, not {notify_arguments!r}")
     return {"escalation": Escalation.of(after, to), "notify_arguments": notify_arguments}
 
 

@@ -18,6 +18,7 @@ from sayso.gates import requester, unknown_request
 from sayso.model import canonical
 from sayso.model.call import Call
 from sayso.model.ids import new_run_id
+from sayso.model.keywords import checks_keywords
 from sayso.model.request import Request, State
 from sayso.model.shape import ShapeError
 from sayso.model.show import line
@@ -33,6 +34,7 @@ from sayso.runs.tool import Tool
 from sayso.runs.toolbox import ASK, FINISH, by_name, finish_of, offer_of
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
+from sayso.waiting.frames import trimmed
 
 __all__ = ["NoAnswerError", "ReAct"]
 
@@ -67,14 +69,16 @@ class ReAct(Module):
         ConfigError: One of them cannot be used.
     """
 
+    @trimmed
+    @checks_keywords(name="ReAct")
     def __init__(
         self, signature: object, tools: Iterable[Any] = (), *, max_iters: int = 10, model: object = None,
         enable_ask_to_user: bool = True, on_rejection: Literal["raise", "continue"] = "raise",
     ) -> None:  # fmt: skip
         if type(max_iters) is not int or max_iters < 1:
-            raise errors.ConfigError(f"max_iters is a whole number from 1, not {max_iters!r}")
+            raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")
         if on_rejection not in {"raise", "continue"}:
-            raise errors.ConfigError(f"on_rejection is 'raise' or 'continue', not {on_rejection!r}")
+            raise errors.ConfigError(f"on_rejection= takes 'raise' or 'continue', not {on_rejection!r}")
         self.signature = Signature.of(signature)
         reserved = sorted({"resume_state", "user_response"}.intersection(self.signature.inputs.names))
         if reserved:

@@ -120,7 +120,7 @@ class Runnable(ABC):
         if self.signature.takes_any:
             return
         if strange:
-            raise errors.ConfigError(f"default_params of {self.name} names {strange[0]!r}, which it does not take")
+            raise errors.ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
         secrets = self._options["redact"]
         declared.check_asked(self.name, self.function, self.signature.names, self._asking, secrets)
 
@@ -196,7 +196,7 @@ class Runnable(ABC):
         redaction = Redaction([*self._options["redact"], *self.hidden()])
         return Gate(
             self.function, when=approval.rule, context=approval.context, named=named, redaction=redaction,
-            **self._options,
+            words=declared.WORDS, **self._options,
         )  # fmt: skip
 
     def hidden(self) -> Collection[str]:
@@ -323,5 +323,5 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 def checked_name(name: str) -> str:
     """Return a name that every provider takes for a tool, and that a path may hold; raises `ConfigError` for others."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise errors.ConfigError(f"a name is 1 to 64 letters, digits, '_' or '-', not {name!r}")
+        raise errors.ConfigError(f"name= takes 1 to 64 letters, digits, '_' or '-', not {name!r}")
     return name

@@ -26,7 +26,7 @@ def by_name(tools: Iterable[Any], *, may_ask: bool) -> dict[str, Tool]:
     """
     found: dict[str, Tool] = {}
     if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise errors.ConfigError(f"tools is a list, not {tools!r}")
+        raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
     own = [Tool(_ask_to_user, name=ASK)] if may_ask else []
     for given in [*tools, *own]:
         tool = _tool_of(given)

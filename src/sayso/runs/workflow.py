@@ -46,6 +46,7 @@ class Workflow(Runnable):
     @trimmed
     def __init__(self, *, name: str = "workflow", **options: Any) -> None:
         self._steps: dict[str, _Step] = {}
+        checked_name(name)
 
         async def go(**inputs: Any) -> dict[str, Any]:
             return await self._flow(inputs)
@@ -81,6 +82,8 @@ class Workflow(Runnable):
         if any(part is self for part in _within(runnable)):
             raise errors.ConfigError(f"step {key!r} is, or holds, {self.name} itself, which would never end")
         named = [depends_on] if isinstance(depends_on, str) else depends_on
+        if not isinstance(named, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+            raise errors.ConfigError(f"depends_on= takes the names of steps, not {depends_on!r}")
         unknown = sorted(set(named) - set(self._steps))
         if unknown:
             raise errors.ConfigError(f"step {key!r} depends on {unknown[0]!r}, which is no step added before it")

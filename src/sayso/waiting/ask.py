@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 from sayso import config
 from sayso.drive import Effects, adrive, drive
 from sayso.errors import ConfigError
-from sayso.model import duration
+from sayso.gates.declared import quorum_of, span_of
 from sayso.model.keywords import checks_keywords
 from sayso.model.quorum import Quorum
 from sayso.model.request import State
@@ -24,7 +24,7 @@ from sayso.model.show.escape import storable
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import block_of
-from sayso.waiting.frames import trim
+from sayso.waiting.frames import say, trim
 from sayso.waiting.question import Asking
 from sayso.waiting.waiter import Waiter
 
@@ -82,6 +82,8 @@ def ask(question: str, **options: Any) -> Any:
         return drive(_asking(question, **options))
     except BaseException as error:
         trim(error)
+        if isinstance(error, ConfigError):
+            say(error, "nothing was asked")
         raise
 
 
@@ -99,6 +101,8 @@ async def aask(question: str, **options: Any) -> Any:
         return await adrive(_asking(question, **options))
     except BaseException as error:
         trim(error)
+        if isinstance(error, ConfigError):
+            say(error, "nothing was asked")
         raise
 
 
@@ -109,16 +113,17 @@ def _asking(
     timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
     store: Store | str | None = None,
 ) -> Effects[Any]:  # fmt: skip
+    span, quorum = _checked(question, expires, roles, risk, store)
     question, shape = storable(question), _shape(_answer_type(type, choices))
     _lately.append(shape)
-    where, block = config.open_store(store), block_of(wait, timeout, on_expiry)
+    block, where = block_of(wait, timeout, on_expiry), config.open_store(store)
     here = scope.current()
     asking = Asking(question, shape, here, place=here.place_of_raise() if block is None else None)
     waiter = Waiter(here, where)
 
     def answered() -> Effects[Any]:
         while True:
-            request = yield from asking.find_or_ask(where, duration.parse(expires), Quorum(1, roles), risk)
+            request = yield from asking.find_or_ask(where, span, quorum, risk)
             if request.state is State.PENDING:
                 if block is None:
                     raise signals.ConfirmationRequired.of(request)
@@ -131,13 +136,25 @@ def _asking(
     return (yield from waiter.over(answered()))
 
 
+def _checked(
+    question: object, expires: timedelta | str, roles: Collection[str], risk: object, store: object
+) -> tuple[timedelta, Quorum]:
+    """Refuse options that cannot be used, before anything is asked."""
+    if not isinstance(question, str):
+        raise ConfigError(f"ask() takes a question as a text, not {question!r}")
+    if risk is not None and not isinstance(risk, str):
+        raise ConfigError(f"risk= takes a text, not {risk!r}")
+    config.check_store(store)
+    return span_of("expires", expires), quorum_of(1, roles)
+
+
 def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
     if choices is None:
         return str if type is None else type
     if type is not None:
-        raise TypeError("give type or choices, not both")
-    if isinstance(choices, str) or not choices:
-        raise TypeError(f"choices is a list of at least one value, not {choices!r}")
+        raise TypeError("ask() takes type= or choices=, not both; nothing was asked")
+    if isinstance(choices, str) or not isinstance(choices, Collection) or not choices:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"choices= takes a list of at least one value, not {choices!r}; nothing was asked")
     return Literal[cast("Any", tuple(choices))]
 
 
@@ -146,6 +163,6 @@ def _shape(answer_type: Any) -> Shape:
     (field,) = json.loads(shape.text)["fields"]
     if field["type"]["kind"] == "any" and "only_in" in field:
         raise ConfigError(
-            f"{answer_type!r} cannot be asked for: it has no form in which an answer could be kept and checked"
+            f"type= {answer_type!r} cannot be asked for: it has no form in which an answer could be kept and checked"
         )
     return shape

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from sayso.errors import SaysoError
 from sayso.waiting.signals import ConfirmationRejected, ConfirmationRequired
 
-__all__ = ["trim", "trimmed"]
+__all__ = ["say", "trim", "trimmed"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,11 +43,19 @@ def trimmed(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except (SaysoError, TypeError, ValueError) as error:
             trim(error)
-            if error.__traceback__ is not None and _is_inside(error.__traceback__):
+            if error.__traceback__ is None or _is_inside(error.__traceback__):
                 error.__traceback__ = None
+                say(error)
             raise
 
     return declare
+
+
+def say(error: BaseException, what: str = "nothing was run") -> None:
+    """Add to a refusal what did not happen, where it does not say so itself."""
+    text = str(error)
+    if len(error.args) == 1 and "othing was" not in text and "not run" not in text:
+        error.args = (f"{text} {what.capitalize()}" if text.endswith("?") else f"{text}; {what}",)
 
 
 def _is_meant(error: BaseException) -> bool:

@@ -23,7 +23,6 @@ from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.run import Saved
-from sayso.policy import describe
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import Block, block_of
@@ -198,6 +197,7 @@ def _declared(
         description=description if description is not None else _first_line(function),
         **options,
     )
+    config.check_store(store)
     return Passage(made, block_of(wait, timeout, on_expiry), store)
 
 
@@ -263,7 +263,7 @@ class Passage:
                 case "allow":
                     return (yield from _run_free(gate, arguments, args, kwargs))
                 case "deny":
-                    raise signals.ConfirmationDenied(answer.reason or f"{describe(gate.when)} denies {gate.name}")
+                    raise signals.ConfirmationDenied(answer.reason or f"{gate.rule} denies {gate.name}")
                 case "held":
                     yield from self._hold(waiter, _sure(answer.request), withdrawn)
                 case "refused":
@@ -317,15 +317,21 @@ def _first_line(function: Callable[..., Any]) -> str | None:
 def _names(redact: Collection[str]) -> tuple[str, ...]:
     if isinstance(redact, str) or not isinstance(redact, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"redact= takes a collection of names, not {redact!r}")
+    strange = [name for name in redact if not isinstance(name, str) or not name.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if strange:
+        raise ConfigError(f"redact= takes names of arguments or fields as texts, not {strange[0]!r}")
     return tuple(redact)
 
 
 def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Refuse at the decoration what would fail at the first call."""
-    kinds = {"description": str | None, "risk": str | None, "idempotent": bool, "notify_arguments": bool}
-    for name, kind in kinds.items():
+    kinds = {
+        "description": (str | None, "a text"), "risk": (str | None, "a text"), "idempotent": (bool, "True or False"),
+        "notify_arguments": (bool, "True or False"),
+    }  # fmt: skip
+    for name, (kind, said) in kinds.items():
         if name in options and not isinstance(options[name], kind):
-            raise ConfigError(f"{name}= takes {getattr(kind, '__name__', kind)}, not {options[name]!r}")
+            raise ConfigError(f"{name}= takes {said}, not {options[name]!r}")
     retries = options.get("retries", 0)
     if type(retries) is not int or retries < 0:
         raise ConfigError(f"retries= takes a whole number from 0, not {retries!r}")
@@ -339,7 +345,8 @@ def _check_hooks(options: dict[str, Any], *, may_be_async: bool) -> None:
     for name in ("prompt", "redactor", "verify"):
         hook = options.get(name)
         if hook is not None and not callable(hook) and not (name == "prompt" and isinstance(hook, str)):
-            raise ConfigError(f"{name}= takes a callable, not {hook!r}")
+            said = "a text or a callable" if name == "prompt" else "a callable"
+            raise ConfigError(f"{name}= takes {said}, not {hook!r}")
     for name in ("when", "prompt", "verify"):
         if inspect.iscoroutinefunction(options.get(name)) and not may_be_async:
             raise ConfigError(f"{name}= is async, which needs an async function behind the gate")

@@ -330,4 +330,6 @@ def checked_name(name: str) -> str:
 def _identity(person: Reviewer | Identity | str | None) -> Identity | None:
     if person is None or isinstance(person, Identity):
         return person
+    if not isinstance(person, str | Reviewer):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise TypeError(f"on_behalf_of= takes a name or a sayso.Reviewer, not {person!r}; no run was begun")
     return (Reviewer(person) if isinstance(person, str) else person).identity
