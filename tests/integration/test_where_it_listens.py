@@ -60,7 +60,7 @@ def served(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any
 
     monkeypatch.setattr("socket.create_server", lambda address, **_: Listener(address))
     monkeypatch.setattr(
-        "sayso.cli.serve._run", lambda app, listener, place: began.append((app, listener.address, place))
+        "sayso.cli.serve._run", lambda app, listeners, place, _: began.append((app, listeners[0].address, place))
     )
     return began
 

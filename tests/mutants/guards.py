@@ -63,6 +63,7 @@ _OUTBOX = "integration/test_outbox.py::"
 _STARTS = "integration/test_http_starts.py::"
 _STRANGERS = "integration/test_strangers.py::"
 _CONNECTIONS = "integration/test_connections.py::"
+_DOORWAY = "integration/test_doorway.py::"
 _PATIENT = "integration/test_http_patience.py::"
 _REASONS = "integration/test_mplp_reasons.py::"
 _LEARNING, _TELEMETRY = "integration/test_learning.py::", "integration/test_telemetry.py::"
@@ -2471,6 +2472,36 @@ MUTANTS = [
         "an answered body ends", "inbox/connections.py",
         "self._limits.rest if self.cycle.more_body", "self._limits.header if self.cycle.more_body",
         _CONNECTIONS + "test_who_was_answered_before_the_body_was_whole_may_not_go_on_sending",
+    ),
+    Mutant(
+        "no page is shown under a shared name", "inbox/doorway.py",
+        'if scope["type"] != "http" or not self._is_astray(scope):', "if True:",
+        _DOORWAY + "test_no_session_begins_under_a_shared_name",
+    ),
+    Mutant(
+        "the inbox's name is told to its own user alone", "inbox/doorway.py",
+        'if scope["method"] in {"GET", "HEAD"} and self._is_neighbour(scope):', 'if scope["method"] in {"GET", "HEAD"}:',
+        _DOORWAY + "test_another_user_of_the_machine_is_not_told_the_name",
+    ),
+    Mutant(
+        "whose a connection is is looked at", "inbox/doorway.py",
+        "return int(columns[_OWNER]) == os.geteuid()", "return True",
+        _DOORWAY + "test_who_is_at_the_other_end_is_known_by_the_system",
+    ),
+    Mutant(
+        "nobody else is where a browser looks", "cli/listen.py",
+        "if not isinstance(fault.__cause__, OSError) or fault.__cause__.errno != errno.EADDRINUSE:", "if True:",
+        _DOORWAY + "test_nothing_is_served_where_another_program_would_be_sent_the_link",
+    ),
+    Mutant(
+        "no login link stands in a command line", "cli/login_page.py",
+        "args=[self._file.as_uri()]", "args=[self._file.read_text().partition('href=\"')[2].partition('\"')[0]]",
+        _DOORWAY + "test_the_link_stands_in_no_command_line_and_its_page_is_its_owners_alone",
+    ),
+    Mutant(
+        "a page that leads to a link is its owner's alone", "cli/login_page.py",
+        "os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)", "os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)",
+        _DOORWAY + "test_the_link_stands_in_no_command_line_and_its_page_is_its_owners_alone",
     ),
     Mutant(
         "a line feed leads to no page", "inbox/api/routes.py",

@@ -7,17 +7,20 @@ plain http to it unless somebody asked for that by its name.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sayso import errors
 
-__all__ = ["Place", "listening", "place_of"]
+__all__ = ["Place", "listening", "listening_by_name", "place_of"]
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_BOTH = ("127.0.0.1", "::1")  # where a browser looks for NAME.localhost
+_TRIES = 20
 _WAYS = "--login-links (links that `sayso login` prints), --proxy-header with --trusted-proxy, or [oidc] in sayso.toml"
 
 
@@ -44,10 +47,17 @@ class Place:
         is_here = ipaddress.ip_address(self.address).is_loopback
         return not is_here or (self.base_url is not None and urlsplit(self.base_url).hostname not in _LOOPBACK_NAMES)
 
-    def url(self, port: int) -> str:
-        """Return the address for people, where this port was taken."""
+    @property
+    def can_be_named(self) -> bool:
+        """Say whether browsers of this machine would find it by a name of its own, `NAME.localhost`."""
+        return self.base_url is None and self.certificate is None and self.address in _BOTH
+
+    def url(self, port: int, name: str | None = None) -> str:
+        """Return the address for people, where this port was taken; with the name that it has on this machine."""
         if self.base_url is not None:
             return self.base_url
+        if name is not None:
+            return f"http://{name}:{port}"
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{'https' if self.certificate else 'http'}://{host}:{port}"
 
@@ -126,6 +136,32 @@ def _base(text: str) -> str:
             f"--base-url {text!r} has more than a host: give the inbox a name of its own, like {origin}"
         )
     return origin
+
+
+def listening_by_name(place: Place) -> list[socket.socket]:
+    """Return sockets that listen wherever a browser may look for `NAME.localhost`, on one port.
+
+    Another user's program on the one that is left free would be given the login link.
+
+    Raises:
+        ConfigError: The system does not allow it, or something listens on one of them already.
+    """
+    (other,) = set(_BOTH) - {place.address}
+    for _ in range(_TRIES):
+        first = listening(place)
+        port: int = first.getsockname()[1]
+        try:
+            return [first, listening(replace(place, address=other, port=port))]
+        except errors.ConfigError as fault:
+            if not isinstance(fault.__cause__, OSError) or fault.__cause__.errno != errno.EADDRINUSE:
+                return [first]  # this machine has one of them only
+            first.close()
+            if place.port:
+                break
+    raise errors.ConfigError(
+        f"something else listens on {other}, port {place.port}, where a browser could go instead; nothing is served:"
+        " --port takes another one, and --plain-address serves this machine's plain address"
+    )
 
 
 def listening(place: Place) -> socket.socket:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import signal
 import socket
 import time
-import webbrowser
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -25,7 +24,8 @@ from sayso.channels.outbox import delivering
 from sayso.channels.setting import Table
 from sayso.cli.desk import Desk, decides, reviewer
 from sayso.cli.evidence import signer
-from sayso.cli.listen import Place, listening, place_of
+from sayso.cli.listen import Place, listening, listening_by_name, place_of
+from sayso.cli.login_page import LoginPage
 from sayso.cli.number import Number
 from sayso.cli.say import complain, out
 from sayso.cli.ways import Options, serve_table, sign_in
@@ -52,6 +52,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--port", type=Number(0, 65_535), metavar="N", help="0 takes a free one.  [default: 8600]")
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
 @click.option("--base-url", metavar="URL", help="How people reach it, https://approvals.example.com.")
+@click.option("--plain-address", "is_plain", is_flag=True, help="Open http://127.0.0.1, not NAME.localhost.")
 @click.option("--login-links", "has_links", is_flag=True, help="People sign in by links of `sayso login`.")
 @click.option("--proxy-header", "header", metavar="NAME", help="A header in which a proxy names who is signed in.")
 @click.option("--proxy-roles-header", "roles_header", metavar="NAME", help="One that lists that person's roles.")
@@ -65,7 +66,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def serve(
     desk: Desk, host: str | None, port: int | None, opens: bool, base_url: str | None, has_links: bool,
     header: str | None, roles_header: str | None, peers: tuple[str, ...], certificate: Path | None, key: Path | None,
-    insecure_http: bool, rate: str | None, name: str | None, roles: tuple[str, ...],
+    insecure_http: bool, is_plain: bool, rate: str | None, name: str | None, roles: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Open the inbox in a browser.
 
@@ -77,17 +78,43 @@ def serve(
     place.check(is_known=ways is not None, is_insecure=insecure_http)
     who, signs, limit = reviewer(name, roles), signer(), _rate(rate)
     store = desk.store_or_new
-    with listening(place) as listener:
-        taken: int = listener.getsockname()[1]
-        url = place.url(taken)
-        app, first = _alone(store, who, url, limit) if ways is None else _for_many(store, ways, url, limit)
-        with delivering(store, url), checkpointing(store, every=_CHECKPOINT, signer=signs) as schedule:
-            app.state.checkpoints = schedule
-            _say_where(place, first, None if ways is None else taken)
-            if opens:
-                webbrowser.open(first)
-            _run(app, listener, place)
+    is_plain = is_plain or serve_table().get("plain_address", bool, False)
+    named = None if is_plain or ways is not None or not place.can_be_named else _name_of_inbox(store)
+    with ExitStack() as stack:
+        listeners = [listening(place)] if named is None else listening_by_name(place)
+        for one in listeners:
+            stack.enter_context(one)
+        taken: int = listeners[0].getsockname()[1]
+        url = place.url(taken, named)
+        app, first = _alone(store, who, url, limit, named) if ways is None else _for_many(store, ways, url, limit)
+        stack.enter_context(delivering(store, url))
+        app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
+        _say_where(place, first, None if ways is None else taken)
+        if opens:
+            _open(app, first, stack)
+        _run(app, listeners, place, url if named else None)
     return 0
+
+
+def _name_of_inbox(store: Store) -> str:
+    from sayso.inbox.doorway import name_of_inbox
+
+    return name_of_inbox(store)
+
+
+def _open(app: Starlette, first: str, stack: ExitStack) -> None:
+    """Open the inbox in a browser; what signs in is not handed over in its command line."""
+    from sayso.inbox.link import PRINTED
+
+    token = first.partition("?token=")[2]
+    page = stack.enter_context(LoginPage(first, PRINTED.total_seconds()))
+
+    def used(other: str) -> None:
+        if other == token:
+            page.remove()
+
+    app.state.on_link_used = used
+    page.open()
 
 
 def _place(
@@ -131,9 +158,9 @@ def _say_where(place: Place, first: str, port: int | None) -> None:
             )
 
 
-def _alone(store: Store, who: Reviewer, url: str, rate: str | None) -> tuple[Starlette, str]:
+def _alone(store: Store, who: Reviewer, url: str, rate: str | None, named: str | None) -> tuple[Starlette, str]:
     """Return the inbox of whoever sits at this machine, and an address that signs them in."""
-    app = _made(store, who, url, rate)
+    app = _made(store, who, url, rate, named)
     first = _address(app, who, url)
     out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
     return app, first
@@ -163,7 +190,9 @@ def _ways(ways: SignIn) -> list[str]:
     return said
 
 
-def _made(store: Store, who: Reviewer, url: str, rate: str | None = None) -> Starlette:
+def _made(
+    store: Store, who: Reviewer, url: str, rate: str | None = None, named: str | None = None
+) -> Starlette:  # fmt: skip
     from sayso.inbox import create_app
 
     last = [time.monotonic()]
@@ -174,7 +203,7 @@ def _made(store: Store, who: Reviewer, url: str, rate: str | None = None) -> Sta
             last[0] = now
             out(f"somebody came who is not signed in; if that was you, open {_address(app, who, url)}")
 
-    app = create_app(store, on_stranger=stranger, rate=rate)
+    app = create_app(store, hosts=[named] if named else [], on_stranger=stranger, rate=rate)
     return app
 
 
@@ -193,14 +222,16 @@ def _address(app: Starlette, who: Reviewer, url: str) -> str:
     return url + login_path(app, who)
 
 
-def _run(app: Starlette, listener: socket.socket, place: Place) -> None:
+def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: str | None) -> None:
     import uvicorn
 
     from sayso.inbox.connections import Limits, config, raise_file_limit
+    from sayso.inbox.doorway import Doorway
     from sayso.inbox.observed import observe
 
     settings = config(
-        app, Limits().within(raise_file_limit()), log_config=None, access_log=False, server_header=False,
+        Doorway(app, own_url, on_stranger=app.state.on_stranger) if own_url else app,
+        Limits().within(raise_file_limit()), log_config=None, access_log=False, server_header=False,
         proxy_headers=False, lifespan="off", timeout_graceful_shutdown=_GRACE,
         ssl_certfile=place.certificate, ssl_keyfile=place.key,
     )  # fmt: skip
@@ -212,7 +243,7 @@ def _run(app: Starlette, listener: socket.socket, place: Place) -> None:
         ) from error
     observe(app.state.settings.store)
     with _ended_by(signal.SIGTERM, signal.SIGINT):
-        uvicorn.Server(settings).run(sockets=[listener])
+        uvicorn.Server(settings).run(sockets=listeners)
     app.state.tokens.write_uses()  # of those that only looked
 
 

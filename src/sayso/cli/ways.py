@@ -25,6 +25,7 @@ __all__ = ["Options", "provider", "serve_table", "sign_in"]
 _SERVE = (
     "host", "port", "tls_cert", "tls_key", "login_links", "proxy_header", "proxy_roles_header", "trusted_proxies",
     "reviewers", "required_role", "session", "rate",
+    "plain_address",
 )  # fmt: skip
 _OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_claim")
 

@@ -136,7 +136,7 @@ def create_app(
         lifespan=None,
     )  # fmt: skip
     app.state.settings = Settings(config.open_store(store), Sessions(sign_in.lasts), base_url, who, sign_in)
-    app.state.on_stranger = on_stranger
+    app.state.on_stranger, app.state.on_link_used = on_stranger, None
     app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
     app.state.in_flight, app.state.stranger_rate = InFlight(in_flight), Rate(stranger_rate)
     app.state.happenings = Happenings(app.state.settings.store)

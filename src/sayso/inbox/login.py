@@ -7,6 +7,8 @@ for somebody who may review here, and ends the one that the browser had.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
@@ -48,6 +50,9 @@ async def begin(http: Http) -> Response:
         raise HTTPException(403, "this inbox takes no login links; nobody was signed in")
     person = await run_in_threadpool(settings.links.use, token)
     if person is not None:
+        on_used: Callable[[str], None] | None = http.app.state.on_link_used
+        if on_used is not None:
+            on_used(token)
         return begun(http, person, path_to(http))
     if session_of(http) is not None:  # the link was used here: a second click, or the button after going back
         return see_other(path_to(http))

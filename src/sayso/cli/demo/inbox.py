@@ -16,6 +16,7 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any, Literal
 
+from sayso.cli.login_page import LoginPage
 from sayso.model.show.label import short
 from sayso.stores.base import Store
 
@@ -88,9 +89,12 @@ class Inbox:
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True)
         self._thread.start()
         self._store, self._token = store, ""
+        self._page: LoginPage | None = None
 
     def close(self) -> None:
         """End it, with the pages that are open."""
+        if self._page is not None:
+            self._page.remove()
         self._server.should_exit = True
         self._thread.join(_PATIENCE)
         self._listener.close()
@@ -99,6 +103,11 @@ class Inbox:
     def base(self) -> str:
         """Where it is."""
         return f"http://{self._host}:{self._port}"
+
+    def open(self, address: str) -> None:
+        """Open an address that signs in in a browser; not by its command line, which others can read."""
+        self._page = LoginPage(address, _LASTS.total_seconds())
+        self._page.open()
 
     def address(self) -> str:
         """Return an address at which a person signs in, once."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -126,7 +125,7 @@ def _say_where_to_decide(stage: Stage) -> None:
     address = stage.inbox.address()
     say("demo", f"or in a browser: {address}")
     if _has_desktop():
-        webbrowser.open(address)
+        stage.inbox.open(address)
 
 
 def _has_desktop() -> bool:
