@@ -6,14 +6,16 @@ The one invariant: what was written and does nothing says so.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sayso import Agent, OutputEvent, Tool, Workflow
+from sayso import Agent, OutputEvent, Tool, Workflow, tool
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Store
 from tests.integration.running import agent_of, awaited, ids, reason, yes
@@ -163,3 +165,27 @@ def test_a_run_that_was_refused_in_a_loop_does_not_warn_as_well(memory: Store) -
 
     asyncio.run(wrong())
     gc.collect()
+
+
+# -- what a decorated function keeps ---------------------------------------------------------------------------------
+
+
+def test_a_tool_keeps_the_name_the_docstring_and_the_signature_of_its_function(memory: Store) -> None:
+    def pay(amount: int, to: str = "alice") -> str:
+        """Send money."""
+        return f"paid {amount} to {to}"
+
+    async def apay(amount: int) -> str:
+        """Send money later."""
+        return f"paid {amount}"
+
+    for function in (pay, apay):
+        for made in (tool(function), tool(require_confirmation=True, name="named")(function), Tool(function)):
+            assert inspect.signature(made) == inspect.signature(function)
+            assert (made.__name__, made.__doc__) == (function.__name__, function.__doc__)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+            assert inspect.unwrap(made) is function
+            assert made.__module__ == __name__
+    assert tool(pay).call(5) == tool(pay)(amount=5).run().output == "paid 5 to alice"
+    partial = Tool(functools.partial(pay, to="bob"), name="pay_bob")
+    assert inspect.signature(partial) == inspect.signature(functools.partial(pay, to="bob"))
+    assert partial(amount=1).run().output == "paid 1 to bob"

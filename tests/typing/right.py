@@ -92,3 +92,50 @@ review.resolve("rq_1", happened=True)
 sayso.configure(store="memory:", reviewer="ada")
 reviewer = sayso.testing.ScriptedReviewer().approve().reject("no")
 assert_type(sayso.mplp.submit_for_approval.__name__, str)
+
+
+# -- tools and their runs ------------------------------------------------------------------------------------------
+
+
+@sayso.tool
+def repay(order_id: str, amount: float) -> str:
+    return f"refunded {amount}"
+
+
+@sayso.tool(require_confirmation=True)
+async def remit(amount: int) -> int:
+    return amount
+
+
+@sayso.tool(default_params={"key": lambda: "k"})
+def keyed(amount: int, key: str) -> str:
+    return key
+
+
+one = sayso.Tool(lambda: 1, name="one", requires_approval=True)
+plain: sayso.Tool = one
+several: list[sayso.Tool] = [repay, remit, keyed, plain]
+sayso.Workflow(name="flow").step(repay).step(remit)
+
+assert_type(repay.call("A-1", amount=3.0), str)
+assert_type(keyed.call(5), str)
+ended = repay("A-1", 3.0).run()
+assert_type(ended, sayso.OutputEvent)
+assert_type(ended.pending_approvals, list[sayso.ApprovalEvent])
+assert_type(ended.pending_interactions, list[sayso.InteractionEvent])
+repay(parent_id=ended.run_id, resume={ended.pending_approvals[0].approval_id: True})
+repay("A-1", 3.0, run_id="order-1")
+repay("A-1", 3.0, approval_decisions={"rq_1": sayso.ApprovalResolution(approved=True)})
+keyed(amount=5).run()
+plain(anything="goes")
+status = sayso.load_run("run_1").status
+assert status is None or status.code == "success"
+
+
+async def awaiting_tools() -> None:
+    assert_type(await repay("A-1", 3.0), sayso.OutputEvent)
+    assert_type(await repay("A-1", 3.0).collect(), sayso.OutputEvent)
+    assert_type(await remit.acall(10), int)
+    assert_type(await repay.acall("A-1", 3.0), str)
+    async for event in remit(10):
+        print(event.path)

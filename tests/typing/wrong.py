@@ -133,3 +133,48 @@ async def asynchronous() -> None:
     await later.approve("rq_1", as_="ada")  # wrong
     later.list().requests  # wrong
     (await aio.ask("How many?", type=int)).upper()  # wrong
+
+
+# -- tools and their runs ------------------------------------------------------------------------------------------
+
+
+@sayso.tool
+def repay(order_id: str, amount: float) -> str:
+    return f"refunded {amount}"
+
+
+@sayso.tool(require_confirmation=True)
+async def remit(amount: int) -> int:
+    return amount
+
+
+repay("A-1", amont=3.0)  # wrong
+repay("A-1")  # wrong
+repay(7, 3.0)  # wrong
+repay("A-1", 3.0, parent="run_1")  # wrong
+repay("A-1", 3.0, approval_decision={"rq_1": True})  # wrong
+repay(resume=[("rq_1", True)])  # wrong
+repay(run_id=5)  # wrong
+repay.call("A-1", amount="3")  # wrong
+repay.call("A-1", 3.0).amount  # wrong
+repay.cal("A-1", 3.0)  # wrong
+remit("10")  # wrong
+repay("A-1", 3.0).rnu()  # wrong
+repay("A-1", 3.0).run().outptu  # wrong
+repay("A-1", 3.0).run().status.raeson  # wrong
+repay("A-1", 3.0).run().pending_approval  # wrong
+for held_call in repay("A-1", 3.0).run().pending_approvals:
+    held_call.approvalid  # wrong
+    held_call["approval_id"]  # wrong
+for question in repay("A-1", 3.0).run().pending_interactions:
+    question.answer  # wrong
+stored = sayso.load_run("run_1")
+stored.statsu  # wrong
+stored.outputs  # wrong
+stored.status.code  # wrong
+
+
+async def awaiting_tools() -> None:
+    (await repay("A-1", 3.0)).outptu  # wrong
+    (await remit.acall(10)).upper()  # wrong
+    await remit.acall("10")  # wrong

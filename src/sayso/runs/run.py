@@ -59,8 +59,8 @@ async def _ended(going: asyncio.Future[OutputEvent]) -> None:
 def _caller() -> tuple[str, int]:
     """Return the file and the line that called the runnable."""
     frame = inspect.currentframe()
-    for _ in range(3):  # this function, the run's construction, the runnable's call
-        frame = frame and frame.f_back
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("sayso.runs."):
+        frame = frame.f_back
     return ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, ClassVar, cast, overload
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, overload
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, adrive, drive
@@ -14,18 +14,34 @@ from sayso.gates import Gate, exception_classes
 from sayso.gates.declared import check_known
 from sayso.runs import declared
 from sayso.runs.declared import check_handler
+from sayso.runs.run import Run
 from sayso.runs.runnable import Runnable, entry
 from sayso.waiting.frames import trim, trimmed
 from sayso.waiting.passage import Passage
 
 __all__ = ["Tool", "tool"]
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
 
-class Tool(Runnable):
+    P = ParamSpec("P", default=...)  # so that a plain `Tool` is one that takes and gives anything
+    R_co = TypeVar("R_co", default=Any, covariant=True)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P, R_co = ParamSpec("P"), TypeVar("R_co", covariant=True)
+Q = ParamSpec("Q")
+T = TypeVar("T")
+Ambiguous = type[BaseException] | Collection[type[BaseException]]
+
+
+class Tool(Runnable, Generic[P, R_co]):
     """A function with a name, a description, a schema and a gate.
 
     `tool(amount=5)` gives a lazy run of this call; `tool.call(amount=5)` and `await tool.acall(amount=5)` give the
     value, or raise `ConfirmationRequired` and `ConfirmationRejected` as `sayso.confirm_first` does.
+    It has the name, the docstring and the signature of its handler, for people, `inspect` and type checkers (which let
+    a tool with `default_params` take anything).
 
     Args:
         handler: A sync or async function. A sync one runs in a thread where the run is async.
@@ -41,10 +57,20 @@ class Tool(Runnable):
 
     kind: ClassVar[str] = "tool"
 
+    @overload
+    def __init__(
+        self: Tool[..., T], handler: Callable[..., T], *, default_params: Mapping[str, Any], name: str | None = None,
+        description: str | None = None, ambiguous: Ambiguous = (), **options: Any,
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self, handler: Callable[P, R_co], *, name: str | None = None, description: str | None = None,
+        ambiguous: Ambiguous = (), **options: Any,
+    ) -> None: ...  # fmt: skip
     @trimmed
     def __init__(
         self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None,
-        ambiguous: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
+        ambiguous: Ambiguous = (), **options: Any,
     ) -> None:  # fmt: skip
         if isinstance(handler, staticmethod):  # @sayso.tool stands above @staticmethod
             handler = cast("Callable[..., Any]", handler.__func__)
@@ -60,6 +86,30 @@ class Tool(Runnable):
             **options,
         )
         self._options["ambiguous"] = exception_classes(ambiguous)
+        update_wrapper(self, handler, updated=())
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Run: ...
+    @overload
+    def __call__(
+        self, *args: Any, parent_id: str | None, run_id: str | None = None, resume: Mapping[str, Any] | None = None,
+        approval_decisions: Mapping[str, Any] | None = None, **kwargs: Any,
+    ) -> Run: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, *args: Any, run_id: str | None, resume: Mapping[str, Any] | None = None,
+        approval_decisions: Mapping[str, Any] | None = None, **kwargs: Any,
+    ) -> Run: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, *args: Any, resume: Mapping[str, Any] | None, approval_decisions: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Run: ...  # fmt: skip
+    @overload
+    def __call__(self, *args: Any, approval_decisions: Mapping[str, Any] | None, **kwargs: Any) -> Run: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Run:
+        """Return a run; see `Runnable`."""
+        return super().__call__(*args, **kwargs)
 
     def parts(self) -> Mapping[str, Runnable]:
         """Return nothing: what a handler calls is its own business."""
@@ -70,7 +120,7 @@ class Tool(Runnable):
         """Whether the handler is a coroutine function."""
         return inspect.iscoroutinefunction(self.handler)
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call it here and return the value.
 
         Raises:
@@ -93,6 +143,10 @@ class Tool(Runnable):
             trim(error)
             raise
 
+    @overload
+    async def acall(self: Tool[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
         """Call it without blocking the event loop; see `call`."""
         try:
@@ -115,14 +169,24 @@ class Tool(Runnable):
 
 @overload
 def tool(
-    function: Callable[..., Any], /, *, name: str | None = None, description: str | None = None,
+    function: Callable[..., T], /, *, default_params: Mapping[str, Any], name: str | None = None,
+    description: str | None = None, require_confirmation: bool = False, **options: Any,
+) -> Tool[..., T]: ...  # fmt: skip
+@overload
+def tool(
+    function: Callable[Q, T], /, *, name: str | None = None, description: str | None = None,
     require_confirmation: bool = False, **options: Any,
-) -> Tool: ...  # fmt: skip
+) -> Tool[Q, T]: ...  # fmt: skip
+@overload
+def tool(
+    function: None = None, /, *, default_params: Mapping[str, Any], name: str | None = None,
+    description: str | None = None, require_confirmation: bool = False, **options: Any,
+) -> Callable[[Callable[..., T]], Tool[..., T]]: ...  # fmt: skip
 @overload
 def tool(
     function: None = None, /, *, name: str | None = None, description: str | None = None,
     require_confirmation: bool = False, **options: Any,
-) -> Callable[[Callable[..., Any]], Tool]: ...  # fmt: skip
+) -> Callable[[Callable[Q, T]], Tool[Q, T]]: ...  # fmt: skip
 @trimmed
 def tool(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, description: str | None = None,

@@ -6,7 +6,7 @@ Invariant: no two tools have one name, so that what a person approved is what th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from sayso import errors
 from sayso.runs.signature import Fields
@@ -38,7 +38,7 @@ def by_name(tools: Iterable[Any], *, may_ask: bool) -> dict[str, Tool]:
 
 def _tool_of(given: Any) -> Tool:
     if isinstance(given, Tool):
-        return given
+        return cast("Tool", given)
     handler = getattr(given, "func", None)
     if callable(handler) and isinstance(getattr(given, "name", None), str):
         return Tool(
