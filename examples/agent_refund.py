@@ -21,7 +21,7 @@ def refund(order_id: str, amount: float) -> str:
 
 def last_words(messages: list[dict[str, Any]]) -> str:
     """Stand in for what a model would say to the user."""
-    told = [message["content"].splitlines()[0] for message in messages if message["role"] == "tool"]
+    told = [message["content"].splitlines()[-1] for message in messages if message["role"] == "tool"]
     return f"I {told[0]}, and {told[1]}."
 
 

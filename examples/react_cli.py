@@ -30,7 +30,7 @@ async def scripted(messages: list[dict[str, Any]], _tools: list[dict[str, Any]])
     told = [message["content"] for message in messages if message["role"] == "tool"]
     if not told:
         return [("order", {"order_id": "A-4721"})]
-    if told[-1].startswith("not run"):
+    if "was not run" in told[-1]:
         return [("refund", {"order_id": "A-4721", "amount": 160.0})]
     if len(told) == 1:
         return [("refund", {"order_id": "A-4721", "amount": 320.0})]

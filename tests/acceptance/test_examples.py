@@ -262,7 +262,7 @@ def test_batch_leaves_to_a_person_what_is_not_small() -> None:
     lines = done.stdout.splitlines()
     assert lines[:2] == ["paid 12.00 for paper", "paid 60.00 for coffee"]
     assert lines[3] == "  Pay for server: paid 4000.00 for server"
-    assert "rejected by ada: ask for an invoice first" in lines[5]
+    assert "ada rejected it, in these words: 'ask for an invoice first'" in lines[5]
     decided = [one["decision"] for one in json.loads(sayso("ls", "--all", "--json"))["requests"]]
     assert sorted(one["channel"] for one in decided) == ["python", "python", "rule", "rule"]
 
@@ -319,7 +319,7 @@ def test_agent_that_was_decided_by_command_goes_on_by_the_name_of_its_run() -> N
     sayso("reject", request_id, "-m", "paid already")
     second = run(str(EXAMPLES / "agent_durable.py"), "ticket-17")
     assert "  pays" not in second.stdout
-    assert "paid already. This is final" in second.stdout
+    assert "'paid already'. This is final" in second.stdout
 
 
 def test_workflow_advances_only_the_steps_that_were_decided() -> None:
@@ -340,7 +340,7 @@ def test_workflow_advances_only_the_steps_that_were_decided() -> None:
 def test_pause_inside_an_inner_agent_surfaces_outside_and_its_no_goes_in() -> None:
     lines = lines_of("nested_agents.py")
     assert lines[0] == "waits: desk.billing.refund {'order_id': 'A-4721', 'amount': 320.0}"
-    assert lines[1].startswith("billing is told: refund was not run: the call refund was rejected by ada: vouchers")
+    assert lines[1].startswith("billing is told: refund was not run: ada rejected it, in these words: 'vouchers")
     assert lines[2:] == ["desk says: a voucher of 320.00 for A-4721", "counted: 1 denied"]
 
 

@@ -91,8 +91,8 @@ def test_after_a_no_the_model_may_go_on_without_the_call(disk: Disk, delete: Too
     agent = agent_of(model, delete, on_rejection="continue")
     assert agent.resume("no", asyncio.run(paused(agent))).answer == "done"
     assert disk.deleted == []
-    assert "was rejected by" in observed(model)[0]
-    assert "Do not make the same call again" in observed(model)[0]
+    assert "rejected it" in observed(model)[0]
+    assert "do not repeat this call" in observed(model)[0]
 
 
 def test_words_are_feedback_and_the_same_call_then_asks_anew(disk: Disk, delete: Tool) -> None:
@@ -153,8 +153,8 @@ def test_json_object_changes_the_arguments(response: str, runs_with: Any, copies
     signal = asyncio.run(paused(agent))
     assert agent.resume(response, signal).answer == "done"
     assert ran == [runs_with]
-    assert "the reviewer changed the arguments" in observed(model)[0]
-    assert sayso.confirmation.get_confirmation_status(signal.confirmation_id) == "edited"
+    assert "changed the arguments before" in observed(model)[0]
+    assert sayso.get_confirmation_status(signal.confirmation_id) == "edited"
 
 
 @pytest.mark.parametrize(
@@ -473,7 +473,7 @@ def test_call_that_a_rule_denies_is_told_to_the_model_and_nobody_is_asked(disk: 
 
     model = Script([("delete_file", {"path": "/etc"})], ANSWER)
     assert agent_of(model, delete_file)(question="?").answer == "done"
-    assert observed(model)[0].startswith("not run: /etc is not ours")
+    assert "was not run: /etc is not ours. This is final: do not repeat this call" in observed(model)[0]
     assert disk.deleted == []
     assert store.list(Filter()).requests == ()
 

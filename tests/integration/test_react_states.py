@@ -69,7 +69,9 @@ def test_every_pause_is_gone_on_from_in_another_process(file_store: Store, place
     assert "hunter2" not in (place / "saved.json").read_text()
     assert step("yes") == "And /b?"
     assert step("all of it") == "Confirm execution of delete_file(path='/b', password='***')?"
-    assert step('{"path": "/c"}').startswith("Deleted /a | all of it | (the reviewer changed the arguments")
+    last = step('{"path": "/c"}')
+    assert last.startswith("Deleted /a | all of it | A person (")
+    assert "changed the arguments before delete_file ran" in last
     assert (place / "deleted").read_text() == "/a hunter2hunter2\n/c none\n"
 
 

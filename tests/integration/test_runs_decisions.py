@@ -86,8 +86,8 @@ def test_an_edit_runs_with_the_changed_arguments(each_store: Store, ran: list[An
     decision = ApprovalResolution(approved=True, override_input={"amount": 7}, metadata={"ticket": "T-1"})
     output = agent(resume=dict.fromkeys(ids(paused), decision)).run()
     assert ran == [7]
-    assert output.output.startswith("paid 7")
-    assert "amount: 250 -> 7" in output.output
+    assert output.output.endswith("\npaid 7")
+    assert "amount  250 -> 7" in output.output
     (span,) = [span for span in load_run(output.run_id).spans if span.name == "pay"]
     assert span.input == span.metadata["approval"]["input"] == {"amount": 7}
     resolution = span.metadata["approval"]["resolution"]
@@ -129,7 +129,7 @@ def test_a_denial_tells_the_model_not_to_repeat_the_call(each_store: Store, ran:
     output = agent(resume={ids(paused)[0]: ApprovalResolution(approved=False, reason="too much")}).run()
     assert (reason(output), ran) == (("success", None), [])
     assert "too much" in output.output
-    assert "do not make the same call again" in output.output
+    assert "do not repeat this call" in output.output
 
 
 def test_once_spent_the_same_call_asks_again(each_store: Store, ran: list[Any], pay: Tool) -> None:

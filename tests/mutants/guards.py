@@ -3891,4 +3891,25 @@ MUTANTS = [
         "",
         "integration/test_ambiguous.py::test_react_ends_with_the_unknown_outcome_and_its_model_is_not_asked_again",
     ),
+    Mutant(
+        "no secret is told to a model in a person's words",
+        "model/show/for_model.py",
+        "return scrub(text, secrets) if secrets else text",
+        "return text",
+        "integration/test_message_for_model.py::test_a_persons_words_are_quoted_bounded_and_hold_no_secret",
+    ),
+    Mutant(
+        "a person's words are quoted to a model",
+        "model/show/for_model.py",
+        "return brief(words, _WORDS_ROOM)",
+        "return words",
+        "integration/test_message_for_model.py::test_a_persons_words_are_quoted_bounded_and_hold_no_secret",
+    ),
+    Mutant(
+        "an agent's model reads what a person wrote when they approved",
+        "runs/agent.py",
+        'return call_message(call, approval_words(below.metadata.get("approval")) + text_of(value), is_error=False)',
+        "return call_message(call, text_of(value), is_error=False)",
+        "integration/test_message_for_model.py::test_an_agents_model_gets_this_text_before_the_result_or_in_its_place",
+    ),
 ]  # fmt: skip

@@ -49,7 +49,9 @@ class NotSeenError(errors.DecisionRefusedError):
 @click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an argument; repeatable.")
 @click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR.")
-@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="A comment; the program is told.")
+@click.option(
+    "-m", "--message", "--comment", "message", metavar="TEXT", help="A note; the program and its model are told."
+)
 @click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since.")
 @decides
 @as_json

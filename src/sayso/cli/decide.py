@@ -23,7 +23,9 @@ __all__ = ["answer", "cancel", "feedback", "reject"]
 @click.argument("ids", nargs=-1, metavar="[ID...]")
 @filters
 @click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
-@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program is told.")
+@click.option(
+    "-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program and its model are told."
+)
 @decides
 @as_json
 @click.pass_obj
@@ -108,7 +110,9 @@ def _value(request: Request, text: str) -> object:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program is told.")
+@click.option(
+    "-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program and its model are told."
+)
 @decides
 @as_json
 @click.pass_obj

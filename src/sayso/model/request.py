@@ -207,6 +207,17 @@ class Request:
         """Say whether somebody with these roles may decide, as far as roles go."""
         return self.quorum.admits(roles) or (self.open_to is not None and self.open_to.admits(by, roles))
 
+    def message_for_model(self) -> str:
+        """Return what to tell the model that asked: what a person changed and wrote, and what not to do next.
+
+        For an approved call it is what goes before the result, and empty where it was approved as it stood without a
+        note. For any other it is the whole text: why it did not run or how it failed, and whether it may be tried
+        again. Secrets are masked; a person's words are quoted.
+        """
+        from sayso.model.show.for_model import message
+
+        return message(self)
+
     @property
     def missing_votes(self) -> int:
         """How many more distinct reviewers must approve."""

@@ -18,8 +18,9 @@ from sayso.runs.events import DeltaEvent, RunStatus
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
 from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of, sound
+from sayso.runs.observation import text_of
 from sayso.runs.runnable import Runnable, checked_name
-from sayso.runs.say import call_message, not_a_tool, result_text
+from sayso.runs.say import approval_words, call_message, denial_words, not_a_tool
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
 from sayso.waiting.frames import trimmed
@@ -169,19 +170,11 @@ class Agent(Runnable):
         try:
             value = await perform(below, call.arguments)
         except Denied as denied:
-            return call_message(call, _no(call.name, denied), is_error=True)
+            return call_message(call, denial_words(call.name, denied, below.metadata.get("approval")), is_error=True)
         except Failed as failed:
-            return call_message(call, f"{call.name} failed: {failed}", is_error=True)
-        return call_message(call, result_text(value, below.metadata.get("approval")), is_error=False)
-
-
-def _no(name: str, denied: Denied) -> str:
-    if denied.is_feedback:
-        return f"{name} was not run: {denied.message}. Take these words into account; call it again only if changed."
-    return (
-        f"{name} was not run: {denied.message}. This is final: do not make the same call again."
-        " Find another way, or tell the user."
-    )
+            words = approval_words(below.metadata.get("approval"))
+            return call_message(call, f"{words}{call.name} failed: {failed}", is_error=True)
+        return call_message(call, approval_words(below.metadata.get("approval")) + text_of(value), is_error=False)
 
 
 def _by_name(tools: Sequence[Runnable | Callable[..., Any]]) -> dict[str, Runnable]:

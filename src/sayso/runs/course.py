@@ -19,6 +19,7 @@ from sayso.model.call import Call
 from sayso.model.redaction import MASK, Redaction, scrub
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
+from sayso.model.show.for_model import secrets_of_call
 from sayso.runs.models import Message, ModelCall, Reply
 from sayso.runs.tool import Tool
 
@@ -114,7 +115,7 @@ class Course:
         if isinstance(request.subject, Call):
             self._shown[self.turns, call_id] = request.subject.arguments
             for call in {request.subject.digest: request.subject, request.effective.digest: request.effective}.values():
-                self._secrets |= _secrets_of_call(call, request)
+                self._secrets |= secrets_of_call(call, request)
 
     def scrubbed(self, text: str) -> str:
         """Return a text without the secrets of this run's calls."""
@@ -216,14 +217,6 @@ def _secrets_in(
     if tool is None:
         return Redaction().secrets(canonical.load(text))
     return secrets_of(tool.gate, text, json.dumps(shown, ensure_ascii=False, default=str))
-
-
-def _secrets_of_call(call: Call, request: Request) -> frozenset[str]:
-    """Return what is masked in a stored call: by name, or by a redactor that is not here."""
-    if call.masked is None:
-        return frozenset()
-    redaction, tree, masked = Redaction(request.redact), canonical.load(call.form), call.masked
-    return redaction.secrets(tree) | {text for text in redaction.texts(tree) if text not in masked}
 
 
 def _pending(messages: Sequence[Message], waiting: Sequence[Waiting]) -> dict[str, Any] | None:

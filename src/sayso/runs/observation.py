@@ -10,10 +10,9 @@ from typing import Any, NamedTuple, cast
 
 from sayso.model import canonical
 from sayso.model.request import Request, State
-from sayso.model.show.standing import changed
 from sayso.runs.values import plain
 
-__all__ = ["Observation", "approval_of", "nested", "recorded", "text_of"]
+__all__ = ["Observation", "nested", "recorded", "text_of", "with_words"]
 
 
 class Observation(NamedTuple):
@@ -30,27 +29,19 @@ def text_of(value: Any) -> str:
 
 def recorded(request: Request) -> Observation:
     """Return how a call ended that was made before; it is not made again."""
-    done = request.execution
+    done, words = request.execution, request.message_for_model()
     if request.state is State.FAILED:
-        return Observation(
-            approval_of(request) + (done.error if done is not None and done.error else "it failed"), is_error=True
-        )
+        return Observation(words, is_error=True)
+    if done is not None and done.resolved_by is not None:
+        return Observation(words)
     if done is None or done.result is None:
-        return Observation(approval_of(request) + "it was run; what it returned is not kept")
-    return Observation(
-        approval_of(request) + text_of(cast("Any", canonical.display(canonical.load(done.result)))["result"])
-    )
+        return with_words(words, "it was run; what it returned is not kept")
+    return with_words(words, text_of(cast("Any", canonical.display(canonical.load(done.result)))["result"]))
 
 
-def approval_of(request: Request) -> str:
-    """Return what the model should know about how its call was approved, for the line before the result."""
-    told: list[str] = []
-    if request.edited is not None:
-        listed = "; ".join(change.line() for change in changed(request.call, request.edited, request.redact))
-        told.append(f"the reviewer changed the arguments before it ran: {listed}")
-    if request.decision is not None and request.decision.comment:
-        told.append(f"the reviewer's comment: {request.decision.comment}")
-    return f"({'; '.join(told)})\n" if told else ""
+def with_words(words: str, result: str, *, is_error: bool = False) -> Observation:
+    """Return a result below what a person wrote or changed (`Request.message_for_model`)."""
+    return Observation(f"{words}\n{result}" if words else result, is_error)
 
 
 def nested() -> Observation:

@@ -26,7 +26,7 @@ from sayso.runs.course import Course, Waiting
 from sayso.runs.events import DeltaEvent
 from sayso.runs.models import ModelCall, ModelError, Reply, model_of
 from sayso.runs.module import Module, tell
-from sayso.runs.observation import Observation, approval_of, nested, recorded, text_of
+from sayso.runs.observation import Observation, nested, recorded, text_of, with_words
 from sayso.runs.prediction import Prediction
 from sayso.runs.response import Response, check_shown, record, saved_of, store_of
 from sayso.runs.signature import Signature
@@ -264,8 +264,7 @@ class ReAct(Module):
             # It was heard: if the model comes back with the same call, a person is asked again.
             request_id, where = no.confirmation_id, store_of(no.confirmation_id) or store
             await _verb(where, lambda: where.clear(request_id, requester()))
-        advice = "Mend it or do without" if is_feedback else "Do not make the same call again; do without"
-        return Observation(f"not run: {no.message}. {advice}, with these words in mind.", is_error=True)
+        return Observation(no.message_for_model, is_error=True)
 
     async def _withdraw(self, course: Course) -> None:
         """Take back what the run asked and nobody has decided: there is no run left to go on with it."""
@@ -326,7 +325,9 @@ class ReAct(Module):
         if isinstance(got, Observation):
             after = await _verb(store, lambda: store.get(request.id))
             course.shows(waiting.id, after)
-            got = Observation(approval_of(after) + got.text, got.is_error)
+            words = after.message_for_model()
+            is_told = after.state is State.FAILED
+            got = recorded(after) if is_told else with_words(words, got.text, is_error=got.is_error)
         return got
 
     async def _pause(self, course: Course, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from sayso.model.show.escape import storable
+from sayso.model.show.for_model import not_run
+from sayso.runs.halt import Denied
 from sayso.runs.models import Message, ModelCall
-from sayso.runs.values import plain
 
-__all__ = ["call_message", "not_a_tool", "result_text"]
+__all__ = ["approval_words", "call_message", "denial_words", "not_a_tool"]
 
 
 def call_message(call: ModelCall, content: str, *, is_error: bool) -> Message:
@@ -27,11 +27,18 @@ def not_a_tool(name: str, tools: Collection[str]) -> str:
     return f"There is no tool {name!r}.{hint} There are: {', '.join(tools) or 'none'}. Nothing was run."
 
 
-def result_text(value: Any, approval: Mapping[str, Any] | None) -> str:
-    """Return a call's result as text, and what a person changed before it ran."""
-    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
-    changed = None if approval is None else approval.get("changed")
-    if not changed:
-        return text
-    changes = "; ".join(f"{name}: {was} -> {now}" for name, was, now in changed)
-    return f"{text}\n[A person changed the arguments before it ran: {changes}. The result is that of the changed call.]"
+def approval_words(approval: Mapping[str, Any] | None) -> str:
+    """Return what a person wrote or changed when they approved a call, for the line before its result."""
+    resolution: Mapping[str, Any] = {} if approval is None else approval.get("resolution", {})
+    if approval is None or not resolution.get("approved"):
+        return ""
+    words = approval.get("message_for_model")
+    return f"{words}\n" if words else ""
+
+
+def denial_words(name: str, denied: Denied, approval: Mapping[str, Any] | None) -> str:
+    """Return what to say of a call that was not made."""
+    said = None if approval is None else approval.get("message_for_model")
+    if said and not approval_words(approval):
+        return said
+    return approval_words(approval) + not_run(name, denied.message, may_change=denied.is_feedback)

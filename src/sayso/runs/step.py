@@ -174,6 +174,7 @@ def _through(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effe
                 frame.begin(arguments, frame.runnable.shown(arguments))
                 return _unwrapped(frame, (yield Try(gate.function, *gate.signature.spread(arguments))))
             case "happened":
+                _noted(frame, answer)
                 return answer.result
             case "deny":
                 raise Denied(answer.reason or f"a rule denies {frame.runnable.name}")
@@ -200,8 +201,7 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
                 result = None if request.execution is None else request.execution.result
                 return Check("happened", request, result=None if result is None else recorded(result))
             case State.FAILED:
-                error = None if request.execution is None else request.execution.error
-                raise Failed("Error", error or "the call failed")
+                raise _failed_before(request)
             case State.EXPIRED:
                 arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
             case State.PENDING | State.APPROVED if why := _why_anew(frame, request):
@@ -231,6 +231,17 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
         frame.leg.notes[answer.request.id] = {"expired": True}
     # Decided before our own asking had come back, the run is in hand no more: whoever takes it goes on with it.
     return answer._replace(kind="held") if frame.journal.is_back else answer
+
+
+def _failed_before(request: Request) -> Failed:
+    """Return how a call failed that was made before."""
+    execution = request.execution
+    if execution is None or execution.error is None:
+        return Failed("Error", "the call failed")
+    kind, _, words = execution.error.partition(": ")
+    if execution.resolved_by is not None:
+        return Failed("NotExecuted", f"{execution.resolved_by} found out that it did not take effect ({kind}: {words})")
+    return Failed(kind, words)
 
 
 def _sure(answer: Check) -> Request:
@@ -263,6 +274,7 @@ def _noted(frame: Frame, answer: Check) -> Request:
     if request.decision is not None:
         more = frame.journal.at(extras_place(request.id)) or {}
         approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
+        approval["message_for_model"] = request.message_for_model()
     if request.edited is not None:
         was = request.call.arguments
         approval["changed"] = [[n, was.get(n), now] for n, now in call.arguments.items() if was.get(n) != now]

@@ -20,6 +20,7 @@ from sayso.model.call import Call
 from sayso.model.ids import new_request_id
 from sayso.model.request import Request
 from sayso.model.show import line
+from sayso.model.show.for_model import not_run
 from sayso.model.show.label import is_random, short
 
 __all__ = [
@@ -177,6 +178,15 @@ class ConfirmationRejected(Exception):
         self.message = message
         self.confirmation_id = confirmation_id
         self.tool_call = _tool_call(tool_call)
+        self._for_model: str | None = None
+
+    @property
+    def message_for_model(self) -> str:
+        """What to tell a model that asked for it: why, in a person's words, and whether it may try again."""
+        if self._for_model is not None:
+            return self._for_model
+        name = "the call" if self.tool_call is None else self.tool_call.name
+        return not_run(name, self.message, may_change=isinstance(self, ConfirmationFeedback))
 
     @property
     def request_id(self) -> str | None:
@@ -186,13 +196,16 @@ class ConfirmationRejected(Exception):
     id = approval_id = request_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self.message, self.confirmation_id, self.tool_call)
+        return _again, (type(self), self.message, self.confirmation_id, self.tool_call, self._for_model)
 
 
 def _again(
-    kind: type[ConfirmationRejected], message: str, confirmation_id: str | None, tool_call: ToolCall | None
-) -> ConfirmationRejected:
-    return kind(message, confirmation_id=confirmation_id, tool_call=tool_call)
+    kind: type[ConfirmationRejected], message: str, confirmation_id: str | None, tool_call: ToolCall | None,
+    for_model: str | None = None,
+) -> ConfirmationRejected:  # fmt: skip
+    signal = kind(message, confirmation_id=confirmation_id, tool_call=tool_call)
+    signal._for_model = for_model  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return signal
 
 
 class ConfirmationFeedback(ConfirmationRejected):
@@ -263,7 +276,7 @@ def refused(request: Request) -> ConfirmationRejected:
         message += f" by {decision.by}"
         if decision.comment:
             message += f": {decision.comment}"
-    return kind(message, confirmation_id=request.id, tool_call=tool_call_of(request))
+    return _again(kind, message, request.id, tool_call_of(request), request.message_for_model())
 
 
 # In a traceback they are called what a program calls them.
