@@ -125,8 +125,9 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The decorated function raises, beside what the function itself does:
         ConfirmationRequired: It waits for a person (with `wait="raise"`, after `timeout`, or when detached).
-        ConfirmationRejected: One of its kinds: the answer was no.
+        ConfirmationRejected: One of its kinds: the answer was no, or nobody waits for the call any more.
         PolicyError, ArgumentError, StartRefusedError, StoreError: It was not run, for the reason that they say.
+        ConfigError: It would raise `ConfirmationRequired` in a thread of a pool, outside of a run with a name.
         OutcomeNotRecordedError: It ran, and the store could not be told.
     """
     check_known("gate", options, GateOptions.__optional_keys__)

@@ -213,7 +213,7 @@ class ConfirmationFeedback(ConfirmationRejected):
 
 
 class ConfirmationCancelled(ConfirmationRejected):
-    """The reviewer, or the program itself, ended the run at this request."""
+    """The reviewer, or the program itself, ended the run at this request; or nobody waits for the call any more."""
 
 
 class ConfirmationExpired(ConfirmationRejected):
