@@ -114,6 +114,9 @@ def keyed(amount: int, key: str) -> str:
 
 one = sayso.Tool(lambda: 1, name="one", requires_approval=True)
 plain: sayso.Tool = one
+sayso.Tool(transfer, requires_approval=is_large, quorum=2, ambiguous=(OSError,), expires="1h", roles={"finance"})
+agent = sayso.Agent(model="test", tools=[repay], requires_approval=True, description="Refunds.", risk="high")
+sayso.Workflow(name="flow", approval_prompt="Begin?", default_params={"region": "eu"}, quorum=2)
 several: list[sayso.Tool] = [repay, remit, keyed, plain]
 sayso.Workflow(name="flow").step(repay).step(remit)
 

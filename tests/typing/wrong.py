@@ -148,6 +148,16 @@ async def remit(amount: int) -> int:
     return amount
 
 
+sayso.Tool(transfer, requires_aproval=True)  # wrong
+sayso.Tool(transfer, requires_approval="yes")  # wrong
+sayso.Tool(transfer, nmae="transfer")  # wrong
+sayso.tool(requires_aproval=True)  # wrong
+sayso.tool(transfer, quorum="2")  # wrong
+sayso.Agent(model="test", tols=[])  # wrong
+sayso.Agent(model="test", approval_propmt="Sure?")  # wrong
+sayso.Workflow(nmae="flow")  # wrong
+sayso.Workflow(requires_aproval=True)  # wrong
+
 repay("A-1", amont=3.0)  # wrong
 repay("A-1")  # wrong
 repay(7, 3.0)  # wrong

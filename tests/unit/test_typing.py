@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 import sayso
+from sayso.runs import declared
+from sayso.runs.options import CommonOptions, RunnableOptions, ToolOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [ROOT / "tests/typing/right.py", ROOT / "tests/typing/wrong.py"]
@@ -81,6 +83,15 @@ def test_each_wrong_use_is_an_error_and_no_right_one(check: Callable[[Path], Lin
     missed = [f"{name}:{line}: {text[name][line - 1].strip()}" for name, line in sorted(wanted - found.keys())]
     more = [f"{name}:{line}: {found[name, line]}" for name, line in sorted(found.keys() - wanted)]
     assert (missed, more) == ([], [])
+
+
+def test_type_checkers_know_every_option_of_a_tool_an_agent_and_a_workflow() -> None:
+    named = {"name", "model", "tools", "system_prompt", "max_iters", "ambiguous", "description", "default_params"}
+    for kind in (sayso.Tool, sayso.Agent, sayso.Workflow):
+        assert CommonOptions.__annotations__.keys() == declared.options_of(kind) - named, kind
+    assert ToolOptions.__annotations__.keys() - CommonOptions.__annotations__.keys() == {"ambiguous"}
+    more = RunnableOptions.__annotations__.keys() - CommonOptions.__annotations__.keys()
+    assert more == {"description", "default_params"}
 
 
 def visible_getattrs(tree: ast.AST) -> Iterator[str]:

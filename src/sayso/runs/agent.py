@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
 from sayso.model.told import words
@@ -19,6 +19,7 @@ from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
 from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of, sound
 from sayso.runs.observation import text_of
+from sayso.runs.options import RunnableOptions
 from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.say import approval_words, call_message, denial_words, not_a_tool
 from sayso.runs.step import perform
@@ -49,7 +50,8 @@ class Agent(Runnable):
     @trimmed
     def __init__(
         self, *, name: str = "agent", model: Any, tools: Sequence[Runnable | Callable[..., Any]] = (),
-        system_prompt: str | Callable[[], str] | None = None, max_iters: int = 10, **options: Any,
+        system_prompt: str | Callable[[], str] | None = None, max_iters: int = 10,
+        **options: Unpack[RunnableOptions],
     ) -> None:  # fmt: skip
         if type(max_iters) is not int or max_iters < 1:
             raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")

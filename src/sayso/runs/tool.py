@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
 from sayso.drive import Attempt, Effects, adrive, drive
@@ -14,6 +14,7 @@ from sayso.gates import Gate, exception_classes
 from sayso.gates.declared import check_known
 from sayso.runs import declared
 from sayso.runs.declared import check_handler
+from sayso.runs.options import ToolOptions
 from sayso.runs.run import Run
 from sayso.runs.runnable import Runnable, entry
 from sayso.waiting.frames import trim, trimmed
@@ -60,12 +61,12 @@ class Tool(Runnable, Generic[P, R_co]):
     @overload
     def __init__(
         self: Tool[..., T], handler: Callable[..., T], *, default_params: Mapping[str, Any], name: str | None = None,
-        description: str | None = None, ambiguous: Ambiguous = (), **options: Any,
+        description: str | None = None, **options: Unpack[ToolOptions],
     ) -> None: ...  # fmt: skip
     @overload
     def __init__(
         self, handler: Callable[P, R_co], *, name: str | None = None, description: str | None = None,
-        ambiguous: Ambiguous = (), **options: Any,
+        **options: Unpack[ToolOptions],
     ) -> None: ...  # fmt: skip
     @trimmed
     def __init__(
@@ -170,22 +171,22 @@ class Tool(Runnable, Generic[P, R_co]):
 @overload
 def tool(
     function: Callable[..., T], /, *, default_params: Mapping[str, Any], name: str | None = None,
-    description: str | None = None, require_confirmation: bool = False, **options: Any,
+    description: str | None = None, require_confirmation: bool = False, **options: Unpack[ToolOptions],
 ) -> Tool[..., T]: ...  # fmt: skip
 @overload
 def tool(
     function: Callable[Q, T], /, *, name: str | None = None, description: str | None = None,
-    require_confirmation: bool = False, **options: Any,
+    require_confirmation: bool = False, **options: Unpack[ToolOptions],
 ) -> Tool[Q, T]: ...  # fmt: skip
 @overload
 def tool(
     function: None = None, /, *, default_params: Mapping[str, Any], name: str | None = None,
-    description: str | None = None, require_confirmation: bool = False, **options: Any,
+    description: str | None = None, require_confirmation: bool = False, **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[..., T]], Tool[..., T]]: ...  # fmt: skip
 @overload
 def tool(
     function: None = None, /, *, name: str | None = None, description: str | None = None,
-    require_confirmation: bool = False, **options: Any,
+    require_confirmation: bool = False, **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[Q, T]], Tool[Q, T]]: ...  # fmt: skip
 @trimmed
 def tool(

@@ -11,12 +11,13 @@ import asyncio
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Unpack, cast
 
 from sayso import errors
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
 from sayso.runs.inputs import Taken, inputs_of
+from sayso.runs.options import RunnableOptions
 from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
@@ -44,7 +45,7 @@ class Workflow(Runnable):
     needs_values: ClassVar[bool] = True
 
     @trimmed
-    def __init__(self, *, name: str = "workflow", **options: Any) -> None:
+    def __init__(self, *, name: str = "workflow", **options: Unpack[RunnableOptions]) -> None:
         self._steps: dict[str, _Step] = {}
         checked_name(name)
 
