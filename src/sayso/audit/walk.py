@@ -236,7 +236,7 @@ def _differs(anchor: Anchor, trail: _Rows | None) -> Break | None:
     if anchor.asked is not None and anchor.asked != trail.said.asked:
         reason = f"{anchor.request_id} is not as it was asked: its row was rewritten, or was sealed with another key"
         return Break(anchor.run_id, trail.seq, reason)
-    if None not in {anchor.stands, trail.said.stands} and anchor.stands != trail.said.stands:
+    if anchor.stands is not None and anchor.stands != trail.said.stands:
         reason = f"what became of {anchor.request_id} is not as row {trail.seq} left it: its row was rewritten"
         return Break(anchor.run_id, trail.seq, reason)
     return None

@@ -69,7 +69,7 @@ class Anchor(NamedTuple):
         link: Of the journal's row that made this row what it is.
         asked: Digest of what never changes, computed from the row (see `sayso.stores.row.asked_digest`); the
             journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
-        stands: Digest of what became of it, computed from the row (see `sayso.stores.row.stands_digest`); every row
+        stands: Digest of the whole row, computed from it (see `sayso.stores.row.stands_digest`); every row
             of the journal about it carries the one of then. None as for `asked`, and where nobody could change it.
     """
 

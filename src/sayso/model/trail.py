@@ -58,7 +58,7 @@ class Trail(NamedTuple):
     Attributes:
         states: The states in which it can stand, as their words; none before its first row.
         asked: Digest of what was asked, or of what a purge left of it.
-        stands: Digest of what has become of it since; None where a row carries none.
+        stands: Digest of its whole row since; None where a row of the journal carries none.
         approved: Fingerprint of what was approved last.
     """
 
@@ -106,7 +106,7 @@ class Trail(NamedTuple):
 
 
 def stands_in(detail: str) -> str | None:
-    """Return the digest of what has become of its request that a row carries."""
+    """Return the digest of the whole row of its request that a row of the journal carries."""
     return _text(_read(detail), "stands")
 
 
