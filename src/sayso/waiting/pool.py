@@ -16,7 +16,7 @@ from contextvars import Context
 from typing import Any
 from weakref import ref
 
-__all__ = ["Job", "job"]
+__all__ = ["Job", "job", "when_done"]
 
 _POOLS = {"concurrent.futures.process", "multiprocessing.pool", "multiprocess.pool", "trio._core._thread_cache"}
 _SERVERS = {
