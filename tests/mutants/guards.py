@@ -1391,6 +1391,21 @@ MUTANTS = [
         _ALONE + "test_a_decision_for_a_run_that_nobody_began_decides_nothing",
     ),
     Mutant(
+        "a late decision is told of in the stored run", "runs/decide.py",
+        'if note is not None and "expired" in note:', "if False:",
+        "integration/test_runs_shapes.py::test_a_decision_that_came_too_late_is_told_the_same_everywhere",
+    ),
+    Mutant(
+        "a run that nobody begins says so", "runs/run.py",
+        'if not getattr(self, "is_begun", True):', "if False:",
+        "integration/test_runs_calls.py::test_a_run_that_is_thrown_away_before_it_began_warns_at_its_line",
+    ),
+    Mutant(
+        "a default that needs arguments is refused", "runs/runnable.py",
+        "declared.check_defaults(name, self.default_params)", "pass",
+        _SAID + "test_default_params_that_need_arguments_are_refused_at_the_construction",
+    ),
+    Mutant(
         "a decision for one input does not answer another", "runs/leg.py",
         "return None if calls is None else f\"of {calls[0]}\"", "return None",
         _INPUTS + "test_a_decision_for_one_input_does_not_run_it_for_another",
