@@ -37,7 +37,7 @@ PATIENCE = 60.0
 _NOTE = re.compile(r"<!-- example: (?P<kind>[a-z ]+?)(?:: (?P<more>.+?))? -->")
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 _SAID = re.compile(r"^ *print\(.*\)  # (?P<said>.+)$", re.MULTILINE)
-_PROMPT = re.compile(r"^(?P<asked>>|.*\]:|.*\[y/N\]|why\? \(.*\)|.* do instead\?)(?: (?P<typed>.*))?$", re.MULTILINE)
+_PROMPT = re.compile(r"^(?P<asked>>|.*\]:|.*\[y/[nN]\]|why\? \(.*\)|.* do instead\?)(?: (?P<typed>.*))?$", re.MULTILINE)
 _ON_A_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )

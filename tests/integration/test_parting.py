@@ -5,11 +5,14 @@ Real processes, with a terminal and without. The invariant: nobody is told to de
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,10 +148,57 @@ def test_a_traceback_ends_at_the_call_that_was_held(text: str, does: Callable[[P
         person.sees(MENU)
         does(person)
         person.ends()
-    traceback = person.screen[person.screen.index("Traceback") :]
-    assert end in traceback
-    assert "program.py" in traceback
-    assert str(Path(sayso.__file__).parent) not in traceback
+    shown = person.screen[person.screen.index("Traceback") :]
+    assert end in shown
+    assert "program.py" in shown
+    assert str(Path(sayso.__file__).parent) not in shown
+
+
+def frames_of(error: BaseException) -> list[str]:
+    return [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_what_a_gate_raises_shows_the_programs_own_frames_alone() -> None:
+    sayso.configure(store="memory:")
+    ends: list[BaseException] = [KeyboardInterrupt(), ValueError("refused")]
+
+    @sayso.gate(wait="raise")
+    def pay(amount: int) -> int:
+        raise ends.pop()
+
+    @sayso.gate(wait="raise")
+    async def apay(amount: int) -> int:
+        raise ends.pop()
+
+    def told() -> str:
+        raise LookupError("no such customer")
+
+    def run(call: Callable[[int], Any], amount: int = 1) -> Any:
+        made = call(amount)
+        return asyncio.run(made) if inspect.iscoroutine(made) else made
+
+    with sayso.run("tracebacks"):
+        for call in (pay, apay):
+            ends[:] = [KeyboardInterrupt(), ValueError("refused")]
+            for error in (ValueError, KeyboardInterrupt, errors.OutcomeUnknownError):
+                if error is not errors.OutcomeUnknownError:
+                    with pytest.raises(sayso.ConfirmationRequired) as held:
+                        run(call)
+                    sayso.Review().approve(held.value.confirmation_id, by="ada")
+                with pytest.raises(error) as caught:
+                    run(call)
+                shown = frames_of(caught.value)
+                assert shown[0] == __file__
+                assert not [name for name in shown if name.startswith(str(Path(sayso.__file__).parent))], error
+        refusing = sayso.gate(pay.__wrapped__, prompt=told, wait="raise", name="told")  # type: ignore[attr-defined]
+        with pytest.raises(errors.PolicyError) as refused:
+            refusing(2)
+        assert set(frames_of(refused.value)) == {__file__}
+        assert isinstance(refused.value.__cause__, LookupError)
+        assert frames_of(refused.value.__cause__)[-1] == __file__
+        with pytest.raises(TypeError, match="missing a required argument") as misfit:
+            pay()  # type: ignore[call-arg]
+        assert frames_of(misfit.value) == [__file__]
 
 
 def test_a_traceback_of_a_fault_and_one_of_a_rule_keep_every_frame() -> None:

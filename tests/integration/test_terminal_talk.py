@@ -93,7 +93,7 @@ def test_edit_asks_for_each_argument_and_shows_the_changes_before_it_approves() 
         person.types("damaged")
         person.sees("api_key [***]: ")
         person.types("")
-        changes = person.sees("run refund with these arguments? [y/N] ")
+        changes = person.sees("run refund with these arguments? [y/n] ")
         assert "amount  320.0 -> 80.0" in changes
         assert "reason  '' -> 'damaged'" in changes
         assert the_request().state is State.PENDING
@@ -104,19 +104,19 @@ def test_edit_asks_for_each_argument_and_shows_the_changes_before_it_approves() 
 def test_an_edit_that_is_not_confirmed_or_does_not_fit_decides_nothing() -> None:
     with program() as person:
         dropped = False
-        for amount, after in (("80", "[y/N] "), ("900", "less than or equal to 500")):
+        for amount, after in (("80", "[y/n] "), ("900", "less than or equal to 500")):
             dropped = "the changes were dropped, nothing was decided" in person.sees(MENU)
             person.types("e")
             for prompt, typed in (("order_id [", ""), ("amount [", amount)):
                 person.sees(prompt)
                 person.types(typed)
-            if after == "[y/N] ":
+            if after == "[y/n] ":
                 for prompt in ("reason [", "api_key ["):
                     person.sees(prompt)
                     person.types("")
             person.sees(after)
             assert the_request().state is State.PENDING
-            person.types("")
+            person.types("n" if after == "[y/n] " else "")
         assert dropped
         person.sees("reason [")
         person.types("")
@@ -167,6 +167,62 @@ def test_detach_leaves_it_pending_and_says_how_to_go_on(key: str) -> None:
     Review().approve(request.id, by="bob")
     with program() as person:
         assert person.ends() == (0, "refunded 320.00 for A-4721 '' hunter2-hunter2\n")
+
+
+UNNAMED = """
+import sayso
+
+@sayso.gate
+def refund(order_id: str) -> str:
+    return f"refunded {order_id}"
+
+try:
+    print(refund("A-4721"))
+except sayso.ConfirmationRejected as no:
+    print(type(no).__name__, no)
+"""
+
+
+@pytest.mark.parametrize("keys", ["d\ny\n", "\x04"], ids=["d", "end of input"])
+def test_to_detach_from_a_run_without_a_name_withdraws_and_says_so(keys: str) -> None:
+    with at_terminal(UNNAMED) as person:
+        person.sees(MENU)
+        person.presses(keys.encode())
+        code, out = person.ends()
+        assert code == 0
+        assert out.startswith("ConfirmationCancelled ")
+        assert "the person at the terminal left it" in out
+        assert "is withdrawn: its run has no name, so nobody could come back to it" in person.screen
+        assert "still waits" not in person.screen
+        assert "Traceback" not in person.screen
+    assert the_request().state is State.CANCELLED
+
+
+def test_whoever_learns_that_to_detach_is_to_withdraw_may_stay() -> None:
+    with at_terminal(UNNAMED) as person:
+        person.sees(MENU)
+        person.types("d")
+        assert "to detach is to withdraw it" in person.sees("withdraw it? [y/N] ")
+        person.types("")
+        person.sees(MENU)
+        assert the_request().state is State.PENDING
+        person.types("a")
+        assert person.ends() == (0, "refunded A-4721\n")
+
+
+def test_an_empty_answer_loses_no_finished_edit() -> None:
+    with program() as person:
+        person.sees(MENU)
+        person.types("e")
+        for prompt, typed in (("order_id [", ""), ("amount [", "80"), ("reason [", ""), ("api_key [", "")):
+            person.sees(prompt)
+            person.types(typed)
+        for slip in ("", "perhaps"):
+            person.sees("run refund with these arguments? [y/n] ")
+            person.types(slip)
+        person.sees("[y/n] ")
+        person.types("y")
+        assert person.ends()[1].startswith("refunded 80.00 for A-4721")
 
 
 def test_a_slip_decides_nothing_and_asks_again() -> None:
@@ -379,6 +435,8 @@ def test_an_empty_line_is_no_answer_and_it_says_what_is_wanted(options: str, wan
         assert wanted in person.sees("d detach   (then enter)\n> ")
         assert the_request().state is State.PENDING
         person.types("d")
+        person.sees("withdraw it? [y/N] ")
+        person.types("y")
         person.ends()
 
 

@@ -19,6 +19,7 @@ from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.gates.declared import span_of
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
+from sayso.model.show.label import is_random
 from sayso.stores.base import Store
 from sayso.waiting import signals, stop, terminal
 from sayso.waiting.waiter import Waiter
@@ -66,6 +67,9 @@ class Block:
         decided = _Decided(store, request, waiter, self._timeout, self._is_quiet)
         after: Request = yield telemetry.waiting(request, decided)
         waiter.must_go_on(after)
+        if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
+            waiter.end("the person at the terminal left it, and nobody can come back to a run without a name")
+            waiter.must_go_on(after)
         if after.state is State.PENDING:
             raise waiter.come_back_later(after, f"timeout={self._timeout}")
         if after.state is State.EXPIRED and self._on_expiry == "reject":
@@ -101,6 +105,12 @@ class _Decided(Effect):
     ) -> None:  # fmt: skip
         self._store, self._request, self._waiter, self._is_quiet = store, request, waiter, is_quiet
         self._until = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        self._is_asked = False
+
+    @property
+    def was_left(self) -> bool:
+        """Whether the person at the terminal ended a wait that was not over."""
+        return self._is_asked and (self._until is None or time.monotonic() < self._until)
 
     def _look(self) -> Request:
         try:
@@ -143,6 +153,7 @@ class _Decided(Effect):
         if not (terminal.is_there() and terminal.can_decide(self._store)):
             terminal.announce(self._store, self._request)
             return False
+        self._is_asked = True
         return True
 
     def _last_words(self) -> list[str]:

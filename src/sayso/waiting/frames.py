@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from sayso.errors import SaysoError
+from sayso.errors import SaysoError, StoreError
 from sayso.waiting.signals import ConfirmationRejected, ConfirmationRequired
 
 __all__ = ["say", "trim", "trimmed"]
@@ -59,6 +59,8 @@ def say(error: BaseException, what: str = "nothing was run") -> None:
 
 
 def _is_meant(error: BaseException) -> bool:
+    if isinstance(error, StoreError):  # a fault, whose frames say where
+        return False
     # By name: where nothing is async, asyncio is not loaded.
     if isinstance(error, _MEANT) or type(error).__name__ == "CancelledError":
         return True

@@ -40,10 +40,14 @@ class Talk:
         review: How it is decided, and in whose name.
         request: What waits.
         leave: By which letters the person leaves it as it is, e.g. `{"d": "detach"}`.
+        may_leave: Asked when one of them was typed.
     """
 
-    def __init__(self, screen: Screen, review: Review, request: Request, leave: Mapping[str, str]) -> None:
-        self._screen, self._review, self._leave = screen, review, leave
+    def __init__(
+        self, screen: Screen, review: Review, request: Request, leave: Mapping[str, str],
+        may_leave: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        self._screen, self._review, self._leave, self._may_leave = screen, review, leave, may_leave
         self._request = request
         self._is_seen = False
         self._deeds: dict[str, Callable[[], Request | None]] = {
@@ -64,7 +68,9 @@ class Talk:
             typed = self._screen.ask(self._menu())
             letter = self._letter(typed)
             if letter in self._leave:
-                return self._request, letter
+                if self._may_leave():
+                    return self._request, letter
+                continue
             try:
                 after = self._deeds[letter]() if letter in self._deeds else self._other(typed)
             except (errors.DecisionRefusedError, errors.ConfigError, ShapeError) as refusal:
@@ -126,10 +132,16 @@ class Talk:
             self._screen.say("  nothing was changed")
             return None
         self._screen.say(*(f"  {change.line()}" for change in found))
-        if self._screen.ask(f"run {token(before.name)} with these arguments? [y/N] ").casefold() not in {"y", "yes"}:
+        if not self._is_meant(f"run {token(before.name)} with these arguments? [y/n] "):
             self._screen.say("  the changes were dropped, nothing was decided")
             return None
         return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
+
+    def _is_meant(self, question: str) -> bool:
+        """Ask until there is a yes or a no: an edit that took its time is not lost by an empty line."""
+        while (typed := self._screen.ask(question).casefold()) not in {"y", "yes", "n", "no"}:
+            self._screen.say("  y runs it so, n drops the changes")
+        return typed in {"y", "yes"}
 
     def _new_values(self, shape: Shape, shown: Mapping[str, Any]) -> dict[str, object]:
         """Ask for each argument; enter keeps it."""

@@ -99,17 +99,34 @@ def converse(
 def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]) -> Request:
     if is_over():
         return store.get(request.id)
+    screen, is_over_elsewhere = Screen(is_over), False
+    talk = Talk(
+        screen, Review(store, channel="terminal"), request, {"d": "detach"}, lambda: _may_detach(screen, request)
+    )
     try:
-        after, _ = Talk(Screen(is_over), Review(store, channel="terminal"), request, {"d": "detach"}).hold()
-    except (Over, Gone):
-        after = store.get(request.id)
+        after, _ = talk.hold()
+    except (Over, Gone) as end:
+        after, is_over_elsewhere = store.get(request.id), isinstance(end, Over)
     if is_left():
         _say(*_not_awaited(store, request))
+    elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
+        _say(f"sayso  {short(after.id)} is withdrawn: its run has no name, so nobody could come back to it")
     elif after.state is State.PENDING:
         say_goodbye(store, after)
     else:
         _say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *_edits(after))
     return after
+
+
+def _may_detach(screen: Screen, request: Request) -> bool:
+    """Ask before a request is left that nobody could come back to: it is withdrawn then."""
+    if not is_random(request.run_id):
+        return True
+    screen.say(
+        "  its run has no name, so nobody could come back to it: to detach is to withdraw it",
+        '  (with sayso.run("a name"): around the call, it would go on waiting)',
+    )
+    return screen.ask("withdraw it? [y/N] ").casefold() in {"y", "yes"}
 
 
 def _edits(request: Request) -> list[str]:
