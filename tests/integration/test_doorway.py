@@ -136,15 +136,17 @@ def test_nothing_is_served_where_another_program_would_be_sent_the_link() -> Non
 
 # -- the browser that is opened ------------------------------------------------------------------------------------
 
-# A browser that says how it was called and what it was given, and stays until its input ends.
+# A browser that says how it was called and what it was given, and stays.
 BROWSER = """#!{python}
-import json, os, sys, urllib.parse, urllib.request
+import json, os, signal, sys, urllib.parse, urllib.request
 path = urllib.request.url2pathname(urllib.parse.urlsplit(sys.argv[1]).path)
-told = {{"pid": os.getpid(), "argument": sys.argv[1], "page": open(path).read(),
-         "modes": [os.stat(path).st_mode, os.stat(os.path.dirname(path)).st_mode]}}
+told = {{"pid": os.getpid(), "argument": sys.argv[1], "page": "", "modes": []}}
+if os.path.exists(path):
+    told["page"] = open(path).read()
+    told["modes"] = [os.stat(path).st_mode, os.stat(os.path.dirname(path)).st_mode]
 with open({fifo!r}, "w") as out:
     json.dump(told, out)
-open({fifo!r} + ".end").read()
+signal.pause()
 """
 
 
@@ -152,8 +154,7 @@ open({fifo!r} + ".end").read()
 def opened(store: Store, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, dict[str, Any]]]:
     """`sayso serve --open` with that browser: the process, the link, and what the browser says."""
     fifo, script = folder / "told", folder / "browser"
-    for name in (fifo, folder / "told.end"):
-        os.mkfifo(name)
+    os.mkfifo(fifo)
     script.write_text(BROWSER.format(python=sys.executable, fifo=str(fifo)))
     script.chmod(0o700)
     process = subprocess.Popen(
@@ -167,8 +168,10 @@ def opened(store: Store, folder: Path) -> Iterator[tuple[subprocess.Popen[str], 
         link = process.stdout.readline().split()[1]
         with fifo.open() as said:
             told = json.load(said)
-        yield process, link, told
-        (folder / "told.end").write_text("")
+        try:
+            yield process, link, told
+        finally:
+            os.kill(told["pid"], signal.SIGKILL)
     finally:
         process.kill()
         process.communicate()
