@@ -36,6 +36,14 @@ def time_out(words: str) -> None:
     raise TimeoutError(words)
 
 
+class Frozen(TimeoutError):
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+    def add_note(self, note: str) -> None:
+        raise AttributeError(note)
+
+
 def error_of(store: Store, request_id: str) -> str:
     execution = store.get(request_id).execution
     assert execution is not None
@@ -171,13 +179,6 @@ def test_what_the_caller_was_handling_is_not_the_calls_own(store: Store) -> None
 
 
 def test_an_error_that_cannot_be_changed_reaches_the_caller_all_the_same(store: Store) -> None:
-    class Frozen(TimeoutError):
-        def __setattr__(self, name: str, value: object) -> None:
-            raise AttributeError(name)
-
-        def add_note(self, note: str) -> None:
-            raise AttributeError(note)
-
     request_id = approved(act := flaky([], [Frozen(SENT)]), 1)
     with pytest.raises(Frozen):
         act(1)
@@ -352,6 +353,18 @@ def test_a_run_stops_at_an_unknown_outcome_until_somebody_finds_out(store: Store
     sayso.Review(reviewer="ada").resolve(request_id, happened=True)
     output = run(parent_id=paused.run_id).run()
     assert (reason(output), ran) == (("success", None), [7])
+
+
+def test_an_error_that_nobody_can_mark_stops_the_run_as_well(store: Store) -> None:
+    def pay(amount: int) -> str:
+        raise Frozen(SENT)
+
+    run = made("agent", Tool(pay, requires_approval=True))
+    paused = run().run()
+    (request_id,) = ids(paused)
+    output = run(parent_id=paused.run_id, approval_decisions={request_id: True}).run()
+    assert reason(output) == ("error", "outcome_unknown")
+    assert state_of(request_id) is State.UNKNOWN
 
 
 def test_an_idempotent_tool_is_started_again_when_its_run_goes_on(store: Store) -> None:

@@ -3890,7 +3890,7 @@ MUTANTS = [
         "runs/step.py",
         "    if attempt.is_ambiguous:\n        raise errors.OutcomeUnknownError(request.id) from attempt.raised\n",
         "",
-        "integration/test_ambiguous.py::test_a_run_stops_at_an_unknown_outcome_until_somebody_finds_out",
+        "integration/test_ambiguous.py::test_an_error_that_nobody_can_mark_stops_the_run_as_well",
     ),
     Mutant(
         "an unknown outcome inside of a tool stops the run",
@@ -3902,7 +3902,7 @@ MUTANTS = [
     Mutant(
         "no model talks its way around an unknown outcome",
         "runs/react.py",
-        "            if request_id is not None:\n                raise errors.OutcomeUnknownError(request_id) from error\n",
+        "            if request_id := unknown_request(error):\n                raise errors.OutcomeUnknownError(request_id) from error\n",
         "",
         "integration/test_ambiguous.py::test_react_ends_with_the_unknown_outcome_and_its_model_is_not_asked_again",
     ),

@@ -35,13 +35,17 @@ def recorded(request: Request) -> Observation:
     if done is not None and done.resolved_by is not None:
         return Observation(words)
     if done is None or done.result is None:
-        return with_words(words, "it was run; what it returned is not kept")
-    return with_words(words, text_of(cast("Any", canonical.display(canonical.load(done.result)))["result"]))
+        return _below(words, "it was run; what it returned is not kept")
+    return _below(words, text_of(cast("Any", canonical.display(canonical.load(done.result)))["result"]))
 
 
-def with_words(words: str, result: str, *, is_error: bool = False) -> Observation:
-    """Return a result below what a person wrote or changed (`Request.message_for_model`)."""
-    return Observation(f"{words}\n{result}" if words else result, is_error)
+def with_words(request: Request, got: Observation) -> Observation:
+    """Return what a call gave that was made now, below what a person wrote or changed (`Request.message_for_model`)."""
+    return recorded(request) if request.state is State.FAILED else _below(request.message_for_model(), *got)
+
+
+def _below(words: str, text: str, is_error: bool = False) -> Observation:  # noqa: FBT001, FBT002  an observation's parts
+    return Observation(f"{words}\n{text}" if words else text, is_error)
 
 
 def nested() -> Observation:

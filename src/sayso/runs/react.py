@@ -249,15 +249,13 @@ class ReAct(Module):
         except errors.SaysoError:
             raise  # not run, or nobody can say whether: no model should talk its way around that
         except Exception as error:  # the tool is user code, and the model is told how it failed
-            request_id = unknown_request(error)
-            if request_id is not None:
+            if request_id := unknown_request(error):
                 raise errors.OutcomeUnknownError(request_id) from error
             return Observation(f"{type(error).__name__}: {error}", is_error=True)
 
     async def _refused(self, course: Course, store: Store, no: ConfirmationRejected) -> Observation:
-        is_denied, is_feedback = (isinstance(no, k) for k in (signals.ConfirmationDenied, signals.ConfirmationFeedback))
         is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
-        if is_end and not (is_denied or is_feedback):
+        if is_end and not isinstance(no, signals.ConfirmationDenied | signals.ConfirmationFeedback):
             await self._withdraw(course)
             raise no
         if no.confirmation_id is not None:
@@ -325,9 +323,7 @@ class ReAct(Module):
         if isinstance(got, Observation):
             after = await _verb(store, lambda: store.get(request.id))
             course.shows(waiting.id, after)
-            words = after.message_for_model()
-            is_told = after.state is State.FAILED
-            got = recorded(after) if is_told else with_words(words, got.text, is_error=got.is_error)
+            got = with_words(after, got)
         return got
 
     async def _pause(self, course: Course, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
