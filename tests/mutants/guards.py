@@ -3506,6 +3506,11 @@ MUTANTS = [
         _BEHIND + "test_program_that_is_gone_is_marked_in_json",
     ),
     Mutant(
+        "what nobody can come back to is withdrawn when it is detached", "waiting/block.py",
+        "if after.state is State.PENDING and decided.was_left and is_random(after.run_id):", "if False:",
+        "integration/test_terminal_talk.py::test_to_detach_from_a_run_without_a_name_withdraws_and_says_so",
+    ),
+    Mutant(
         "a declined edit says that nothing was decided", "waiting/talk.py",
         'self._screen.say("  the changes were dropped, nothing was decided")', "pass",
         "integration/test_terminal_talk.py::test_an_edit_that_is_not_confirmed_or_does_not_fit_decides_nothing",

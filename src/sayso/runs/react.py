@@ -31,7 +31,7 @@ from sayso.runs.prediction import Prediction
 from sayso.runs.response import Response, check_shown, record, saved_of, store_of
 from sayso.runs.signature import Signature
 from sayso.runs.tool import Tool
-from sayso.runs.toolbox import ASK, FINISH, by_name, finish_of, offer_of
+from sayso.runs.toolbox import ASK, FINISH, by_name, check_turns, finish_of, offer_of
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.frames import trimmed
@@ -75,10 +75,7 @@ class ReAct(Module):
         self, signature: object, tools: Iterable[Any] = (), *, max_iters: int = 10, model: object = None,
         enable_ask_to_user: bool = True, on_rejection: Literal["raise", "continue"] = "raise",
     ) -> None:  # fmt: skip
-        if type(max_iters) is not int or max_iters < 1:
-            raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")
-        if on_rejection not in {"raise", "continue"}:
-            raise errors.ConfigError(f"on_rejection= takes 'raise' or 'continue', not {on_rejection!r}")
+        check_turns(max_iters, on_rejection)
         self.signature = Signature.of(signature)
         reserved = sorted({"resume_state", "user_response"}.intersection(self.signature.inputs.names))
         if reserved:
@@ -87,8 +84,6 @@ class ReAct(Module):
         self.max_iters, self.on_rejection = max_iters, on_rejection
         self.tools = by_name(tools, may_ask=enable_ask_to_user)
         self._finish = finish_of(self.signature.outputs)
-
-    # -- the two ways in ---------------------------------------------------------------------------------------
 
     async def aforward(self, **inputs: Any) -> Prediction:
         """Work on a task until there is an answer, or until a person must decide.

@@ -13,7 +13,7 @@ from sayso.runs.signature import Fields
 from sayso.runs.tool import Tool
 from sayso.waiting.ask import aask
 
-__all__ = ["ASK", "FINISH", "by_name", "finish_of", "offer_of"]
+__all__ = ["ASK", "FINISH", "by_name", "check_turns", "finish_of", "offer_of"]
 
 FINISH, ASK = "finish", "ask_to_user"
 
@@ -34,6 +34,18 @@ def by_name(tools: Iterable[Any], *, may_ask: bool) -> dict[str, Tool]:
             raise errors.ConfigError(f"two tools are called {tool.name!r}")
         found[tool.name] = tool
     return found
+
+
+def check_turns(max_iters: object, on_rejection: object) -> None:
+    """Refuse options of `ReAct` that cannot be used.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    if type(max_iters) is not int or max_iters < 1:
+        raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")
+    if on_rejection not in {"raise", "continue"}:
+        raise errors.ConfigError(f"on_rejection= takes 'raise' or 'continue', not {on_rejection!r}")
 
 
 def _tool_of(given: Any) -> Tool:
