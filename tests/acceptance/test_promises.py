@@ -143,8 +143,8 @@ def test_1_what_runs_is_what_was_shown_and_approved(world: World) -> None:
     sayso.Review().approve(altered, by="ada")
     form = world.store.get(altered).call.form
     world.by_hand("UPDATE request SET form = ? WHERE id = ?", form.replace("alice", "mallory"), altered)
-    assert world.pays() == "AlteredRequestError"
-    assert world.store.get(altered).state is State.FAILED
+    assert [world.pays(), world.pays()] == ["AlteredRequestError"] * 2  # as often as it is asked
+    assert world.store.get(altered).execution is None
     assert len(world.ran()) == 1
 
 

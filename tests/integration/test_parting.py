@@ -133,12 +133,18 @@ def no(person: Person) -> None:
     person.types("too much")
 
 
+def detach(person: Person) -> None:
+    person.types("d")
+    person.sees("withdraw it? [y/N] ")
+    person.types("y")
+
+
 @pytest.mark.parametrize(
     ("does", "end"),
     [
         (lambda person: person.presses(b"\x03"), "KeyboardInterrupt\n"),
         (no, " was rejected by ada: too much\n"),
-        (lambda person: person.types("d"), "sayso.ConfirmationRequired: "),
+        (detach, "sayso.ConfirmationCancelled: "),
     ],
     ids=["ctrl-c", "no", "detach"],
 )

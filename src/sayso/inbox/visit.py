@@ -8,6 +8,7 @@ request that does not come from a page of ours, in the session in which the page
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -53,6 +54,15 @@ _PATIENCE, _PATIENCE_WITH_STRANGER = 60.0, 10.0  # seconds for a form to arrive
 _MOST_FIELDS = 5_000
 _one_by_one = threading.Lock()  # a large form takes a hundred times its size while it is parsed
 _LONGEST_WAY = 500
+
+
+def _after_fork() -> None:
+    global _one_by_one  # noqa: PLW0603  the thread that held it is not there any more in a forked child
+    _one_by_one = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True)
