@@ -19,7 +19,7 @@ from sayso.errors import ConfigError, SaysoError
 from sayso.model.keywords import checks_keywords
 from sayso.stores.base import Store
 from sayso.waiting.frames import trimmed
-from sayso.waiting.signals import ConfirmationCancelled, ConfirmationRejected
+from sayso.waiting.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model
 
 __all__ = ["Stopped", "human_in_the_loop"]
 
@@ -49,7 +49,8 @@ def human_in_the_loop(
 
     Call it with `await tool.acall(question=…)` in a loop, and with `tool(question=…)` where there is none, also in a
     thread; the same holds for `ReAct.acall` and `ReAct.__call__`. Without a loop, the requester runs in one of its own.
-    Where nobody answers, or a person would not, it raises `ConfirmationRejected`, which a `ReAct` tells its model.
+    Where nobody answers, or a person would not, it raises `ConfirmationRejected`, whose text tells the model of a
+    `ReAct` why, and not to ask again.
 
     Args:
         requester: Carries each question to a person.
@@ -87,7 +88,7 @@ async def _answered(request: HumanInputRequest, requester: Requester) -> str:
     except (ConfirmationCancelled, SaysoError) as why:
         raise Stopped(why) from why
     except ConfirmationRejected as no:
-        raise no.with_traceback(None) from None  # a model reads what is left of it
+        raise as_told_to_model(no) from None  # a model reads what is left of it
 
 
 def _tool_class() -> Any:

@@ -31,6 +31,7 @@ __all__ = [
     "ConfirmationRejected",
     "ConfirmationRequired",
     "ToolCall",
+    "as_told_to_model",
     "not_awaited",
     "not_in_time",
     "refused",
@@ -206,6 +207,11 @@ def _again(
     signal = kind(message, confirmation_id=confirmation_id, tool_call=tool_call)
     signal._for_model = for_model  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return signal
+
+
+def as_told_to_model(no: ConfirmationRejected) -> ConfirmationRejected:
+    """Return the signal with `message_for_model` as its text, for a framework that shows a model the exception."""
+    return _again(type(no), no.message_for_model, no.confirmation_id, no.tool_call, no.message_for_model)
 
 
 class ConfirmationFeedback(ConfirmationRejected):
