@@ -93,6 +93,7 @@ class Waiter:
         if self._hears:
             return
         self._hears = True
+        self._locked()  # made before another thread can ask for it: two threads would make two
         task = scope.current_task()
         for one in self.here.surroundings():
             self._leave.append(one.tell_of_end(self.end))
