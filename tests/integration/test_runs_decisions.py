@@ -21,7 +21,7 @@ from sayso import (
     suspend,
 )
 from sayso.errors import ConfigError
-from sayso.runs.decide import IgnoredDecisionWarning
+from sayso.runs.decide import IgnoredDecisionWarning, IgnoredInputWarning
 from sayso.stores.base import Store
 from tests.integration.running import agent_of, answers, ids, paying, reason, started, yes
 
@@ -43,6 +43,37 @@ def test_unknown_ids_warn_and_change_nothing(each_store: Store, ran: list[Any], 
     with pytest.warns(IgnoredDecisionWarning, match="rq_nobody"):
         assert reason(pay(amount=9, resume={"rq_nobody": True}).run()) == ("cancelled", "approval_required")
     assert ran == []
+
+
+def test_other_input_for_a_run_that_goes_on_warns_and_changes_nothing(ran: list[Any], pay: Tool) -> None:
+    paused = started(pay, amount=1)
+    with pytest.warns(IgnoredInputWarning, match=r"goes on as pay\(.*1.*9.*is ignored"):
+        output = pay(amount=9, parent_id=paused.run_id, resume=yes(paused)).run()
+    assert (output.status.code, ran) == ("success", [1])
+    assert pay(amount=1, parent_id=paused.run_id).run().output == output.output  # the same input warns of nothing
+
+
+@pytest.mark.parametrize(
+    ("given", "recorded"),
+    [
+        ({"reason": "half is enough"}, "half is enough"),
+        ({"comment": "checked"}, "checked"),
+        ({"reason": "half is enough", "comment": "checked"}, "half is enough; checked"),
+        ({"reason": "no", "comment": "no"}, "no"),
+    ],
+    ids=["reason", "comment", "both", "twice the same"],
+)
+@pytest.mark.parametrize("approved", [True, False], ids=["yes", "no"])
+def test_reason_and_comment_of_a_decision_are_both_recorded(
+    pay: Tool, approved: bool, given: dict[str, str], recorded: str
+) -> None:
+    paused = started(pay, amount=1)
+    (request_id,) = ids(paused)
+    pay(parent_id=paused.run_id, resume={request_id: {"approved": approved, **given}}).run()
+    request = sayso.Review().get(request_id)
+    assert request.decision is not None
+    assert request.decision.comment == recorded
+    assert recorded.partition(";")[0] in request.message_for_model()
 
 
 def test_a_decision_of_one_run_never_counts_in_another(each_store: Store, ran: list[Any], pay: Tool) -> None:

@@ -1417,7 +1417,7 @@ MUTANTS = [
     ),
     Mutant(
         "a run's name stands for one input", "runs/leg.py",
-        "calls = None if run.parent_id is not None else _two_calls", "calls = None and _two_calls",
+        "if calls is not None and run.parent_id is None:", "if False:",
         _INPUTS + "test_a_runs_name_with_other_input_is_refused_and_runs_nothing",
     ),
     Mutant(

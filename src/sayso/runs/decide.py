@@ -30,7 +30,7 @@ from sayso.stores.base import Store
 from sayso.stores.run_verbs import Kept
 from sayso.waiting import signals
 
-__all__ = ["Decider", "IgnoredDecisionWarning", "cancelled", "extras_place"]
+__all__ = ["Decider", "IgnoredDecisionWarning", "IgnoredInputWarning", "cancelled", "extras_place"]
 
 T = TypeVar("T")
 _SPENT = {State.RUNNING, State.DONE, State.FAILED}
@@ -38,6 +38,10 @@ _SPENT = {State.RUNNING, State.DONE, State.FAILED}
 
 class IgnoredDecisionWarning(UserWarning):
     """A decision was given for an id that this run did not raise, or that is decided otherwise already."""
+
+
+class IgnoredInputWarning(UserWarning):
+    """Input was given with `parent_id=` that is not what the run was called with; the run keeps its own."""
 
 
 class Decider:
@@ -171,9 +175,9 @@ class Decider:
                 _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
             return None
         if said.approved:
-            self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=said.comment)
+            self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=_words(said))
         else:
-            self._review.reject(request.id, said.reason or said.comment, by=said.approver_id)
+            self._review.reject(request.id, _words(said), by=said.approver_id)
         place = extras_place(request.id)
         journal.put(place, _extras(said, journal.at(place) or {}))
         return None
@@ -232,6 +236,11 @@ def _tell_cancelled(frame: Frame, request: Request, halt: Halt) -> None:
             output=halt.output, t0=event.t0, t1=now_ms(), metadata=metadata,
         )
     )  # fmt: skip
+
+
+def _words(said: ApprovalResolution) -> str | None:
+    """Return what the record and the model are told: the reason and the comment, each once."""
+    return "; ".join(dict.fromkeys(text for text in (said.reason, said.comment) if text)) or None
 
 
 def _extras(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:

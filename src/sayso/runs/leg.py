@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -18,7 +19,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 from sayso.model.show import line
 from sayso.runs.code import changes, fingerprints
-from sayso.runs.decide import Decider
+from sayso.runs.decide import Decider, IgnoredInputWarning
 from sayso.runs.events import Event, OutputEvent, RunStatus
 from sayso.runs.frame import Frame, Leg
 from sayso.runs.halt import Denied, Failed, Halt, end_of
@@ -157,6 +158,12 @@ def _is_same(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
         return False
 
 
+def _is_blank(run: Run) -> bool:
+    """Say whether a call gives nothing but empty texts, as programs do that only go on with a run."""
+    given = (*run.args, *run.kwargs.values())
+    return all(value is None or (isinstance(value, str) and not value) for value in given)
+
+
 def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
     return line(run.runnable.name, plain(run.runnable.shown(arguments)))
 
@@ -209,13 +216,16 @@ async def _input(run: Run, frame: Frame) -> dict[str, Any]:
     problems = changes(known, runnable)
     if problems:
         raise Halt(RunStatus(code="error", reason="run_changed", message="; ".join(problems)))
-    calls = None if run.parent_id is not None else _two_calls(run, known["given"])
-    if calls is not None:
+    calls = _two_calls(run, known["given"])
+    if calls is not None and run.parent_id is None:
         message = (
             f"run {journal.run_id!r} is {calls[0]}, and this call is {calls[1]}; nothing was run."
             " To go on with that run, give its input or none; for a new call, give another run_id="
         )
         raise Halt(RunStatus(code="error", reason="input_changed", message=message))
+    if calls is not None and not _is_blank(run):
+        text = f"run {journal.run_id!r} goes on as {calls[0]}; the input given with parent_id=, {calls[1]}, is ignored"
+        warnings.warn(text, IgnoredInputWarning, stacklevel=2)
     return canonical.decode(known["given"], runnable.shape.classes)
 
 

@@ -40,9 +40,9 @@ class ApprovalResolution(BaseModel):
 
     Attributes:
         approved: Whether it may run.
-        reason: Why not; the model is told.
+        reason: Why, or why not; the model is told.
         approver_id: Who decided; the configured reviewer when not given.
-        comment: For the record.
+        comment: A note; it is recorded and told to the model after the reason.
         decided_at: Unix milliseconds; the instant of construction when not given. The record's own time is the store's.
         expires_at: Unix milliseconds from which on the decision does not count any more.
         override_input: With an approval: changed arguments, merged over those proposed and validated before it counts.
