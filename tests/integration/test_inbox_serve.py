@@ -29,21 +29,11 @@ from sayso.cli import main, serve
 from sayso.inbox import create_app, live
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
+from sayso.stores.http import HttpStore
 from sayso.testing import sample_call
 from tests.integration.acting import Pay, held, payer
-from tests.integration.browsing import browser
-
-
-class Here(httpx2.HTTPTransport):
-    """Finds NAME.localhost on this machine, as browsers do and not every system does."""
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        here = httpx2.Request(
-            request.method, request.url.copy_with(host="127.0.0.1"), headers=request.headers, stream=request.stream,
-            extensions=request.extensions,
-        )  # fmt: skip
-        return super().handle_request(here)
-
+from tests.integration.browsing import Here, browser
+from tests.serving import new_token
 
 Serving = tuple[subprocess.Popen[str], str, str]
 
@@ -317,3 +307,13 @@ def test_serve_may_be_started_before_any_program(
     monkeypatch.setattr("sayso.cli.serve._run", lambda *_: None)
     assert main(["--store", f"sqlite:///{tmp_path / 'new.db'}", "serve", "--port", "0"]) == 0
     assert "it is made now" in capsys.readouterr().err
+
+
+def test_a_program_reaches_the_server_at_the_address_that_it_prints(file_store: Store, serving: Serving) -> None:
+    """Browsers find `NAME.localhost` by themselves, and not every system does."""
+    _, base, _ = serving
+    assert ".localhost:" in base
+    program = HttpStore(base, new_token(file_store, name="bot"))
+    asked = program.open(sample_call())
+    program.close()
+    assert file_store.get(asked.id).call == asked.call

@@ -73,6 +73,9 @@ class Line:
             raise errors.ConfigError("the token is not one that `sayso token new` made; nothing was sent")
         self._url = address
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "sayso"}
+        if not self._is_tls and _is_local_name(parts.hostname or ""):  # browsers find it, and not every system does
+            self._headers["Host"] = parts.netloc
+            self._host = f"127.0.0.1:{parts.port or 80}"
         self._idle: list[HTTPConnection] = []
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(_AT_ONCE)
@@ -234,7 +237,8 @@ def _must_be_safe(address: str) -> bool:
         )
     if parts.scheme == "http" and not _is_this_machine(host):
         raise errors.ConfigError(
-            f"{address!r} would send the token and the arguments in the clear; use https:// for other machines"
+            f"{address!r} would send the token and the arguments in the clear; use https:// for other machines,"
+            " and http://127.0.0.1 for this one"
         )
     return parts.scheme == "https"
 
@@ -243,4 +247,8 @@ def _is_this_machine(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return host.casefold() == "localhost"
+        return host.casefold() == "localhost" or _is_local_name(host)
+
+
+def _is_local_name(host: str) -> bool:
+    return host.casefold().endswith(".localhost")
