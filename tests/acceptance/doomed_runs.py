@@ -141,7 +141,7 @@ def look_at(folder: Path, store: str) -> dict[str, Any]:
         steps = []
     bodies = [json.loads(step.body) for step in steps]
     ended = [
-        body["value"]["form"] for body in bodies if "status" in body and body["type"] == "tool" and "value" in body
+        body["value"]["form"] for body in bodies if "status" in body and body["type"] == "Tool" and "value" in body
     ]
     return {"running": [a["n"] for a in running if "n" in a], "ended": [json.loads(form)["value"] for form in ended]}
 

@@ -237,7 +237,7 @@ def test_model_of_a_provider_is_the_agent_and_deletes_only_what_was_approved(
     }
     assert re.search(r"^agent +The draft is gone, the contract stays\.", done.stdout, re.MULTILINE)
     assert "contract.txt" in json.dumps(provider.asked[1])  # what it saw when it looked
-    assert "rejected by simulated-reviewer" in json.dumps(provider.asked[2])
+    assert "simulated-reviewer rejected it" in json.dumps(provider.asked[2])
     assert len(provider.asked) == 3
     assert processes_of(place.root) == []
 

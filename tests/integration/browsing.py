@@ -9,16 +9,28 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import httpx2
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sayso.inbox import login_path
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["BASE", "Browser", "browser", "fields_of", "text_of"]
+__all__ = ["BASE", "Browser", "Here", "browser", "fields_of", "text_of"]
 
 BASE = "http://localhost:8600"
 _SENT = re.compile(r"csrf|seen|note|f\d.*")
+
+
+class Here(httpx2.HTTPTransport):
+    """Finds NAME.localhost on this machine, as browsers do and not every system does."""
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        here = httpx2.Request(
+            request.method, request.url.copy_with(host="127.0.0.1"), headers=request.headers, stream=request.stream,
+            extensions=request.extensions,
+        )  # fmt: skip
+        return super().handle_request(here)
 
 
 class _Page(HTMLParser):

@@ -278,7 +278,7 @@ def test_every_described_name_is_there_with_its_parameters() -> None:
         "ConfirmationRejected": "message, *, confirmation_id, tool_call",
         "ToolCall": "name, args, call_id",
         "ResumeState": "exception, user_response",
-        "confirm_first": "func",
+        "confirm_first": "func, options",
         "respond_to_confirmation": "confirmation_id, approved, data, status",
         "get_confirmation_status": "confirmation_id",
         "get_confirmation_context": "",
