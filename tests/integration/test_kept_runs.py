@@ -62,6 +62,8 @@ def test_a_sealed_step_can_be_moved_nowhere(path: Path, statement: str) -> None:
             kept(store, Step("/a", '{"value":1}'), Step("/b", '{"value":2}'), run_id=run_id)
         by_hand(path, "DELETE FROM step WHERE run_id = 'run_y'")
         by_hand(path, statement)
+        for table in ("run", "step"):  # even where nothing ties the rows together
+            by_hand(path, f"UPDATE {table} SET link = NULL")  # noqa: S608  our own names
         refusal(errors.StoreSealedError, lambda: [store.get_run(run_id) for run_id in ("run_x", "run_y")])
 
 
@@ -78,6 +80,20 @@ def test_a_run_that_was_altered_past_reading_is_refused(path: Path, statement: s
         kept(store, Step("/", "{}"))
         by_hand(path, statement)
         assert "run_x" in str(refusal(errors.StoreCorruptError, lambda: store.get_run("run_x")))
+
+
+def test_a_run_from_before_its_rows_were_tied_together_goes_on_and_is_tied_from_then_on(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        kept(store, Step("/a", "{}"), Step("/b", "{}"))
+        for table in ("run", "step"):
+            by_hand(path, f"UPDATE {table} SET link = NULL")  # noqa: S608  our own names
+        before = store.get_run("run_x")
+        kept_on = before.run.held_by(Lease().holder, now())
+        assert store.take_run("run_x", kept_on.holder or "") == before
+        store.leave_run(Saved(kept_on, [Step("/c", "{}")]), RunState.PAUSED)
+        assert [step.place for step in store.get_run("run_x").steps] == ["/a", "/b", "/c"]
+        by_hand(path, "UPDATE step SET body = '[]' WHERE n = 3")
+        refusal(errors.StoreCorruptError, lambda: store.get_run("run_x"))
 
 
 def test_a_run_is_read_in_one_query_however_many_steps_it_has(path: Path) -> None:

@@ -3932,4 +3932,25 @@ MUTANTS = [
         "return call_message(call, text_of(value), is_error=False)",
         "integration/test_message_for_model.py::test_an_agents_model_gets_this_text_before_the_result_or_in_its_place",
     ),
+    Mutant(
+        "a step that was altered is not believed",
+        "stores/sqlite_runs.py",
+        "if not is_old and not _is_linked(link, newest, run_id, n, *step):",
+        "if False:",
+        "integration/test_altered_runs.py::test_nothing_more_runs_for_a_run_of_which_anything_was_altered",
+    ),
+    Mutant(
+        "a run whose row was altered, or whose newest step was taken away, does not go on",
+        "stores/sqlite_runs.py",
+        "if not is_old and not _is_linked(link, newest, *row):",
+        "if False:",
+        "integration/test_altered_runs.py::test_nothing_more_runs_for_a_run_of_which_anything_was_altered",
+    ),
+    Mutant(
+        "a run whose row has another name is not begun anew",
+        "stores/sqlite_runs.py",
+        "if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:",
+        "if False:",
+        "integration/test_altered_runs.py::test_nothing_more_runs_for_a_run_of_which_anything_was_altered",
+    ),
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Whether the store's requests bear out what a run's steps say of gated calls.
 
-Steps are not chained as the journal of requests is, so a step alone is no proof that a gated call was approved or made.
-Here are the requests of one run, read once when it goes on. The invariant: a call that a person must approve counts as
-made only where its own request says so.
+The steps of a run are chained in SQLite alone, and without a key, so that a step is no proof that a gated call was
+approved or made. Here are the requests of one run, read once when it goes on. The invariant: a call that a person must
+approve counts as made only where its own request says so.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """Runs in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
 
 Adding a step costs the same however many there are, and a run is read with all its steps in one query. A step's body
-is sealed for its run, number and place, so that it can be moved nowhere else.
+is sealed for its run, number and place, so that it can be moved nowhere else. Each step carries a digest of itself and
+of the step before it, and the run one of its row and of its newest step: a run of which one column was altered is
+refused before anything goes on. Rows from before schema 5 have no digest, and get none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from abc import ABC, abstractmethod
@@ -14,6 +17,7 @@ from typing import Any
 
 from sayso import errors
 from sayso.clock import instant, microseconds
+from sayso.model.canonical.compact import dumps
 from sayso.model.run import RunRecord, RunState, Step
 from sayso.stores import lease
 from sayso.stores.run_verbs import NOT_DECIDED, Kept, RunFilter
@@ -23,18 +27,23 @@ from sayso.stores.select import read_cursor
 __all__ = ["SqliteRunReads", "SqliteRunWrites", "step_column"]
 
 _COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
-_GET = f"SELECT {_COLUMNS} FROM run WHERE run_id = ?"
+_GET = f"""
+SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link, newest.n, newest.link
+FROM run LEFT JOIN step AS newest ON newest.run_id = run.run_id
+AND newest.n = (SELECT max(n) FROM step WHERE run_id = run.run_id) WHERE run.run_id = ?
+"""
 _PUT = (
-    f"INSERT INTO run ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
-    " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at"
+    f"INSERT INTO run ({_COLUMNS}, link) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
+    " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at, link = excluded.link"
 )
-_LAST = "SELECT n FROM step WHERE run_id = ? ORDER BY n DESC LIMIT 1"
-_ADD = "INSERT INTO step (run_id, n, place, body, waits) VALUES (?, ?, ?, ?, ?)"
+_ANY = "SELECT 1 FROM step WHERE run_id = ? LIMIT 1"
+_ADD = "INSERT INTO step (run_id, n, place, body, waits, link) VALUES (?, ?, ?, ?, ?, ?)"
 _WAIT = "INSERT OR REPLACE INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
 _DROP_STEPS, _DROP_WAITS = "DELETE FROM step WHERE run_id = ?", "DELETE FROM wait WHERE run_id = ?"
 _WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
 _KEPT = f"""
-SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, step.n, step.place, step.body, step.waits
+SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link,
+step.n, step.place, step.body, step.waits, step.link
 FROM run LEFT JOIN step ON step.run_id = run.run_id WHERE run.run_id = ? ORDER BY step.n
 """
 _NAMED = "FROM run WHERE state <> 'ended' AND name IN (SELECT value FROM json_each(?))"
@@ -56,33 +65,55 @@ class SqliteRunWrites:
     changed_runs: list[str]
 
     def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, if it is kept here."""
-        found = self._execute(_GET, (run_id,)).fetchone()
-        return None if found is None else _record(found)
+        """Return a run, if it is kept; raises `StoreCorruptError` where its row or its newest step was altered."""
+        found = self._found(run_id)
+        if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:
+            # A run is kept with its first step: begun anew, it would do again what its steps say was done.
+            raise _altered(run_id, "row")
+        return None if found is None else found[0]
 
     def put_run(self, run: RunRecord) -> None:
         """Write a run, new or changed."""
-        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
-        self._execute(_PUT, (run.id, run.name, run.kind, run.state.value, run.holder, created, updated))
-        self.changed_runs.append(run.id)
+        found = self._found(run.id)
+        self._write_run(run, None if found is None else found[2])
 
     def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
         """Add steps after those that are there."""
-        last = self._execute(_LAST, (run_id,)).fetchone()
-        for n, step in enumerate(steps, 1 if last is None else last[0] + 1):
+        run, last, link = self._found(run_id) or (None, 0, None)
+        for n, step in enumerate(steps, last + 1):
             body = self._seal.close(step.body, run_id, step_column(n, step.place))
-            self._execute(_ADD, (run_id, n, step.place, body, step.waits))
+            link = _link(link, run_id, n, *step)
+            self._execute(_ADD, (run_id, n, step.place, body, step.waits, link))
             if step.waits is None:
                 self._execute(_WAIT_NO_MORE, (run_id, step.place))
             else:
                 self._execute(_WAIT, (run_id, step.place, step.waits))
+        if run is not None:
+            self._write_run(run, link)
         self.changed_runs.append(run_id)
 
     def drop_steps(self, run_id: str) -> None:
         """Take all steps of a run away, and what they wait for."""
+        found = self._found(run_id)
         self._execute(_DROP_STEPS, (run_id,))
         self._execute(_DROP_WAITS, (run_id,))
+        if found is not None:
+            self._write_run(found[0], None)
         self.changed_runs.append(run_id)
+
+    def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
+        """Return a run, and the number and the link of its newest step."""
+        found = self._execute(_GET, (run_id,)).fetchone()
+        if found is None:
+            return None
+        *row, link, n, newest = found
+        return _record(row, link, newest), 0 if n is None else _number(run_id, n), newest
+
+    def _write_run(self, run: RunRecord, newest: str | None) -> None:
+        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
+        values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
+        self._execute(_PUT, (*values, _link(newest, *values)))
+        self.changed_runs.append(run.id)
 
 
 class SqliteRunReads(ABC):
@@ -98,8 +129,15 @@ class SqliteRunReads(ABC):
         found = self._query(_KEPT, (run_id,))
         if not found:
             raise errors.RunNotFoundError(run_id)
-        steps = (_step(run_id, row[7:], self.seal) for row in found if row[7] is not None)
-        return Kept(_record(found[0][:7]), tuple(steps))
+        newest, steps = None, list[Step]()
+        for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
+            step = _step(run_id, n, (place, body, waits), self.seal)
+            is_old = link is None and newest is None
+            if not is_old and not _is_linked(link, newest, run_id, n, *step):
+                raise _altered(run_id, f"step {n!r}")
+            steps.append(step)
+            newest = link
+        return Kept(_record(found[0][:7], found[0][7], newest), tuple(steps))
 
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
@@ -117,7 +155,7 @@ class SqliteRunReads(ABC):
             values += sorted(wanted.states)
         sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT ?"
         found = self._query(sql, (*values, limit + 1))
-        return [_record(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
+        return [_read(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
         wanted = json.dumps(list(names))
@@ -131,14 +169,40 @@ def step_column(n: int, place: str) -> str:
     return f"step/{n}/{place}"
 
 
-def _step(run_id: str, row: Sequence[Any], seal: Seal) -> Step:
-    n, place, body, waits = row
+def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:
+    place, body, waits = values
     if not isinstance(body, str):
-        raise _altered(run_id, "step")
+        raise _altered(run_id, f"step {n!r}")
     return Step(place, seal.open(body, run_id, step_column(n, place)), waits)
 
 
-def _record(row: Sequence[Any]) -> RunRecord:
+def _link(before: str | None, *values: Any) -> str:
+    """Return the digest that ties a row to the step before it; what a body says is covered, not how it is sealed."""
+    return hashlib.sha256(dumps([before, *values]).encode()).hexdigest()
+
+
+def _is_linked(link: Any, before: Any, *values: Any) -> bool:
+    try:
+        return link == _link(before, *values)
+    except (TypeError, ValueError):  # bytes, which no row of ours holds
+        return False
+
+
+def _number(run_id: str, n: Any) -> int:
+    if type(n) is not int:
+        raise _altered(run_id, f"step {n!r}")
+    return n
+
+
+def _record(row: Sequence[Any], link: Any, newest: Any) -> RunRecord:
+    """Return the run of a row that matches its link; a run from before schema 5 has none, nor have its steps."""
+    run, is_old = _read(row), link is None and newest is None
+    if not is_old and not _is_linked(link, newest, *row):
+        raise _altered(row[0], "row")
+    return run
+
+
+def _read(row: Sequence[Any]) -> RunRecord:
     run_id, name, kind, state, holder, created, updated = row
     try:
         return RunRecord(run_id, name, kind, RunState(state), holder, instant(created), instant(updated))
@@ -148,5 +212,6 @@ def _record(row: Sequence[Any]) -> RunRecord:
 
 def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
     return errors.StoreCorruptError(
-        f"run {run_id!r} cannot be read: its {what} was altered; nothing was changed, restore the store"
+        f"run {run_id!r} cannot be read: its {what} does not match the rest of its record, it was altered; nothing ran."
+        " Restore the store from a copy"
     )
