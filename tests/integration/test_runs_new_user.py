@@ -51,6 +51,8 @@ def _nothing_made() -> None:
         ("requires_approval", lambda b: b, "requires_approval= asks for 'b', which make does not take"),
         ("approval_prompt", lambda b: b, "approval_prompt= asks for 'b', which make does not take"),
         ("verify", lambda b: b, "verify= asks for 'b', which make does not take"),
+        ("approval_description", lambda b: b, "approval_description= asks for 'b', which make does not take"),
+        ("approval_ui", lambda b: b, "approval_ui= asks for 'b', which make does not take"),
         ("approval_redact_keys", ["iban"], "approval_redact_keys= names 'iban', which nothing in make is called"),
     ],
 )

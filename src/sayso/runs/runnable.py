@@ -89,6 +89,7 @@ class Runnable(ABC):
         rest = rest_of(function)
         told = approval_description if callable(approval_description) else None
         self._asking = {"requires_approval": requires_approval, "approval_prompt": approval_prompt, "verify": verify}
+        self._asking |= {"approval_description": approval_description, "approval_ui": approval_ui}
         self._approval = Approval(
             by_name(requires_approval, rest), by_name(approval_ui, rest), approval_kind, by_name(told, rest)
         )
