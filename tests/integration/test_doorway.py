@@ -111,6 +111,8 @@ def test_who_is_at_the_other_end_is_known_by_the_system() -> None:
         finally:
             os.geteuid = real
         assert not doorway._is_of_same_user(scope | {"client": ("127.0.0.1", 1)})
+        # Another user takes the port of this connection on another address of the machine.
+        assert not doorway._is_of_same_user(scope | {"client": ("127.0.0.2", client.getsockname()[1])})
     assert not doorway._is_of_same_user({"client": None, "server": None})
 
 

@@ -343,6 +343,13 @@ def test_a_token_is_never_sent_in_the_clear_to_another_machine(address: str) -> 
         HttpStore(address, "sst_x")
 
 
+def test_a_token_that_stands_in_the_address_is_not_shown() -> None:
+    with pytest.raises(errors.ConfigError, match="no address of a sayso server") as refused:
+        HttpStore("https://ask:sst_secret@approvals.example", "sst_x")
+    assert "sst_secret" not in str(refused.value)
+    assert "approvals.example" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "address", ["https://", "https://user@host", "https://host?a=1", "https://host:port", "http://"]
 )

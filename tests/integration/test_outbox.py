@@ -35,6 +35,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.slip import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import Clock, frozen_clock, sample_call, sample_question
+from tests.integration.acting import held
 
 ADA = Identity(LOCAL, "ada")
 
@@ -338,6 +339,28 @@ def test_the_options_of_a_gate_escalate_its_requests(desk: Desk) -> None:
     assert request.escalated_at == desk.clock()
     review.approve(request.id)
     assert pay(1) == 1
+
+
+def test_a_request_that_cannot_be_escalated_holds_up_no_other(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @sayso.gate(wait="raise", store=desk.store, roles={"finance"}, escalate_after="2h", escalate_to=["cfo"])
+    def pay(amount: int) -> int:
+        return amount
+
+    first, second = held(pay, 1).confirmation_id, held(pay, 2).confirmation_id
+    settle = desk.store.settle
+
+    def settles(request_id: str, **options: Any) -> Request:
+        if request_id == first:
+            raise errors.StoreCorruptError(f"the row of {first} was altered")
+        return settle(request_id, **options)
+
+    monkeypatch.setattr(desk.store, "settle", settles)
+    desk.clock.tick("2h")
+    assert desk.store.sweep() == 1
+    assert desk.store.get(second).escalated_at == desk.clock()
+    assert first in caplog.text
 
 
 def test_a_gate_that_names_nobody_else_any_more_does_not_take_an_escalated_approval(desk: Desk) -> None:

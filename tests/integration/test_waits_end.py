@@ -21,6 +21,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.confirmation import get_confirmation_context
+from sayso.gates import requester
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from sayso.waiting import block, terminal
@@ -132,6 +133,33 @@ def test_leaving_a_run_ends_every_wait_inside_of_it(
     assert "did not run: its run was left while it waited" in str(raised[0])
     for request in requests:
         assert_withdrawn(store, request, disk, "its run was left while it waited")
+
+
+def test_leaving_a_run_while_a_start_is_refused_starts_nothing_later(
+    store: Store, remove: Remove, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call has begun when its run is left, and then goes back to waiting: its approval was taken back meanwhile."""
+    is_starting, is_left, start = threading.Event(), threading.Event(), store.start
+
+    def taken_back(request_id: str, token: str, **options: Any) -> Request:
+        store.clear(request_id, requester())
+        is_starting.set()
+        assert is_left.wait(PATIENCE)
+        return start(request_id, token, **options)
+
+    monkeypatch.setattr(store, "start", taken_back)
+    with workers() as threads:
+        with sayso.run():
+            threads.does(remove, "/a")
+            (request,) = waiting_in(store)
+            sayso.Review().approve(request.id, by="ada")
+            assert is_starting.wait(PATIENCE)
+        is_left.set()
+        (raised,) = threads.end()
+    assert isinstance(raised, sayso.ConfirmationCancelled)
+    assert "its run was left while it waited" in str(raised)
+    assert sayso.Review().count(state="pending") == 0
+    assert disk.deleted == []
 
 
 def test_leaving_a_named_run_ends_its_waits_and_leaves_the_requests_to_the_next_process(

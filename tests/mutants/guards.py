@@ -1181,8 +1181,24 @@ MUTANTS = [
         "integration/test_evidence_cli.py::test_a_key_that_nobody_vouches_for_is_told_and_each_change_of_it",
     ),
     Mutant(
+        "a request that cannot be escalated holds up no other", "stores/base.py",
+        'with outbox.leaving_altered("escalated"):', "if True:",
+        "integration/test_outbox.py::test_a_request_that_cannot_be_escalated_holds_up_no_other",
+    ),
+    Mutant(
+        "a run that is left counts also when a start is refused", "waiting/waiter.py",
+        "self.reason = self.reason or self._late", "pass",
+        "integration/test_waits_end.py::test_leaving_a_run_while_a_start_is_refused_starts_nothing_later",
+    ),
+    Mutant(
+        "the name is told to the one connection that asks", "inbox/doorway.py",
+        "(_read_end(columns[1]), _read_end(columns[2])) == ends",
+        "(_read_end(columns[1])[1], _read_end(columns[2])[1]) == (ends[0][1], ends[1][1])",
+        "integration/test_doorway.py::test_who_is_at_the_other_end_is_known_by_the_system",
+    ),
+    Mutant(
         "a row that was altered holds up no sweep", "stores/base.py",
-        "except errors.StoreCorruptError as error:", "except ZeroDivisionError as error:",
+        'with outbox.leaving_altered("settled"):', "if True:",
         _ALTERED + "test_a_row_that_was_altered_holds_up_no_other",
     ),
     Mutant(

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -27,7 +28,8 @@ __all__ = ["Doorway", "name_of_inbox"]
 
 _FOR_PROGRAMS = ("/api/", "/hooks/", "/healthz", "/metrics")
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_OWNER = 7  # the column of the user
+_STATE, _OWNER = 3, 7  # the columns of a connection's state and of its user
+_ESTABLISHED = "01"
 _ELSEWHERE = (
     "this inbox has an address of its own, NAME.localhost, because a browser sends the cookies of 127.0.0.1 to every"
     " program there; its terminal shows it\n"
@@ -91,21 +93,28 @@ def _is_of_same_user(scope: Scope) -> bool:
     client, server = scope.get("client"), scope.get("server")
     if not client or not server or not hasattr(os, "geteuid"):
         return False
-    ends = f":{client[1]:04X}", f":{server[1]:04X}"
+    try:
+        ends = _end(*client[:2]), _end(*server[:2])
+    except ValueError:  # no address of the internet
+        return False
+    if not all(address.is_loopback for address, _ in ends):
+        return False
     for table in _TABLES:
         with suppress(OSError):
             for line in table.read_text("ascii").splitlines()[1:]:
                 columns = line.split()
-                local, remote = columns[1:3]
-                if (local[-5:], remote[-5:]) == ends and _is_loopback(local) and _is_loopback(remote):
+                if columns[_STATE] == _ESTABLISHED and (_read_end(columns[1]), _read_end(columns[2])) == ends:
                     return int(columns[_OWNER]) == os.geteuid()
     return False
 
 
-def _is_loopback(end: str) -> bool:
-    """Say whether an address of the system's table (hexadecimal, words of the machine's byte order) is this machine."""
-    text = end.rpartition(":")[0]
-    here = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-    family = socket.AF_INET if len(text) == 8 else socket.AF_INET6
+def _end(host: str, port: int) -> tuple[IPv4Address | IPv6Address, int]:
+    return ip_address(host), port
+
+
+def _read_end(end: str) -> tuple[IPv4Address | IPv6Address, int]:
+    """Read an end of the system's table: an address in hexadecimal words of the machine's byte order, and a port."""
+    text, _, port = end.rpartition(":")
     words = [bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8)]
-    return b"".join(words) == socket.inet_pton(family, here[family])
+    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+    return _end(socket.inet_ntop(family, b"".join(words)), int(port, 16))

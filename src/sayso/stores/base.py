@@ -14,7 +14,6 @@ here. `sayso.testing.StoreContract` is the test suite that every store must pass
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -251,13 +250,12 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
         """
         changed = 0
         for request_id in self._due():
-            try:
+            with outbox.leaving_altered("settled"):
                 before = self.get(request_id)
                 changed += self.settle(request_id).state is not before.state
-            except errors.StoreCorruptError as error:
-                logging.getLogger("sayso").warning("not settled: %s", error)
         for slip in self.slips(outbox.ESCALATION, due_by=clock.now()):
-            changed += self._escalate(slip.key)
+            with outbox.leaving_altered("escalated"):
+                changed += self._escalate(slip.key)
         return changed
 
     def _escalate(self, request_id: str) -> bool:

@@ -10,6 +10,7 @@ is followed, and the token goes to the one server that it was given for.
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import threading
 import time
@@ -232,9 +233,8 @@ def _must_be_safe(address: str) -> bool:
     except ValueError:
         host = None
     if not host or parts.username or parts.query or parts.fragment or parts.scheme not in {"http", "https"}:
-        raise errors.ConfigError(
-            f"{address!r} is no address of a sayso server; give one like https://approvals.example"
-        )
+        shown = re.sub("//[^/]*@", "//", address)  # what stands there may be a token
+        raise errors.ConfigError(f"{shown!r} is no address of a sayso server; give one like https://approvals.example")
     if parts.scheme == "http" and not _is_this_machine(host):
         raise errors.ConfigError(
             f"{address!r} would send the token and the arguments in the clear; use https:// for other machines,"

@@ -9,9 +9,13 @@ Invariant: what is recorded of a request and what is owed for it become durable 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sayso import errors
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Identity
@@ -20,7 +24,7 @@ from sayso.stores.slip import Slip, row_of, slip_of
 if TYPE_CHECKING:
     from sayso.stores.base import Transaction
 
-__all__ = ["CHANNEL", "ESCALATION", "delivery_kind", "insert", "update", "waiting_kind"]
+__all__ = ["CHANNEL", "ESCALATION", "delivery_kind", "insert", "leaving_altered", "update", "waiting_kind"]
 
 CHANNEL, ESCALATION = "channel", "escalation"
 
@@ -74,3 +78,12 @@ def _make_due(tx: Transaction, channel: str, request: Request) -> None:
     is_free = not slip.body.keys() & {"holder", "given_up"}
     body = {**slip.body, "changes": slip.body["changes"] + 1}
     tx.put_slip(row_of(replace(slip, body=body, due=tx.now() if is_free else slip.due)))
+
+
+@contextmanager
+def leaving_altered(done: str) -> Generator[None]:
+    """Leave a request as it is, with a line in the log, whose row was altered or cannot be read."""
+    try:
+        yield
+    except errors.StoreCorruptError as error:
+        logging.getLogger("sayso").warning("not %s: %s", done, error)

@@ -275,7 +275,7 @@ class Passage:
                     try:
                         attempt = yield from execute(gate, store, request, answer.needs, saves)
                     except (NotApprovedError, ApprovalExpiredError):
-                        waiter.resume()
+                        waiter.resume(request)
                         continue  # cancelled or expired since the check, which now says so in its own words
                     here.executed(request, attempt)
                     return attempt

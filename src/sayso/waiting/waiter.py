@@ -63,8 +63,8 @@ class Waiter:
     """
 
     __slots__ = (
-        "_has_begun", "_hears", "_is_told", "_job", "_leave", "_lock", "_owners", "_request", "_stays", "_wakes",
-        "here", "reason", "store",
+        "_has_begun", "_hears", "_is_told", "_job", "_late", "_leave", "_lock", "_owners", "_request", "_stays",
+        "_wakes", "here", "reason", "store",
     )  # fmt: skip
 
     def __init__(self, here: scope.Scope, store: Store, *, stays: bool = False) -> None:
@@ -77,6 +77,7 @@ class Waiter:
         self._wakes: dict[object, Callable[[], None]] = {}
         self._job: pool.Job | None = None
         self._has_begun = False
+        self._late: str | None = None
         self.reason: str | None = None
 
     # -- waiting -----------------------------------------------------------------------------------------------
@@ -124,7 +125,10 @@ class Waiter:
     def end(self, reason: str) -> None:
         """Say, from any thread, that nobody waits any more. Too late once the call has begun."""
         with self._locked():
-            if self._has_begun or self.reason is not None:
+            if self._has_begun:
+                self._late = self._late or reason  # counts again if the start is refused
+                return
+            if self.reason is not None:
                 return
             self.reason = reason
             wakes = list(self._wakes.values())
@@ -184,9 +188,16 @@ class Waiter:
             self._has_begun = True
         self._let_go()
 
-    def resume(self) -> None:
-        """Go back from running to waiting: the call was not started after all."""
-        self._has_begun = False
+    def resume(self, request: Request) -> None:
+        """Go back from running to waiting: the call was not started after all.
+
+        Raises:
+            ConfirmationCancelled: Nobody waits any more, by now; nothing ran.
+        """
+        with self._locked():
+            self._has_begun = False
+            self.reason = self.reason or self._late
+        self.must_go_on(request)
 
     def come_back_later(self, request: Request, waited: str) -> BaseException:
         """Return what is raised when the call stops waiting and its request stays.
