@@ -89,7 +89,7 @@ def served(app: Starlette) -> Iterator[Server]:
 
 @pytest.fixture
 def server(file_store: Store) -> Iterator[Server]:
-    with served(create_app(file_store, rate=None)) as one:
+    with served(create_app(file_store, stranger_rate=None)) as one:
         yield one
 
 

@@ -31,7 +31,7 @@ KINDS = ("ask", "review", "admin")
 
 @pytest.fixture
 def app(memory: Store) -> Starlette:
-    return create_app(memory, rate=None, hosts=["testserver"])
+    return create_app(memory, stranger_rate=None, hosts=["testserver"])
 
 
 def ids_in(store: Store) -> list[str]:

@@ -72,7 +72,7 @@ def test_no_route_writes_anything_for_who_only_looks(
     file_store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = due(file_store, clock, monkeypatch)
-    app = create_app(file_store, rate=None)
+    app = create_app(file_store, stranger_rate=None)
     tokens = [bearer(file_store, kind) for kind in ("ask", "review", "admin")]
     session = app.state.settings.sessions.begin(Reviewer("ada"))
     asked = 0
