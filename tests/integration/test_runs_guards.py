@@ -15,6 +15,8 @@ from sayso import Tool, Workflow, confirm_first, errors
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState, Saved
+from sayso.reviews import Review
+from sayso.runs.decide import IgnoredDecisionWarning
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.integration.running import ids, reason, started, yes
@@ -50,6 +52,73 @@ def test_of_several_approvals_with_an_end_the_earliest_end_counts(
     output = pay(resume={wanted: {"approved": True, "approver_id": "cyd"}}).run()
     assert (reason(output), ran) == (("cancelled", "approval_required"), [])
     assert ids(output) != [wanted]
+
+
+class Dying:
+    """A process that dies in the middle of an approval: whatever it has not saved by then is lost."""
+
+    def __init__(self, store: Store, patch: pytest.MonkeyPatch, *, is_approved: bool) -> None:
+        approve = Review.approve
+
+        def dies(*args: Any, **options: Any) -> None:
+            if is_approved:
+                approve(*args, **options)
+            raise KeyboardInterrupt
+
+        def saves_nothing(*_: Any) -> None:
+            raise errors.StoreUnavailableError("the process is gone")
+
+        patch.setattr(Review, "approve", dies)
+        patch.setattr(store, "leave_run", saves_nothing)
+
+
+def until(clock: Clock, **fields: Any) -> dict[str, Any]:
+    """Return an approval that ends in a minute."""
+    return {"approved": True, "expires_at": int(clock.at.timestamp() * 1000) + 60_000, **fields}
+
+
+def test_a_process_killed_right_after_an_approval_leaves_its_end_in_force(
+    each_store: Store, clock: Clock, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
+    paused = started(pay)
+    (wanted,) = ids(paused)
+    with monkeypatch.context() as patch:
+        Dying(each_store, patch, is_approved=True)
+        with pytest.raises(KeyboardInterrupt):
+            pay(resume={wanted: until(clock)}).run()
+    assert (sayso.Review().get(wanted).state, ran) == ("approved", [])
+    clock.tick(seconds=61)
+    output = pay(parent_id=paused.run_id).run()
+    assert (reason(output), ran) == (("cancelled", "approval_required"), [])
+    assert ids(output) != [wanted]
+
+
+def test_a_process_killed_right_before_an_approval_shortens_no_later_one(
+    each_store: Store, clock: Clock, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
+    (wanted,) = ids(started(pay))
+    with monkeypatch.context() as patch:
+        Dying(each_store, patch, is_approved=False)
+        with pytest.raises(KeyboardInterrupt):
+            pay(resume={wanted: until(clock)}).run()
+    assert sayso.Review().get(wanted).state == "pending"
+    clock.tick(seconds=61)
+    assert reason(pay(resume={wanted: until(clock)}).run()) == ("success", None)
+    assert ran == ["paid"]
+
+
+def test_the_end_of_a_refused_approval_ends_no_other(each_store: Store, clock: Clock, ran: list[Any]) -> None:
+    pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True, quorum=2)
+    paused = started(pay)
+    (wanted,) = ids(paused)
+    assert ids(pay(resume={wanted: {"approved": True, "approver_id": "ada"}}).run()) == [wanted]
+    with pytest.warns(IgnoredDecisionWarning, match="'ada' has approved"):
+        assert ids(pay(resume={wanted: until(clock, approver_id="ada")}).run()) == [wanted]
+    clock.tick(seconds=61)
+    assert reason(pay(resume={wanted: {"approved": True, "approver_id": "ben"}}).run()) == ("success", None)
+    assert ran == ["paid"]
 
 
 def test_a_decision_for_a_run_that_nobody_began_decides_nothing(each_store: Store, ran: list[Any]) -> None:

@@ -1483,6 +1483,21 @@ MUTANTS = [
         _ALONE + "test_of_several_approvals_with_an_end_the_earliest_end_counts",
     ),
     Mutant(
+        "an approval's end is saved before the approval", "runs/decide.py",
+        "journal.save_now()", "pass",
+        _ALONE + "test_a_process_killed_right_after_an_approval_leaves_its_end_in_force",
+    ),
+    Mutant(
+        "an approval that was not given ends no later one", "runs/decide.py",
+        'if "expires_at" in known and not self._store.get(request.id).votes:', "if False:",
+        _ALONE + "test_a_process_killed_right_before_an_approval_shortens_no_later_one",
+    ),
+    Mutant(
+        "nor does one that was refused", "runs/decide.py",
+        "journal.put(place, before)", "pass",
+        _ALONE + "test_the_end_of_a_refused_approval_ends_no_other",
+    ),
+    Mutant(
         "who was not first is told so", "runs/decide.py",
         "if is_whole and mine and all(", "if False and all(",
         "acceptance/test_seed_002.py::test_a_second_worker_is_told_so",

@@ -174,13 +174,33 @@ class Decider:
             elif said.override_input is not None:
                 _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
             return None
-        if said.approved:
-            self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=_words(said))
-        else:
-            self._review.reject(request.id, _words(said), by=said.approver_id)
         place = extras_place(request.id)
-        journal.put(place, _extras(said, journal.at(place) or {}))
+        before = self._extras_of_votes(request, journal.at(place) or {})
+        extras = _extras(said, before)
+        if not said.approved:
+            self._review.reject(request.id, _words(said), by=said.approver_id)
+        elif said.expires_at is None:
+            self._approve(request, said)
+        else:
+            # Saved before the approval: a process that dies in between must not leave an approval without its end.
+            journal.put(place, {**before, "expires_at": extras["expires_at"]})
+            journal.save_now()
+            try:
+                self._approve(request, said)
+            except (errors.DecisionRefusedError, TypeError, ValueError):
+                journal.put(place, before)  # it ends no approval that somebody else gives
+                raise
+        journal.put(place, extras)
         return None
+
+    def _approve(self, request: Request, said: ApprovalResolution) -> None:
+        self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=_words(said))
+
+    def _extras_of_votes(self, request: Request, known: dict[str, Any]) -> dict[str, Any]:
+        """Return what earlier approvals left in the journal; nothing where their process died before they counted."""
+        if "expires_at" in known and not self._store.get(request.id).votes:
+            return {}
+        return known
 
     def stop_if_cancelled(self, frame: Frame) -> None:
         """Stop a run one of whose requests was cancelled: nothing else of it runs, whatever was approved beside.

@@ -194,6 +194,13 @@ class Journal:
             await self._verb(lambda: self.store.save_run(saved))
             self.confirm(numbers)
 
+    def save_now(self) -> None:
+        """Do what `save` does from a thread that may block, as the store's own."""
+        if self.is_kept and self._unsaved:
+            saved, numbers = self.offer()
+            self.store.save_run(saved)
+            self.confirm(numbers)
+
     async def leave(self, state: RunState) -> None:
         """Save what is left and hand the run back. A run that never waited and ended leaves nothing."""
         self.is_left = True
