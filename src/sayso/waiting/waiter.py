@@ -29,7 +29,6 @@ from sayso.waiting import pool, scope, signals, stop
 __all__ = ["Waiter"]
 
 T = TypeVar("T")
-_PACE = 0.25  # seconds between two looks at what tells nobody: a cancel scope of anyio, Ctrl-C in the main thread
 _TASK_ENDED = "the task that it was made for has ended"
 _log = logging.getLogger("sayso")
 
@@ -159,7 +158,7 @@ class Waiter:
             wake.wait(seconds)
             return
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not wake.wait(min(left, _PACE)):
+        while (left := until - time.monotonic()) > 0 and not wake.wait(min(left, stop.PACE)):
             self.look()
             if stop.is_interrupted():
                 self.end("the program was interrupted")
