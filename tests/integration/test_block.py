@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -279,6 +280,31 @@ def test_expired_request_is_asked_anew_where_the_gate_says_so(
     assert paid == []
     sayso.Review().approve(second.id, by="ada")
     assert waiter.outcome() == "paid 10"
+
+
+@pytest.mark.parametrize("kind", ["call", "task", "question"])
+def test_timeout_counts_from_the_first_asking_where_an_expired_request_is_asked_anew(
+    store: Store, announced: SimpleQueue[Request], clock: Clock, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(block, "time", SimpleNamespace(monotonic=lambda: clock.at.timestamp()))
+    paid: list[int] = []
+    options: Any = {"expires": "1h", "timeout": "90m", "on_expiry": "ask"}
+    waiter = Waiter({
+        "call": lambda: payer(paid, **options)(10),
+        "task": lambda: asyncio.run(apayer(paid, **options)(10)),
+        "question": lambda: sayso.ask("Go on?", **options),
+    }[kind])  # fmt: skip
+    first = announced.get(timeout=SECONDS)
+    clock.tick(hours=1)
+    assert sayso.Review().get(first.id).state is State.EXPIRED
+    second = announced.get(timeout=SECONDS)
+    clock.tick(minutes=30)
+    sayso.Review().claim(second.id, by="ada")  # wakes it
+    outcome = waiter.outcome()
+    assert isinstance(outcome, sayso.ConfirmationRequired)
+    assert outcome.confirmation_id == second.id
+    assert store.get(second.id).state is State.PENDING
+    assert paid == []
 
 
 def test_expiry_of_an_awaiting_task_is_a_no_too(store: Store, announced: SimpleQueue[Request], clock: Clock) -> None:

@@ -38,7 +38,8 @@ class Block:
     """How long to wait, and what a request that expires meanwhile means.
 
     Args:
-        timeout: How long to stand there; None without end. The request itself is not touched.
+        timeout: How long a call stands there, however often it asks anew; None without end. The request itself is not
+            touched.
         on_expiry: `reject` raises, `ask` returns, so that the caller asks anew.
         is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
     """
@@ -64,7 +65,9 @@ class Block:
             ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
         """
         waiter.stands_at(request)
-        decided = _Decided(store, request, waiter, self._timeout, self._is_quiet)
+        if waiter.deadline is None and self._timeout is not None:  # set once: what is asked anew gets no new time
+            waiter.deadline = time.monotonic() + self._timeout.total_seconds()
+        decided = _Decided(store, request, waiter, self._is_quiet)
         after: Request = yield telemetry.waiting(request, decided)
         waiter.must_go_on(after)
         if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
@@ -100,11 +103,9 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
 class _Decided(Effect):
     """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
 
-    def __init__(
-        self, store: Store, request: Request, waiter: Waiter, timeout: timedelta | None, is_quiet: bool,  # noqa: FBT001  private
-    ) -> None:  # fmt: skip
+    def __init__(self, store: Store, request: Request, waiter: Waiter, is_quiet: bool) -> None:  # noqa: FBT001  private
         self._store, self._request, self._waiter, self._is_quiet = store, request, waiter, is_quiet
-        self._until = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        self._until = waiter.deadline
         self._is_asked = False
 
     @property

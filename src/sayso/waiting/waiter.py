@@ -58,12 +58,13 @@ class Waiter:
     Attributes:
         here: The run in which the call is made.
         store: Where its request lives.
+        deadline: Until when the call stands there, as `time.monotonic` tells it; None without end.
         reason: Why nobody waits any more; None while somebody does.
     """
 
     __slots__ = (
         "_has_begun", "_hears", "_is_told", "_job", "_late", "_leave", "_lock", "_owners", "_request", "_stays",
-        "_wakes", "here", "reason", "store",
+        "_wakes", "deadline", "here", "reason", "store",
     )  # fmt: skip
 
     def __init__(self, here: scope.Scope, store: Store, *, stays: bool = False) -> None:
@@ -77,6 +78,7 @@ class Waiter:
         self._job: pool.Job | None = None
         self._has_begun = False
         self._late: str | None = None
+        self.deadline: float | None = None
         self.reason: str | None = None
 
     # -- waiting -----------------------------------------------------------------------------------------------
