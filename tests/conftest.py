@@ -12,14 +12,16 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from sayso import clock as sayso_clock
+from tests import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 _MEMORY, _ENOUGH = Path("/dev/shm"), 4 << 30
@@ -50,6 +52,28 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell starts what runs in its background deaf to Ctrl-C, and every program that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let somebody who looks for a fault see each row of a table by itself."""
+    parser.addoption("--rows", action="store_true", help="report each row of a table as a test")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class) -> Generator[None, Any, Any]:
+    """Make one test of the rows of a table."""
+    made = yield
+    is_apart = collector.config.getoption("--rows") or any("[" in word for word in collector.config.args)
+    return tables.gathered(made) if isinstance(made, list) and not is_apart else made
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a table row by row; everything else is run as ever."""
+    if not isinstance(item, tables.Table):
+        return None
+    tables.run(item, nextitem)
+    return True
 
 
 def pytest_collection_finish() -> None:
