@@ -286,7 +286,7 @@ def test_expired_request_is_asked_anew_where_the_gate_says_so(
 def test_timeout_counts_from_the_first_asking_where_an_expired_request_is_asked_anew(
     store: Store, announced: SimpleQueue[Request], clock: Clock, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(block, "time", SimpleNamespace(monotonic=lambda: clock.at.timestamp()))
+    monkeypatch.setattr(block, "time", SimpleNamespace(monotonic=lambda: clock().timestamp()))
     paid: list[int] = []
     options: Any = {"expires": "1h", "timeout": "90m", "on_expiry": "ask"}
     waiter = Waiter({

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 import sayso
 from sayso import config, errors
+from sayso.gates import requester
 from sayso.inbox import create_app
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
@@ -27,7 +29,8 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
-from tests.serving import new_token, reserved_port, serving
+from sayso.waiting import terminal
+from tests.serving import Serving, new_token, reserved_port, serving
 
 PATIENCE = 60
 PENDING = Filter(states=frozenset({State.PENDING}))
@@ -227,6 +230,76 @@ def test_a_wait_outlasts_the_patience_for_a_server_that_is_away(there: Store, mo
         calling.join(PATIENCE)
         here.close()
     assert done == ["refunded 1"]
+
+
+def _is_down(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> Any:
+        raise ConnectionRefusedError("nobody listens")
+
+    patch.setattr(here._line, "connect", refused)
+    here._line.close()  # what was kept is broken
+
+
+def _hangs(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    def silent(connection: HTTPConnection, *_: object) -> Any:
+        hours.now += connection.sock.gettimeout() or float("inf")
+        raise TimeoutError("timed out")
+
+    patch.setattr(here._line, "exchange", silent)
+
+
+def _hangs_when_connected(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    here._line.close()
+    _hangs(here, server, hours, patch)
+
+
+def _limits(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    server.app = limiting(server.app, [(429, "1")] * 1_000)
+
+
+@pytest.mark.parametrize("fault", [_is_down, _hangs, _hangs_when_connected, _limits], ids=lambda fault: fault.__name__)
+def test_a_withdrawal_gives_up_after_two_seconds(
+    there: Store, hours: Hours, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]
+) -> None:
+    with serving(store=there) as server:
+        here = HttpStore(server.of(there), new_token(there))
+        request = here.open(sample_call())
+        fault(here, server, hours, monkeypatch)
+        with pytest.raises((errors.StoreUnavailableError, errors.StoreBusyError)):
+            here.withdraw(request.id, requester(), "nobody waits for it")
+        here.close()
+    assert hours.now <= 2
+
+
+def test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal(
+    there: Store, hours: Hours, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = threading.Event()
+    monkeypatch.setattr(terminal, "announce", lambda *_: waits.set())
+
+    @sayso.gate(name="refund")
+    async def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    async def main() -> None:
+        call = asyncio.create_task(refund(1))
+        assert await asyncio.to_thread(waits.wait, PATIENCE)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+
+    with serving(store=there) as server:
+        taking, none = server.app, limiting(server.app, [(503, None)] * 1_000)
+
+        async def but_withdrawals(scope: Any, receive: Any, send: Any) -> None:
+            await (none if scope["path"].endswith("/clear") else taking)(scope, receive, send)
+
+        server.app = but_withdrawals
+        sayso.configure(store=server.url, token=new_token(there))
+        asyncio.run(main())
+        config.default_store().close()
+    assert 0 < hours.now <= 2
+    assert "could not be withdrawn" in caplog.text
 
 
 def test_a_process_sends_few_verbs_at_a_time_and_the_others_queue(there: Store) -> None:

@@ -334,6 +334,16 @@ MUTANTS = [
         "integration/test_ctrl_c.py::test_ctrl_c_ends_a_program_whose_thread_waits",
     ),
     Mutant(
+        "a withdrawal does not hold up who stops waiting", "waiting/waiter.py",
+        'getattr(self.store, "withdraw", self.store.clear)', "self.store.clear",
+        _PATIENT + "test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal",
+    ),
+    Mutant(
+        "and not by a server that hangs either", "stores/http_line.py",
+        "left if is_brief else _TIMEOUT", "_TIMEOUT",
+        _PATIENT + "test_a_withdrawal_gives_up_after_two_seconds",
+    ),
+    Mutant(
         "two programs that differ stop asking", "waiting/passage.py",
         "if len(withdrawn) > _MOST_WITHDRAWN:", "if False:",
         _NEEDS + "test_program_whose_request_is_taken_back_again_and_again_stops",

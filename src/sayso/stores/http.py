@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 _MARKS = 1_024
 _SOON = 5.0
+_BRIEF = 2.0
 
 
 class HttpStore(HttpRuns, Store):
@@ -48,7 +49,7 @@ class HttpStore(HttpRuns, Store):
         token: Of the kind `ask`, from `sayso token new`.
         patience: For how many seconds a call's verbs try again while the server is away; each may be sent twice without
             harm. What only looks around (lists, the journal) gives up after five at most. A server that answers 429 is
-            asked for twenty times as long.
+            asked for twenty times as long. Who stops waiting withdraws its request within two seconds, or leaves it.
 
     Raises:
         ConfigError: The address or the token cannot be one.
@@ -102,6 +103,11 @@ class HttpStore(HttpRuns, Store):
 
     def clear(self, request_id: str, by: Identity, reason: str | None = None) -> Request:
         return self._done(request_id, "clear", {"reason": None if reason is None else storable(reason)}, self._late)
+
+    def withdraw(self, request_id: str, by: Identity, reason: str) -> Request:
+        """As `clear`, for a program that stops waiting and must not be held up: it gives up within two seconds."""
+        patience = min(self._late, _BRIEF)
+        return self._done(request_id, "clear", {"reason": storable(reason)}, patience, is_brief=True)
 
     def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
         body = {"token": token, "worker": worker.current() if by is None else by}
@@ -200,9 +206,11 @@ class HttpStore(HttpRuns, Store):
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _done(self, request_id: str, verb: str, body: Mapping[str, Any], patience: float) -> Request:
+    def _done(
+        self, request_id: str, verb: str, body: Mapping[str, Any], patience: float, *, is_brief: bool = False
+    ) -> Request:
         path = f"/requests/{quote(request_id, safe='')}/{verb}"
-        return self._read(self._line.post(path, body, request_id, patience=patience))
+        return self._read(self._line.post(path, body, request_id, patience=patience, is_brief=is_brief))
 
     def _read(self, wire: Any) -> Request:
         request = request_from(wire)

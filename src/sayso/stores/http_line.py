@@ -107,7 +107,9 @@ class Line:
         words = f"?{urlencode(asked, doseq=True)}" if asked else ""
         return self._patiently("GET", path + words, None, about, patience)
 
-    def post(self, path: str, body: Mapping[str, Any], about: str = "", *, patience: float = 5.0) -> Any:
+    def post(
+        self, path: str, body: Mapping[str, Any], about: str = "", *, patience: float = 5.0, is_brief: bool = False
+    ) -> Any:
         """Send something, and return what came back.
 
         Args:
@@ -115,24 +117,30 @@ class Line:
             body: JSON values.
             about: The id of the request or run that it is about.
             patience: For how many seconds to try again while the server cannot be reached.
+            is_brief: Give up after that time in any case: also while the server says that it is asked too often, or
+                takes the connection and does not answer.
 
         Raises:
             StoreError: The server is away, or does not let this token do that.
             SaysoError: What the store's verb raised over there.
         """
-        return self._patiently("POST", path, encoded(body), about, patience)
+        return self._patiently("POST", path, encoded(body), about, patience, is_brief=is_brief)
 
-    def _patiently(self, method: str, path: str, body: bytes | None, about: str, patience: float) -> Any:
+    def _patiently(
+        self, method: str, path: str, body: bytes | None, about: str, patience: float, *, is_brief: bool = False
+    ) -> Any:
         began, pause, lost = time.monotonic(), _PAUSE, None
+        slowed = patience if is_brief else _SLOWED * patience
         while True:
             wait = jittered(pause)
+            left = max(_PAUSE, began + patience - time.monotonic())
             try:
-                answer = self._spoken(method, path, body, began + _SLOWED * patience)
+                answer = self._spoken(method, path, body, began + slowed, left if is_brief else _TIMEOUT)
                 if answer.status < 300:
                     return answer.content
                 wait = max(wait, jittered(answer.wait, never_less=True))
                 # No answer at all says that nobody knows; 429 says that the server is there, and did nothing.
-                until = began + (_SLOWED * patience if answer.status == _TOO_MANY else patience)
+                until = began + (slowed if answer.status == _TOO_MANY else patience)
                 if not _is_for_later(answer) or time.monotonic() + wait > until:
                     raise fault_of(answer.status, answer.content, about) from lost
                 lost = LostError(f"HTTP status {answer.status}") if answer.status >= 500 else lost
@@ -149,13 +157,15 @@ class Line:
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _spoken(self, method: str, path: str, body: bytes | None, until: float) -> _Answer:
+    def _spoken(self, method: str, path: str, body: bytes | None, until: float, timeout: float) -> _Answer:
         if not self._room.acquire(timeout=max(0.0, until - time.monotonic())):
             raise TimeoutError("too many verbs of this program are under way")
         try:
             kept = self._taken()
-            connection = kept or self.connect()
+            connection = kept or self.connect(timeout)
             try:
+                if connection.sock is not None:
+                    connection.sock.settimeout(timeout)  # one that was kept may have had another
                 answer = self.exchange(connection, method, path, body)
             except BaseException as error:
                 connection.close()  # broken off: the answer to this must not be read as another's

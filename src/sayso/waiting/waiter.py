@@ -231,11 +231,13 @@ class Waiter:
         if self._let_go() or not is_random(request.run_id):
             return
         why = self.reason or f"the program stopped waiting ({type(error).__name__})"
+        # A store on another machine gives up sooner here: whoever stops waiting must not be held up.
+        withdraw: Callable[..., Request] = getattr(self.store, "withdraw", self.store.clear)
         try:
             if isinstance(error, GeneratorExit):  # nothing can be awaited any more
-                self.store.clear(request.id, requester(), why)
+                withdraw(request.id, requester(), why)
             else:
-                yield Verb(self.store.blocks, self.store.clear, request.id, requester(), why)
+                yield Verb(self.store.blocks, withdraw, request.id, requester(), why)
         except errors.SaysoError as fault:
             _log.warning("%s could not be withdrawn (%s); it starts nothing any more", request.id, fault)
 
