@@ -23,7 +23,7 @@ from sayso import (
 from sayso.errors import ConfigError
 from sayso.runs.decide import IgnoredDecisionWarning, IgnoredInputWarning
 from sayso.stores.base import Store
-from tests.integration.running import agent_of, answers, ids, paying, reason, started, yes
+from tests.integration.running import agent_of, answers, awaited, ids, paying, reason, started, yes
 
 
 @pytest.fixture
@@ -203,6 +203,107 @@ def test_a_decision_brought_again_after_a_crash_goes_on_with_the_run(
     output = flow(parent_id=paused.run_id, resume=yes(paused)).run()
     assert reason(output) == ("success", None)
     assert ran == [1, "paid 1"]
+
+
+# -- decisions while somebody else has the run -----------------------------------------------------------------------
+
+
+class Busy:
+    """A run that a worker has in hand: one approved step does not end before `go`, another step waits for a person."""
+
+    def __init__(self, ran: list[Any]) -> None:
+        self.inside, self.go = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> None:
+            self.inside.set()
+            await self.go.wait()
+
+        held = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
+        self.flow = Workflow(name="flow").step(Tool(slow, requires_approval=True)).step(held)
+        self.run_id = self.slow = self.pay = ""
+
+    async def begun(self) -> asyncio.Task[Any]:
+        """Return the worker, once it is inside of the slow step."""
+        paused = await self.flow().collect()
+        self.run_id = paused.run_id
+        waiting = {entry["runnable_path"]: entry["approval_id"] for entry in paused.metadata["pending_approvals"]}
+        self.slow, self.pay = waiting["flow.slow"], waiting["flow.pay"]
+        worker = asyncio.ensure_future(self.flow(resume={self.slow: True}).collect())
+        await self.inside.wait()
+        return worker
+
+    async def said(self, resume: dict[str, Any], **given: Any) -> Any:
+        """Return what a second caller is told, who brings a decision meanwhile."""
+        return await self.flow(resume=resume, **given).collect()
+
+
+@pytest.mark.parametrize("names_the_run", [True, False])
+@pytest.mark.parametrize(
+    ("no", "state"),
+    [
+        (False, "rejected"),
+        (ApprovalResolution(approved=False, reason="too much", approver_id="ada"), "rejected"),
+        ({"approved": False}, "rejected"),
+        (sayso.Cancel("stop"), "cancelled"),
+    ],
+    ids=["False", "resolution", "dict", "cancel"],
+)
+@awaited
+async def test_a_no_is_recorded_while_another_worker_has_the_run(
+    each_store: Store, ran: list[Any], no: Any, state: str, names_the_run: bool
+) -> None:
+    busy = Busy(ran)
+    worker = await busy.begun()
+    output = await busy.said({busy.pay: no}, **({"parent_id": busy.run_id} if names_the_run else {}))
+    assert reason(output) == ("cancelled", "approval_already_claimed")
+    assert f"the no to {busy.pay} was recorded" in output.status.message
+    assert sayso.Review().get(busy.pay).state == state
+    busy.go.set()
+    await worker
+    again = await busy.flow(parent_id=busy.run_id).collect()
+    assert (again.status.code, ran) == ("cancelled", [])
+
+
+@awaited
+async def test_a_no_that_comes_too_late_is_told_while_another_worker_has_the_run(
+    each_store: Store, ran: list[Any]
+) -> None:
+    busy = Busy(ran)
+    worker = await busy.begun()
+    with pytest.warns(IgnoredDecisionWarning, match="was not recorded"):
+        output = await busy.said({busy.slow: False})
+    assert f"the no to {busy.slow} was not recorded: request {busy.slow} was already approved" in output.status.message
+    with pytest.warns(IgnoredDecisionWarning, match="was not recorded"):
+        output = await busy.said({busy.pay: {"approved": False, "expires_at": 1}})
+    assert f"the no to {busy.pay} was not recorded: it counted until" in output.status.message
+    busy.go.set()
+    assert ids(await worker) == [busy.pay]
+
+
+@pytest.mark.parametrize("given", [True, {"approved": True}, "no", None], ids=["True", "dict", "text", "None"])
+@awaited
+async def test_what_is_no_no_decides_nothing_while_another_worker_has_the_run(
+    each_store: Store, ran: list[Any], given: Any
+) -> None:
+    busy = Busy(ran)
+    worker = await busy.begun()
+    output = await busy.said({busy.pay: given})
+    assert "nothing was done here" in output.status.message
+    assert sayso.Review().get(busy.pay).state == "pending"
+    busy.go.set()
+    assert (ids(await worker), ran) == ([busy.pay], [])
+
+
+@awaited
+async def test_a_no_about_another_run_is_ignored_with_a_warning(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    busy = Busy(ran)
+    worker = await busy.begun()
+    (other,) = ids(await pay(amount=1).collect())
+    with pytest.warns(IgnoredDecisionWarning, match="of another run"):
+        await busy.said({other: False}, parent_id=busy.run_id)
+    assert sayso.Review().get(other).state == "pending"
+    busy.go.set()
+    await worker
 
 
 # -- default parameters ----------------------------------------------------------------------------------------------

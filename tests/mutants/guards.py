@@ -1508,6 +1508,21 @@ MUTANTS = [
         _ALONE + "test_the_end_of_a_refused_approval_ends_no_other",
     ),
     Mutant(
+        "a no is recorded whoever has the run", "runs/leg.py",
+        "await decider.refuse(run_id)", "pass",
+        _SAID + "test_a_no_is_recorded_while_another_worker_has_the_run",
+    ),
+    Mutant(
+        "a yes is not taken for a no", "runs/decide.py",
+        "if no is None or (isinstance(no, ApprovalResolution) and no.approved):", "if no is None:",
+        _SAID + "test_what_is_no_no_decides_nothing_while_another_worker_has_the_run",
+    ),
+    Mutant(
+        "a no that came too late is told", "runs/leg.py",
+        "if claimed and refusals:", "if False:",
+        _SAID + "test_a_no_that_comes_too_late_is_told_while_another_worker_has_the_run",
+    ),
+    Mutant(
         "who was not first is told so", "runs/decide.py",
         "if is_whole and mine and all(", "if False and all(",
         "acceptance/test_seed_002.py::test_a_second_worker_is_told_so",

@@ -24,7 +24,7 @@ from sayso.runs.frame import Frame, now_ms
 from sayso.runs.halt import Halt
 from sayso.runs.journal import Journal
 from sayso.runs.pending import approval_note, ended_output, event_of
-from sayso.runs.resolution import ApprovalResolution, Resolution
+from sayso.runs.resolution import ApprovalResolution, Cancel, Resolution
 from sayso.runs.values import plain
 from sayso.stores.base import Store
 from sayso.stores.run_verbs import Kept
@@ -49,6 +49,7 @@ class Decider:
 
     Attributes:
         others: Runs of decided requests that are not the one that was called: which call each is of, by id.
+        refusals: What became of each no about a run that somebody else has in hand, in words.
     """
 
     def __init__(self, store: Store, resolutions: Mapping[str, Resolution]) -> None:
@@ -58,6 +59,7 @@ class Decider:
         self._requests: dict[str, Request] | None = None
         self._waited: list[Request] | None = None
         self.others: dict[str, str] = {}
+        self.refusals: list[str] = []
         self._looked_at: set[str] = set()
 
     async def verb(self, verb: Callable[[], T]) -> T:
@@ -134,6 +136,46 @@ class Decider:
             if note is not None and "expired" in note:
                 _keep(note, request_id, journal)
         return notes
+
+    async def refuse(self, run_id: str) -> None:
+        """Record each no about the calls of a run that somebody else has in hand; `refusals` says what became of it.
+
+        An approval waits until the run is free, for it lets something happen. A no keeps something from happening, and
+        the person who said it goes away.
+        """
+        if self._resolutions:
+            await self.verb(partial(self._refuse, run_id))
+
+    def _refuse(self, run_id: str) -> None:
+        for request in self._known().values():
+            if request.run_id == run_id:
+                self._refuse_one(request, self._resolutions[request.id])
+            elif request.run_id not in self._looked_at:
+                _warn(self._ignored(request))
+
+    def _refuse_one(self, request: Request, resolution: Resolution) -> None:
+        try:
+            no = resolution.cancel or (None if request.kind == "question" else resolution.approval())
+        except (TypeError, ValueError):
+            return  # it is no decision, so it is no no
+        if no is None or (isinstance(no, ApprovalResolution) and no.approved):
+            return
+        try:
+            if isinstance(no, Cancel):
+                self._review.cancel(request.id, no.reason)
+            elif no.is_expired():
+                self._not_recorded(request, "it counted until its expires_at only")
+                return
+            else:
+                self._review.reject(request.id, _words(no), by=no.approver_id)
+        except (errors.SaysoError, TypeError, ValueError) as error:
+            self._not_recorded(request, str(error))
+            return
+        self.refusals.append(f"the no to {request.id} was recorded")
+
+    def _not_recorded(self, request: Request, why: str) -> None:
+        self.refusals.append(f"the no to {request.id} was not recorded: {why}")
+        _warn(self.refusals[-1])
 
     def _ignored(self, request: Request) -> str:
         run_id = request.run_id

@@ -52,7 +52,7 @@ async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
     try:
         journal = await _in_hand(run, decider)
     except errors.SaysoError as error:
-        return _not_begun(run, error)
+        return _not_begun(run, error, decider.refusals)
     run.begin(journal)
     with ExitStack() as scopes:
         for person in _acts_for(journal):  # whoever goes on acts for them as well, or they could decide what is asked
@@ -96,6 +96,7 @@ async def _in_hand(run: Run, decider: Decider) -> Journal:
                 raise
             continue
         except errors.RunBusyError:
+            await decider.refuse(run_id)
             if is_last:
                 raise
             continue  # an equal call goes on with it at this moment; the next one is ours
@@ -176,20 +177,23 @@ async def _taken(decider: Decider, store: Store, run_id: str, lease: Lease) -> K
         raise
 
 
-def _not_begun(run: Run, error: errors.SaysoError) -> OutputEvent:
+def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> OutputEvent:
     """Return the output of a run that could not be taken in hand."""
     run_id = run.parent_id or run.run_id or getattr(error, "run_id", None) or new_run_id()
-    claimed = isinstance(error, errors.RunBusyError)
+    claimed, message = isinstance(error, errors.RunBusyError), str(error)
+    if claimed and refusals:
+        told = "; ".join(refusals)
+        message = f"run {run_id!r} is in other hands; {told}. Nothing else was done, wait until it pauses or ends"
     status = RunStatus(
         code="cancelled" if claimed else "error",
         reason="approval_already_claimed" if claimed else _reason(error),
-        message=str(error),
+        message=message,
     )
-    told = None if claimed else {"type": type(error).__name__, "message": str(error)}
+    fault = None if claimed else {"type": type(error).__name__, "message": str(error)}
     name = run.runnable.name
     journal = Journal.new(run.runnable.store, run_id, name, "")
     ended = ended_output(status, next(iter(run.resolutions), None)) if claimed else None
-    return Frame(Leg(journal, _nobody, ()), run.runnable, name, name).output_event(status, ended, error=told)
+    return Frame(Leg(journal, _nobody, ()), run.runnable, name, name).output_event(status, ended, error=fault)
 
 
 def _nobody(event: Event) -> None:
