@@ -5,10 +5,13 @@ The invariant: a body that two readers could take for two things is taken for no
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,16 +21,21 @@ from starlette.testclient import TestClient
 
 from sayso import errors
 from sayso.inbox import create_app
-from sayso.inbox.api import problem
+from sayso.inbox.api import problem, rate, wait
 from sayso.inbox.api.body import LONGEST
+from sayso.inbox.api.rate import Slot
 from sayso.inbox.api.routes import operations
 from sayso.inbox.guard import HEADERS
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
 from sayso.stores.base import Store
+from sayso.stores.http_wire import asked_wire, mark_of
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.acting import state_of
 from tests.integration.browsing import BASE, browser
-from tests.integration.calling import bought, caller, code_of
+from tests.integration.calling import bearer, bought, caller, code_of
+from tests.serving import serving
 
 
 @pytest.fixture
@@ -185,31 +193,156 @@ def test_a_token_has_no_limit_of_rate_unless_one_is_set(memory: Store) -> None:
     assert {ada.get("/api/v1/me").status_code for _ in range(700)} == {200}
 
 
+class Held:
+    """A store whose `get` waits inside until it may go on.
+
+    Attributes:
+        inside: Released by each call that has come in.
+        free: Set when all may go on.
+    """
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.inside, self.free = threading.Semaphore(0), threading.Event()
+        real = store.get
+
+        def get(request_id: str) -> Request:
+            self.inside.release()
+            assert self.free.wait(30)
+            return real(request_id)
+
+        monkeypatch.setattr(store, "get", get)
+
+    def until_inside(self, count: int) -> None:
+        for _ in range(count):
+            assert self.inside.acquire(timeout=60)
+
+
+def asked_by(program: TestClient) -> str:
+    """Ask for a call by the API, and return the id of its request."""
+    body = {"request": asked_wire(sample_call()), "saved": None}
+    return str(program.post("/api/v1/program/requests", json=body).json()["row"]["id"])
+
+
+@pytest.mark.parametrize("way", ["GET", "GET ?wait=0", "HEAD ?wait=0", "POST changes"])
 def test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up(
-    memory: Store, monkeypatch: pytest.MonkeyPatch
+    memory: Store, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     app = create_app(memory, in_flight=2)
-    held, free = threading.Semaphore(0), threading.Event()
-    real, path = memory.get, f"/api/v1/requests/{bought()}"
-
-    def slow(request_id: str) -> Request:
-        held.release()
-        assert free.wait(60)
-        return real(request_id)
-
-    ada, bob = caller(app, name="ada"), caller(app, name="bob")
-    monkeypatch.setattr(memory, "get", slow)
+    ada, bob = caller(app, "ask", name="ada"), caller(app, "ask", name="bob")
+    request_id = asked_by(ada)
+    path = f"/api/v1/program/requests/{request_id}"
+    ask = {
+        "GET": partial(ada.get, path),
+        "GET ?wait=0": partial(ada.get, f"{path}?wait=0"),
+        "HEAD ?wait=0": partial(ada.head, f"{path}?wait=0"),
+        "POST changes": partial(ada.post, "/api/v1/program/changes", json={"seen": {request_id: None}}),
+    }[way]
+    held = Held(memory, monkeypatch)
     with ThreadPoolExecutor(2) as pool:
-        under_way = [pool.submit(ada.get, path) for _ in range(2)]
-        for _ in under_way:
-            assert held.acquire(timeout=60)
-        refused = ada.get("/api/v1/me")
-        assert code_of(refused) == (429, "rate_limited")
-        assert refused.headers["retry-after"] == "1"
-        assert bob.get("/api/v1/me").status_code == 200
-        free.set()
+        under_way = [pool.submit(ask) for _ in range(2)]
+        held.until_inside(2)
+        try:
+            refused = ada.get("/api/v1/me")
+            assert code_of(refused) == (429, "rate_limited")
+            assert refused.headers["retry-after"] == "1"
+            assert bob.get("/api/v1/me").status_code == 200
+        finally:
+            held.free.set()
         assert {one.result(60).status_code for one in under_way} == {200}
     assert ada.get("/api/v1/me").status_code == 200
+
+
+class Wire:
+    """One program that talks to a real server, over as many connections as it has requests."""
+
+    def __init__(self, store: Store, stack: ExitStack, **options: Any) -> None:
+        self._stack, self._server = stack, stack.enter_context(serving())
+        self._server.of(store, **options)
+        self._headers = {**bearer(store, "ask"), "content-type": "application/json"}
+
+    def sent(self, method: str, path: str, body: Any = None) -> http.client.HTTPConnection:
+        """Send a request, whose answer is read later."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=60)
+        self._stack.enter_context(closing(connection))
+        connection.request(method, f"/api/v1{path}", None if body is None else json.dumps(body), self._headers)
+        return connection
+
+    def asked(self) -> str:
+        """Ask for a call, and return the id of its request."""
+        answer = self.sent("POST", "/program/requests", {"request": asked_wire(sample_call()), "saved": None})
+        return str(json.load(answer.getresponse())["row"]["id"])
+
+
+def test_programs_that_sleep_take_no_room_and_those_that_wake_look_in_turn(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, asleep, sleep = 30, threading.Semaphore(0), wait._rung  # fewer than the server has threads
+
+    async def noted(*given: Any) -> bool:
+        asleep.release()
+        return await sleep(*given)
+
+    monkeypatch.setattr(wait, "_rung", noted)
+    with ExitStack() as stack:
+        wire = Wire(memory, stack, in_flight=2)
+        request_id = wire.asked()
+        seen = {"seen": {request_id: mark_of(memory.get(request_id))}, "wait": 30}
+        waiting = list[http.client.HTTPConnection]()
+        for _ in range(programs):
+            waiting.append(wire.sent("POST", "/program/changes", seen))
+            assert asleep.acquire(timeout=30)
+        assert wire.sent("GET", "/me").getresponse().status == 200  # they sleep, and nothing is under way
+        held = Held(memory, monkeypatch)
+        memory.clear(request_id, Identity("tests", "ada"), "not wanted any more")
+        held.until_inside(2)
+        try:
+            assert wire.sent("GET", "/me").getresponse().status == 429, "who woke looks at the store and is not counted"
+        finally:
+            held.free.set()
+        answers = [one.getresponse() for one in waiting]
+        assert {one.status for one in answers} == {200}
+        assert all(request_id in json.load(one)["changed"] for one in answers)
+        assert wire.sent("GET", "/me").getresponse().status == 200
+
+
+def test_a_program_that_comes_to_wait_queues_for_a_slot(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued, until_turn = threading.Event(), Slot.wait
+
+    async def noted(slot: Slot, _: float = 0) -> bool:
+        queued.set()
+        return await until_turn(slot)
+
+    monkeypatch.setattr(Slot, "wait", noted)
+    with ExitStack() as stack:
+        wire = Wire(memory, stack, in_flight=1)
+        request_id = wire.asked()
+        held = Held(memory, monkeypatch)
+        first = wire.sent("GET", f"/program/requests/{request_id}")
+        held.until_inside(1)
+        second = wire.sent("POST", "/program/changes", {"seen": {request_id: None}, "wait": 30})
+        try:
+            assert queued.wait(30), "refused, though it would have waited"
+        finally:
+            held.free.set()
+        assert (first.getresponse().status, second.getresponse().status) == (200, 200)
+
+
+def test_a_request_that_waits_for_a_change_is_refused_where_no_slot_gets_free(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate, "_QUEUED", 0.01)
+    with ExitStack() as stack:
+        wire = Wire(memory, stack, in_flight=1)
+        request_id = wire.asked()
+        held = Held(memory, monkeypatch)
+        first = wire.sent("GET", f"/program/requests/{request_id}")
+        held.until_inside(1)
+        try:
+            refused = wire.sent("GET", f"/program/requests/{request_id}?wait=0").getresponse()
+            assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        finally:
+            held.free.set()
+        assert first.getresponse().status == 200
 
 
 @pytest.mark.parametrize("rate", ["", "often", "5", "x/minute"])

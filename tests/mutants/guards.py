@@ -2491,8 +2491,28 @@ MUTANTS = [
     ),
     Mutant(
         "a token has so many requests under way", "inbox/api/rate.py",
-        "if self._now[who] >= self._most:", "if False:",
+        "CapacityLimiter(self._most)", "CapacityLimiter(1_000_000)",
         _API_INPUT + "test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up",
+    ),
+    Mutant(
+        "a request that may wait counts while it is worked on", "inbox/api/rate.py",
+        "if not slot.take() and not (queues", "if not queues and not slot.take() and not (queues",
+        _API_INPUT + "test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up",
+    ),
+    Mutant(
+        "a program that wakes counts while it looks", "inbox/api/rate.py",
+        "        yield\n        await self.wait()", "        yield",
+        _API_INPUT + "test_programs_that_sleep_take_no_room_and_those_that_wake_look_in_turn",
+    ),
+    Mutant(
+        "a program that sleeps does not count", "inbox/api/rate.py",
+        "        self.release()\n        yield", "        yield",
+        _API_INPUT + "test_programs_that_sleep_take_no_room_and_those_that_wake_look_in_turn",
+    ),
+    Mutant(
+        "a program that comes to wait is not refused at once", "inbox/api/operation.py",
+        "queues=is_wait", "queues=False",
+        _API_INPUT + "test_a_program_that_comes_to_wait_queues_for_a_slot",
     ),
     Mutant(
         "a limit is waited out", "stores/http_line.py",

@@ -109,7 +109,8 @@ def create_app(
         sign_in: Which ways lead in; None is login links alone.
         rate: How often one token may ask the API, `600/minute`; None for no limit. A program that asks more often is
             told to wait, and does.
-        in_flight: How many requests of one token are worked on at a time; those that wait for a change do not count.
+        in_flight: How many requests of one token are worked on at a time; one that waits for a change counts while
+            the store is looked at for it, and not while it sleeps.
         stranger_rate: How often one address may ask without being known, one session may ask the API, and one hook may
             send decisions; None for no limit.
         open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.

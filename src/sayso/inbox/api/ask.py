@@ -166,7 +166,7 @@ async def look_at(asked: Asked) -> Answer:
         return now if mark_of(now) != seen else None
 
     if seen == mark_of(request) and wait:
-        request = await until_changed(asked.http, own.store, [request_id], look, wait) or request
+        request = await until_changed(asked, own.store, [request_id], look, wait) or request
     headers = {"etag": f'"{mark_of(request)}"'}
     return Answer(None, 304, headers) if seen == mark_of(request) else Answer(_row(request), 200, headers)
 
@@ -302,7 +302,7 @@ async def _changed(asked: Asked, own: Own, said: Seen, count: Changes | None) ->
             return Changed(changed=marks, any=None if count is None else count.mark, requests=rows)
         return None
 
-    found = await until_changed(asked.http, own.store, said.seen, look, said.wait, is_any=count is not None)
+    found = await until_changed(asked, own.store, said.seen, look, said.wait, is_any=count is not None)
     return found or Changed(changed={}, any=said.any)
 
 

@@ -26,7 +26,7 @@ from sayso import errors
 from sayso.inbox.api.body import read_json
 from sayso.inbox.api.principal import LOOKING, Principal, principal_of
 from sayso.inbox.api.problem import Problem, of_fault, response
-from sayso.inbox.api.rate import InFlight, Rate
+from sayso.inbox.api.rate import InFlight, Rate, Slot
 from sayso.inbox.token import KINDS, TokenKind, Tokens
 from sayso.inbox.visit import Settings
 from sayso.reviews import Review
@@ -56,10 +56,14 @@ class Asked:
         http: As it came.
         principal: Who asks.
         settings: What the inbox works with.
+        in_flight: Its slot among the requests of its token that are worked on; None for a session.
     """
 
-    def __init__(self, http: Http, principal: Principal, said: Mapping[type[BaseModel], BaseModel]) -> None:
-        self.http, self.principal, self._said = http, principal, said
+    def __init__(
+        self, http: Http, principal: Principal, said: Mapping[type[BaseModel], BaseModel],
+        in_flight: Slot | None,
+    ) -> None:  # fmt: skip
+        self.http, self.principal, self._said, self.in_flight = http, principal, said, in_flight
         self.settings: Settings = http.app.state.settings
 
     @cached_property
@@ -134,7 +138,7 @@ class Operation:
         """Say whether a request is answered late, when something has changed."""
         return self.waits and (self.query is None or "wait" in http.query_params)
 
-    async def answered(self, http: Http, principal: Principal) -> Response:
+    async def answered(self, http: Http, principal: Principal, in_flight: Slot | None) -> Response:
         """Do it, for somebody who is known.
 
         Raises:
@@ -151,7 +155,7 @@ class Operation:
             raise Problem("invalid_input", "this takes nothing after the question mark; nothing was done")
         if self.body is not None:
             said[self.body] = await read_json(http, partial(_taken, self.body, where="body"))
-        asked = Asked(http, principal, said)
+        asked = Asked(http, principal, said, in_flight)
         if inspect.iscoroutinefunction(self.handler):
             return self._written(await self.handler(asked))
         return self._written(await run_in_threadpool(cast("Callable[[Asked], _Answered]", self.handler), asked))
@@ -233,20 +237,18 @@ class Place:
         if principal.token_id is None:
             sessions: Rate = http.app.state.stranger_rate
             sessions.count(f"session {principal.reviewer.identity.folded}")
-            return await self._done(http, principal)
+            return await self._done(http, principal, None)
         rate: Rate = http.app.state.rate
         rate.count(f"token {principal.token_id}")
-        operation = self._operations.get(http.method)
-        if operation is not None and operation.is_wait(http):  # it costs no thread; connections are counted elsewhere
-            return await self._done(http, principal)
-        in_flight: InFlight = http.app.state.in_flight
-        with in_flight.one_of(principal.token_id):
-            return await self._done(http, principal)
+        operation, in_flight = self._operations.get(http.method), cast("InFlight", http.app.state.in_flight)
+        is_wait = operation is not None and operation.is_wait(http)
+        async with in_flight.one_of(principal.token_id, queues=is_wait) as slot:  # let go while `until_changed` sleeps
+            return await self._done(http, principal, slot)
 
-    async def _done(self, http: Http, principal: Principal) -> Response:
+    async def _done(self, http: Http, principal: Principal, in_flight: Slot | None) -> Response:
         operation = self._operations.get("GET" if http.method == "HEAD" else http.method)
         if operation is not None:
-            answer = await operation.answered(http, principal)
+            answer = await operation.answered(http, principal, in_flight)
             if http.method not in LOOKING:  # who only looks writes nothing, not even that
                 tokens: Tokens = http.app.state.tokens
                 await run_in_threadpool(tokens.write_uses)

@@ -2,17 +2,18 @@
 
 How often is a moving window (the library `limits`), and how much at a time is what is being worked on. Both answer 429
 with `Retry-After`, so that a program is slowed down and loses no call (`sayso.stores.http_line`). The invariant: one
-who asks too much slows nobody else down, and waiting for room takes none.
+who asks too much slows nobody else down, and what sleeps until something changes takes no slot.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
+from anyio import CapacityLimiter, WouldBlock, move_on_after
 from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
@@ -20,9 +21,10 @@ from limits.strategies import MovingWindowRateLimiter
 from sayso import errors
 from sayso.inbox.api.problem import Problem
 
-__all__ = ["InFlight", "Rate"]
+__all__ = ["InFlight", "Rate", "Slot"]
 
 _SOON = 1  # seconds until who has too much under way may try again
+_QUEUED = 5.0  # seconds in which a request that waits for a change has to get a slot
 
 
 class Rate:
@@ -75,20 +77,82 @@ class InFlight:
         if most < 1:
             raise errors.ConfigError(f"in_flight must be 1 or more, not {most}; no token could ask anything")
         self._most = most
-        self._now = Counter[str]()
+        self._tokens = dict[str, _Token]()
 
-    @contextmanager
-    def one_of(self, who: str) -> Generator[None]:
-        """Count one while the block runs; raises `Problem` where there are too many."""
-        if self._now[who] >= self._most:
-            raise Problem(
-                "rate_limited", f"{self._most} requests of this token are being worked on; nothing was done, try again",
-                headers={"retry-after": str(_SOON)},
-            )  # fmt: skip
-        self._now[who] += 1
+    @asynccontextmanager
+    async def one_of(self, who: str, *, queues: bool = False) -> AsyncGenerator[Slot]:
+        """Hold a slot while the block runs; raises `Problem` where all of them are taken.
+
+        Args:
+            who: Whose.
+            queues: Whether to wait a few seconds for one: of 500 programs that come back to a server that was
+                restarted, none is refused.
+        """
+        token = self._tokens.setdefault(who, _Token(CapacityLimiter(self._most)))
+        slot = Slot(token.limiter)
+        token.requests += 1
         try:
-            yield
+            if not slot.take() and not (queues and await slot.wait(_QUEUED)):
+                raise Problem(
+                    "rate_limited",
+                    f"{self._most} requests of this token are being worked on; nothing was done, try again",
+                    headers={"retry-after": str(_SOON)},
+                )
+            yield slot
         finally:
-            self._now[who] -= 1
-            if not self._now[who]:
-                del self._now[who]
+            slot.release()
+            token.requests -= 1
+            if not token.requests:
+                del self._tokens[who]
+
+
+@dataclass
+class _Token:
+    """The requests of one token: `limiter` counts those that are worked on, `requests` also those that wait."""
+
+    limiter: CapacityLimiter
+    requests: int = 0
+
+
+class Slot:
+    """One slot among the requests of a token that are worked on.
+
+    Args:
+        limiter: Of the token.
+    """
+
+    def __init__(self, limiter: CapacityLimiter) -> None:
+        self._limiter, self._is_held = limiter, False
+
+    def take(self) -> bool:
+        """Take it, and say whether there was one."""
+        try:
+            self._limiter.acquire_on_behalf_of_nowait(self)
+        except WouldBlock:
+            return False
+        self._is_held = True
+        return True
+
+    async def wait(self, seconds: float = math.inf) -> bool:
+        """Take it when it is one's turn, and say whether that came in time."""
+        with move_on_after(seconds):
+            await self._limiter.acquire_on_behalf_of(self)
+            self._is_held = True
+        return self._is_held
+
+    def release(self) -> None:
+        """Let it go, where it is held."""
+        if self._is_held:
+            self._is_held = False
+            self._limiter.release_on_behalf_of(self)
+
+    @asynccontextmanager
+    async def released(self) -> AsyncGenerator[None]:
+        """Let it go while the block sleeps, and take one again.
+
+        Those that one change wakes get their slots in turn, before requests that come then, and none is refused.
+        A block that raises ends the request, which takes no slot again.
+        """
+        self.release()
+        yield
+        await self.wait()

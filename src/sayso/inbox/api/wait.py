@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from sse_starlette.sse import AppStatus
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as Http
 
+from sayso.inbox.api.operation import Asked
 from sayso.model.ids import new_token
 from sayso.stores.base import Store, Unwatch
 
@@ -93,13 +94,13 @@ _counts: dict[tuple[asyncio.AbstractEventLoop, Store], Changes] = {}  # those th
 
 
 async def until_changed(
-    http: Http, store: Store, request_ids: Collection[str], look: Callable[[Collection[str]], T | None], wait: float,
+    asked: Asked, store: Store, request_ids: Collection[str], look: Callable[[Collection[str]], T | None], wait: float,
     *, is_any: bool = False,
 ) -> T | None:  # fmt: skip
     """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
 
     Args:
-        http: The program's request, whose body has been read.
+        asked: The program's request, whose body has been read; it is in flight but while it sleeps.
         store: Where to look.
         request_ids: Those whose changes end the wait.
         look: Looks at some of them, all at first; in a thread.
@@ -117,7 +118,7 @@ async def until_changed(
         with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
             loop.call_soon_threadsafe(ring)
 
-    until, has_gone = time.monotonic() + min(wait, LONGEST), asyncio.ensure_future(_gone(http))
+    until, has_gone = time.monotonic() + min(wait, LONGEST), asyncio.ensure_future(_gone(asked.http))
     unwatch: list[Unwatch] = []
     try:
         # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
@@ -128,8 +129,12 @@ async def until_changed(
             bell.clear()
             looked_at, rung = rung, set[str]()
             found = await run_in_threadpool(look, looked_at)
-            if found is not None or not await _rung(bell, until, has_gone):
+            if found is not None:
                 return found
+            async with nullcontext() if asked.in_flight is None else asked.in_flight.released():
+                is_rung = await _rung(bell, until, has_gone)
+            if not is_rung:
+                return None
     finally:
         has_gone.cancel()
         for end in unwatch:
