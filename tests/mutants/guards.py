@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
 
 
 _LIFECYCLE, _CONTRACT = "unit/test_lifecycle.py::", "contract/test_stores.py::"
-_GUARDS, _PROMISES, _SQLITE = "unit/test_guards.py::", "acceptance/test_promises.py::", "unit/test_sqlite.py::"
+_GUARDS, _PROMISES, _SQLITE = "unit/test_guards.py::", "promises/", "unit/test_sqlite.py::"
 _WORKER, _SCOPE, _SHOW = "unit/test_worker.py::", "integration/test_scope.py::", "unit/test_show.py::"
 _REDACTION, _CANONICAL = "unit/test_redaction.py::", "unit/test_canonical.py::"
 _SEAL, _AUDIT = "unit/test_seal.py::", "unit/test_audit.py::"
@@ -107,7 +107,7 @@ MUTANTS = [
         "only an approved call is started, on disk", "model/lifecycle.py",
         "if (request.state is not State.APPROVED and not again) or is_spent:",
         "if request.state is State.PENDING:",
-        _PROMISES + "test_2_one_approval_starts_its_call_at_most_once",
+        _PROMISES + "test_02_one_approval_starts_once.py::test_2_one_approval_starts_its_call_at_most_once",
     ),
     Mutant(
         "only the last token ends a call", "model/lifecycle.py",
@@ -169,7 +169,7 @@ MUTANTS = [
     Mutant(
         "an approval has an end", "model/lifecycle.py",
         "return request.approval_expires_at is not None and now >= request.approval_expires_at", "return False",
-        _PROMISES + "test_6_everything_expires_and_nothing_into_an_approval",
+        _PROMISES + "test_06_everything_expires.py::test_6_everything_expires_and_nothing_into_an_approval",
     ),
     Mutant(
         "what expired is not found again", "model/lifecycle.py",
@@ -201,7 +201,7 @@ MUTANTS = [
         "nor whoever it acts for", "model/lifecycle.py",
         "if by.is_same(request.requester) or any(by.may_be(person) for person in request.acts_for):",
         "if by.is_same(request.requester):",
-        _PROMISES + "test_4_the_requester_cannot_decide_its_own_request",
+        _PROMISES + "test_04_the_requester_cannot_decide.py::test_4_the_requester_cannot_decide_its_own_request",
     ),
     Mutant(
         "nor says how its call ended", "model/lifecycle.py",
@@ -413,7 +413,7 @@ MUTANTS = [
         "a full-width letter is the letter", "model/reviewer.py",
         'folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())',
         "folded = text.casefold()",
-        _PROMISES + "test_5_a_quorum_counts_distinct_people",
+        _PROMISES + "test_05_a_quorum_counts_people.py::test_5_a_quorum_counts_distinct_people",
     ),
     Mutant(
         "a name hides nothing", "model/reviewer.py",
@@ -502,7 +502,7 @@ MUTANTS = [
     Mutant(
         "decided is decided", "model/lifecycle.py",
         'if not (decision.verb == "cancel" and request.state is State.APPROVED):', "if False:",
-        _PROMISES + "test_7_decided_is_decided",
+        _PROMISES + "test_07_decided_is_decided.py::test_7_decided_is_decided",
     ),
     Mutant(
         "a running call is not cancelled", "model/lifecycle.py",
@@ -537,23 +537,23 @@ MUTANTS = [
     Mutant(
         "an edited call is masked, too", "model/edit.py",
         'masked = cast("dict[str, Any]", redaction.mask(tree))', "masked = tree",
-        _PROMISES + "test_11_secrets_are_masked_wherever_something_is_shown",
+        _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     # -- what is asked, and where -----------------------------------------------------------------------------------
     Mutant(
         "None, 0 and '' are no answer of a rule", "policy.py",
         "    match answer:\n", "    match answer if isinstance(answer, Verdict) else bool(answer):\n",
-        _PROMISES + "test_8_any_error_means_not_run",
+        _PROMISES + "test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
         "None alone lets nothing through", "policy.py",
         "        case False:\n", "        case False | None:\n",
-        _PROMISES + "test_8_any_error_means_not_run",
+        _PROMISES + "test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
         "a rule that fails lets nothing through", "gates/check.py",
         "refuse(gate, gate.rule, error, arguments)", "return verdict_of(False, gate.rule)",
-        _PROMISES + "test_8_any_error_means_not_run",
+        _PROMISES + "test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
         "a hook settles only what it says plainly", "gates/check.py",
@@ -629,7 +629,7 @@ MUTANTS = [
     Mutant(
         "what runs has the digest that was asked", "gates/execute.py",
         "if digest != call.digest or fingerprint(request.run_id, digest, request.place) != approved:", "if False:",
-        _PROMISES + "test_1_what_runs_is_what_was_shown_and_approved",
+        _PROMISES + "test_01_what_runs_is_what_was_approved.py::test_1_what_runs_is_what_was_shown_and_approved",
     ),
     Mutant(
         "what runs has the fingerprint that was approved", "gates/execute.py",
@@ -639,7 +639,7 @@ MUTANTS = [
     Mutant(
         "a refused record is not left running", "gates/execute.py",
         "if isinstance(refusal, errors.AlteredRequestError):", "if False:",
-        _PROMISES + "test_1_what_runs_is_what_was_shown_and_approved",
+        _PROMISES + "test_01_what_runs_is_what_was_approved.py::test_1_what_runs_is_what_was_shown_and_approved",
     ),
     Mutant(
         "an edit passes the function's own validators", "gates/execute.py",
@@ -682,7 +682,7 @@ MUTANTS = [
     Mutant(
         "a worker that is gone is given up", "stores/base.py",
         "execution.worker == gone or worker.is_gone(execution.worker)", "False",
-        _PROMISES + "test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
+        _PROMISES + "test_03_an_unknown_outcome_is_not_retried.py::test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
     ),
     Mutant(
         "a process number that was given out again", "stores/worker.py",
@@ -837,7 +837,7 @@ MUTANTS = [
     Mutant(
         "a link covers its row", "audit/walk.py",
         "if chained(before, *entry[:-1]).link != entry.link:", "if False:",
-        _PROMISES + "test_10_every_step_leaves_a_chained_record",
+        _PROMISES + "test_10_every_step_is_recorded.py::test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
         "a request names its last row", "audit/walk.py",
@@ -862,12 +862,12 @@ MUTANTS = [
     Mutant(
         "a link covers the detail", "model/entry.py",
         "quote(channel), quote(detail)", "quote(channel)",
-        _PROMISES + "test_10_every_step_leaves_a_chained_record",
+        _PROMISES + "test_10_every_step_is_recorded.py::test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
         "a link covers the row before", "model/entry.py",
         'f"[{quote(before)},', 'f"[',
-        _PROMISES + "test_10_every_step_leaves_a_chained_record",
+        _PROMISES + "test_10_every_step_is_recorded.py::test_10_every_step_leaves_a_chained_record",
     ),
     # -- what is shown ----------------------------------------------------------------------------------------------
     Mutant(
@@ -878,7 +878,7 @@ MUTANTS = [
     Mutant(
         "a secret in a list is masked", "model/redaction.py",
         "masked = [self.mask(item) if isinstance(item, _MAY_HIDE) else item for item in items]", "masked = items",
-        _PROMISES + "test_11_secrets_are_masked_wherever_something_is_shown",
+        _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
         "the password of a URL is masked", "model/redaction.py",
@@ -985,19 +985,19 @@ MUTANTS = [
         "the error of a hook quotes no secret", "gates/words.py",
         "words = type(error).__name__ if secrets is None else told.error_text(error, secrets)",
         'words = f"{type(error).__name__}: {error}"',
-        _PROMISES + "test_11_secrets_are_masked_wherever_something_is_shown",
+        _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
         "a pause carries the masked call", "waiting/signals.py",
         "return ToolCall(subject.name, subject.arguments)",
         "return ToolCall(subject.name, __import__('json').loads(subject.form))",
-        _PROMISES + "test_11_secrets_are_masked_wherever_something_is_shown",
+        _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
         "what moves or hides is written out", "model/show/escape.py",
         "return not character.isprintable() or _BLANK_ONE.match(character) is not None",
         "return _BLANK_ONE.match(character) is not None",
-        _PROMISES + "test_9_the_reviewer_sees_what_we_draw_and_the_agents_words_marked",
+        _PROMISES + "test_09_the_reviewer_sees_what_we_draw.py::test_9_the_reviewer_sees_what_we_draw_and_the_agents_words_marked",
     ),
     Mutant(
         "what looks like nothing is written out", "model/show/escape.py",
