@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import date
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, Strict, StrictInt
 
 import sayso
 from sayso import errors
-from sayso.inbox.form import argument_fields
+from sayso.inbox.form import argument_fields, read_edit
 from sayso.model.shape import ShapeError
 from sayso.model.shape.hint import kinds_of
 from sayso.reviews import shape_of
@@ -240,6 +241,68 @@ def test_a_field_that_must_be_finite_is_not_infinite() -> None:
         with pytest.raises(errors.ArgumentError, match="rate"):
             call(float("inf"))
     assert RAN == []
+
+
+_DAY = date(2026, 1, 1)
+
+
+def strict(
+    count: int = Field(gt=0, strict=True),
+    rate: float = Field(default=1.0, strict=True),
+    sure: Annotated[bool, Strict()] = False,  # noqa: FBT002  the position is not used
+    name: Annotated[str, Field(strict=True)] = "ada",
+    sizes: list[StrictInt] = Field(default_factory=list),  # noqa: B008  that is how it is written
+    day: date = Field(default=_DAY, strict=True),  # noqa: B008  that is how it is written
+    odd: Annotated[int, Field(strict=False)] = 1,
+) -> None:
+    RAN.append(
+        {"count": count, "rate": rate, "sure": sure, "name": name, "sizes": sizes, "day": day, "odd": odd}
+    )  # fmt: skip
+
+
+NOT_STRICTLY: dict[str, tuple[str, Any]] = {
+    "text for an int": ("count", "5"),
+    "True for an int": ("count", True),
+    "a float for an int": ("count", 5.0),
+    "text for a float": ("rate", "1.5"),
+    "a number for a bool": ("sure", 1),
+    "text for a bool": ("sure", "true"),
+    "bytes for text": ("name", b"ada"),
+    "text in a list of ints": ("sizes", ["1"]),
+}
+
+
+@pytest.mark.parametrize("case", NOT_STRICTLY)
+def test_a_strict_parameter_takes_no_value_of_another_type(case: str) -> None:
+    name, value = NOT_STRICTLY[case]
+    given = {"count": 5, name: value}
+    for way, call in {**HELD, **{way: FREE[way] for way in ("gate that is off", "tool")}}.items():
+        with pytest.raises((errors.ArgumentError, ShapeError), match=name):
+            call(strict)(**given)
+        assert RAN == [], way
+    assert sayso.Review().list().requests == ()
+    request_id = held(gated(strict), 5).confirmation_id
+    if not isinstance(value, bytes):  # no reviewer can give such
+        with pytest.raises(errors.InvalidChangesError, match=name):
+            sayso.Review().approve(request_id, changes={name: value}, by="ada")
+    assert sayso.Review().get(request_id).state == "pending"
+
+
+def test_a_strict_parameter_takes_what_a_person_types_and_what_json_has_no_type_for() -> None:
+    request_id = held(gated(strict), 5).confirmation_id
+    request = sayso.Review().get(request_id)
+    shape = shape_of(request)
+    typed = {"count": "7", "rate": "1.5", "sure": "true", "name": "7", "sizes": "[1]", "day": "2026-02-01", "odd": "3"}
+    changes = {name: shape.parse(name, text) for name, text in typed.items()}
+    widgets = argument_fields(request, shape)
+    sent = {widget.key: typed[widget.name] for widget in widgets if widget.kind in {"number", "bool", "date"}}
+    edit = read_edit(widgets, sent, shape.classes)
+    assert (edit.problems, edit.changes["count"], edit.changes["rate"]) == ([], 7, 1.5)
+    shape.validate({"count": 5, **edit.changes})
+    sayso.Review().approve(request_id, changes={**changes, "day": "2026-02-01", "odd": "3"}, by="ada")
+    gated(strict)(5)
+    said = {"count": 7, "rate": 1.5, "sure": True, "name": "7", "sizes": [1], "day": date(2026, 2, 1), "odd": 3}
+    assert [said] == RAN
 
 
 def test_without_bounds_a_call_that_is_let_through_gets_the_callers_own_objects() -> None:

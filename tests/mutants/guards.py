@@ -1083,6 +1083,11 @@ MUTANTS = [
         _FIELD + "test_bounds_stand_in_annotated_types_and_within_other_types_too",
     ),
     Mutant(
+        "a strict parameter is strict", "model/shape/limits.py",
+        '_STRICT = frozenset({"strict"})', "_STRICT = frozenset[str]()",
+        _FIELD + "test_a_strict_parameter_takes_no_value_of_another_type",
+    ),
+    Mutant(
         "no function gets a Field for a value", "model/signature.py",
         "        if self.fields:\n            return", "        if False:\n            return",
         _FIELD + "test_a_call_that_is_let_through_has_the_defaults_and_the_alias",

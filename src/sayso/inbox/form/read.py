@@ -7,6 +7,7 @@ field was changed keeps the others as they really are. The values are checked by
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,8 @@ from sayso.model.canonical import Json, display, value_of
 from sayso.model.shape import Shape, ShapeError
 
 __all__ = ["Edit", "read_answer", "read_edit"]
+
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 
 
 @dataclass
@@ -149,9 +152,17 @@ def _value(widget: Widget, text: str) -> object:
             except ValueError as error:
                 raise _Unreadable(f"this is no JSON: {error}") from None
         case "number":
-            return text.strip()
+            return _number(text.strip())
         case _:
             return text
+
+
+def _number(text: str) -> object:
+    """Return a number where one was typed: a strict type takes no text for it."""
+    try:
+        return read_json(text) if _PLAIN_NUMBER.fullmatch(text) else text
+    except ValueError:  # it has more digits than are read
+        return text
 
 
 def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:

@@ -22,11 +22,14 @@ _ORDER = frozenset({"ge", "gt", "le", "lt"})
 _MEASURE = _ORDER | {"multiple_of", "max_digits", "decimal_places"}
 _SIZE = frozenset({"min_length", "max_length"})
 _TEXT = _SIZE | {"pattern", "strip_whitespace", "to_lower", "to_upper"}
-_ALL = _MEASURE | _TEXT
+_STRICT = frozenset({"strict"})
+_ALL = _MEASURE | _TEXT | _STRICT
+# Only JSON's own scalars can be strict: the others are written as text, which a strict type would refuse.
 _TAKEN = {
-    "str": _TEXT,
+    "str": _TEXT | _STRICT,
+    "bool": _STRICT,
     "decimal": _MEASURE,
-    **dict.fromkeys(("int", "float"), _ORDER | {"multiple_of"}),
+    **dict.fromkeys(("int", "float"), _ORDER | {"multiple_of"} | _STRICT),
     **dict.fromkeys(("datetime", "date", "time", "timedelta"), _ORDER),
     **dict.fromkeys(("bytes", "secret", "list", "tuple", "dict"), _SIZE),
 }
@@ -87,7 +90,7 @@ def _is_told(item: object, limits: Descriptor) -> bool:
         return False
     if hasattr(item, "func") or hasattr(item, "__get_pydantic_core_schema__"):
         return False
-    return bool(limits) or not _is_ours(item) or not (_ALL & set(dir(item)))
+    return bool(limits) or not _is_ours(item) or not ((_MEASURE | _TEXT) & set(dir(item)))
 
 
 def _with_limits(descriptor: Descriptor, limits: Descriptor) -> tuple[Descriptor, bool]:
