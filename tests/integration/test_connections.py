@@ -1,4 +1,4 @@
-"""Connections that ask nothing: they end by themselves, make room for others, and shut nobody out.
+"""Connections that ask nothing or read nothing: they end by themselves, make room for others, and shut nobody out.
 
 Real sockets and the real server; limits are short where a test waits for one to pass. The invariant: a request that is
 being answered is answered, whoever else comes.
@@ -13,12 +13,16 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.server import ServerState
 
 from sayso.inbox import create_app
 from sayso.inbox.connections import Limits, config, raise_file_limit
@@ -34,8 +38,9 @@ WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @contextmanager
 def limited(app: Any, limits: Limits) -> Iterator[int]:
-    """Serve an app within limits, and give the port."""
+    """Serve an app within limits, and give the port; the system takes little of an answer that nobody reads."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
     server = uvicorn.Server(config(app, limits, log_config=None, access_log=False, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -139,6 +144,149 @@ def test_a_request_that_is_answered_makes_room_for_nobody(memory: Store) -> None
         assert b"Retry-After: 1" in refused
         ends.set()
         assert all(b"200 OK" in answer(one) for one in asking)
+
+
+class Large:
+    """Answers each request with so many bytes, in pieces.
+
+    Attributes:
+        ended: Released after each answer, whether or not it was read.
+    """
+
+    def __init__(self, pieces: int, size: int) -> None:
+        self._pieces, self._size, self.ended = pieces, size, threading.Semaphore(0)
+
+    async def __call__(self, _: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for left in reversed(range(self._pieces)):
+            await send({"type": "http.response.body", "body": bytes(self._size), "more_body": left > 0})
+        self.ended.release()
+
+
+def deaf(port: int, sent: bytes) -> socket.socket:
+    """Return a connection whose end at the peer takes next to nothing that is not read."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.settimeout(PATIENCE)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(sent)
+    return connection
+
+
+def is_served(port: int) -> bool:
+    """Ask until there is a place; say whether there ever was."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with closing(connected(port, WHOLE)) as connection:
+            if b"200 OK" in answer(connection):
+                return True
+    return False
+
+
+def test_who_pipelines_requests_and_reads_no_answer_loses_the_place() -> None:
+    large = Large(pieces=100, size=100_000)
+    with (
+        limited(large, Limits(most=1, header=NEVER, unread=0.2)) as port,
+        closing(deaf(port, 3 * WHOLE)),
+    ):
+        assert large.ended.acquire(timeout=PATIENCE), "the answer still waits to be read"
+        assert is_served(port)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", id="asked to close"),
+        pytest.param(WHOLE + b"no request\r\n\r\n", id="sent no request"),
+    ],
+)
+def test_who_reads_not_the_last_answer_of_a_connection_that_closes_loses_the_place(sent: bytes) -> None:
+    large = Large(pieces=1, size=50_000)  # less than makes a server wait until it may write
+    with limited(large, Limits(most=1, header=NEVER, unread=0.2)) as port, closing(deaf(port, sent)):
+        assert large.ended.acquire(timeout=PATIENCE)
+        assert is_served(port)
+
+
+class Manual:
+    """Stands for a loop and a transport: time passes and bytes are read when a test says so."""
+
+    def __init__(self) -> None:
+        self.left, self.is_aborted, self.timers = 0, False, dict[int, Any]()
+        self._is_closing = False
+
+    def call_later(self, _: float, do: Any, *given: Any) -> Any:
+        number = len(self.timers)
+        self.timers[number] = partial(do, *given)
+        return SimpleNamespace(cancel=lambda: self.timers.update({number: None}))
+
+    def pass_time(self) -> None:
+        for number, do in list(self.timers.items()):
+            if do is not None:
+                self.timers[number] = None
+                do()
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def get_extra_info(self, _: str) -> None:
+        return None
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def write(self, data: bytes) -> None:
+        self.left += len(data)
+
+    def close(self) -> None:
+        self._is_closing = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.fixture
+def manual() -> Manual:
+    return Manual()
+
+
+@pytest.fixture
+def connection(manual: Manual) -> Any:
+    settings = config(Large(1, 1), Limits())
+    settings.load()
+    made: Any = settings.http_protocol_class
+    one = made(config=settings, server_state=ServerState(), app_state={}, _loop=manual)
+    one.connection_made(manual)
+    one._stop_waiting()
+    return one
+
+
+def test_who_reads_slowly_is_let_read_and_who_drips_is_not(manual: Manual, connection: Any) -> None:
+    manual.left = 1_000_000
+    connection.pause_writing()
+    for _ in range(10):
+        manual.left -= 65_536
+        manual.pass_time()
+        assert not manual.is_aborted
+    manual.left -= 1_000
+    manual.pass_time()
+    assert manual.is_aborted
+
+
+def test_who_sent_no_request_and_reads_no_answer_to_that_is_given_up(manual: Manual, connection: Any) -> None:
+    connection.data_received(b"no request\r\n\r\n")
+    assert manual.is_closing()
+    manual.pass_time()
+    assert manual.is_aborted
+
+
+@pytest.mark.parametrize("ends", ["resume_writing", "connection_lost"])
+def test_who_has_read_or_gone_is_not_given_up(manual: Manual, connection: Any, ends: str) -> None:
+    manual.left = 70_000
+    connection.pause_writing()
+    manual.left = 10_000  # few enough for more to be written, though less than 64 kB were read
+    getattr(connection, ends)(*([OSError()] if ends == "connection_lost" else []))
+    manual.pass_time()
+    assert not manual.is_aborted
 
 
 def test_a_server_asks_for_as_many_files_as_the_system_lets_it() -> None:

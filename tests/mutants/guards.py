@@ -2570,6 +2570,32 @@ MUTANTS = [
         _CONNECTIONS + "test_who_was_answered_before_the_body_was_whole_may_not_go_on_sending",
     ),
     Mutant(
+        "who reads nothing keeps no place", "inbox/connections.py",
+        "super().pause_writing()\n        self._must_be_read()", "super().pause_writing()",
+        _CONNECTIONS + "test_who_pipelines_requests_and_reads_no_answer_loses_the_place",
+    ),
+    Mutant(
+        "who reads not the last answer keeps no place", "inbox/connections.py",
+        "            self._must_be_read()\n        if self._is_answering", "            pass\n        if self._is_answering",
+        _CONNECTIONS + "test_who_reads_not_the_last_answer_of_a_connection_that_closes_loses_the_place",
+    ),
+    Mutant(
+        "who sent no request and reads nothing keeps no place", "inbox/connections.py",
+        "            self._must_be_read()\n\n    def connection_lost", "            pass\n\n    def connection_lost",
+        _CONNECTIONS + "test_who_sent_no_request_and_reads_no_answer_to_that_is_given_up",
+    ),
+    Mutant(
+        "who reads drop by drop keeps no place", "inbox/connections.py",
+        "self.transport.get_write_buffer_size() < _READ:", "self.transport.get_write_buffer_size() <= 0:",
+        _CONNECTIONS + "test_who_reads_slowly_is_let_read_and_who_drips_is_not",
+    ),
+    Mutant(
+        "who has read the answer is not cut off", "inbox/connections.py",
+        "which ends when all was read, and not before\n            self._is_read()",
+        "which ends when all was read, and not before\n            pass",
+        _CONNECTIONS + "test_who_has_read_or_gone_is_not_given_up",
+    ),
+    Mutant(
         "no page is shown under a shared name", "inbox/doorway.py",
         'if scope["type"] != "http" or not self._is_astray(scope):', "if True:",
         _DOORWAY + "test_no_session_begins_under_a_shared_name",

@@ -1,16 +1,17 @@
-"""How many connections a server holds, and for how long one may stay that asks nothing: for `sayso serve`.
+"""How many connections a server holds, and how long one may stay that asks nothing or reads nothing: for `sayso serve`.
 
 uvicorn waits without end for the rest of a request's header, and a system lets one process have so many files: who
 sends half a request a thousand times would shut everybody else out. So a header has a time to arrive in, and where all
-places are taken the connection that has waited longest without a request makes room. The invariant: a connection whose
-request is being answered is never closed for another one.
+places are taken the connection that has waited longest without a request makes room. uvicorn also waits without end for
+a peer to read, so an answer has a time to be read in. The invariant: a connection whose request is being answered is
+never closed for another one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import constants
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["Limits", "config", "raise_file_limit"]
 _FILES = 65_536  # as many as are asked for; a system may name a number that it cannot hold
 _RESERVED = 384  # files beside connections: those that are accepted at once, the store, channels, streams of the log
 _BACKLOG = 256  # connections that asyncio accepts in one go, before one of them is looked at
+_READ = 65_536  # bytes that who reads slowly has to read in the time that `Limits.unread` gives
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n"
     b"Cache-Control: no-store\r\n\r\n"
@@ -36,15 +38,17 @@ class Limits:
         most: How many there may be at a time.
         header: Seconds for a whole header, from the connection's beginning or the end of the answer before.
         rest: Seconds for the rest of a body whose request was answered already.
+        unread: Seconds for a peer to read what waits to be sent, or at least 64 kB of it.
     """
 
     most: int = 10_000
     header: float = 10.0
     rest: float = 5.0
+    unread: float = 30.0
 
     def within(self, files: int) -> Limits:
         """Return the limits where a process may open so many files."""
-        return Limits(max(16, min(self.most, files - _RESERVED)), self.header, self.rest)
+        return replace(self, most=max(16, min(self.most, files - _RESERVED)))
 
 
 def raise_file_limit() -> int:
@@ -77,6 +81,7 @@ class _Limited(H11Protocol):
         super().__init__(**given)
         self._limits, self._waiting = limits, waiting
         self._timer: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -93,13 +98,27 @@ class _Limited(H11Protocol):
         super().data_received(data)
         if self._is_answering:
             self._stop_waiting()  # and not before: bytes that drip do not put the end off
+        if self.transport.is_closing():
+            self._must_be_read()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._is_read()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._must_be_read()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():  # which ends when all was read, and not before
+            self._is_read()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.transport.is_closing():
+            self._must_be_read()
         if self._is_answering or self.transport.is_closing():
             return  # the next request had come already
         # uvicorn's own clock ends one that sends nothing more, and is stopped by the first byte of a next request.
@@ -124,9 +143,28 @@ class _Limited(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def _must_be_read(self) -> None:
+        """Give the peer its time to read what waits to be sent."""
+        if self._reading is None:
+            left = self.transport.get_write_buffer_size()
+            self._reading = self.loop.call_later(self._limits.unread, self._look_whether_read, left)
+
+    def _look_whether_read(self, before: int) -> None:
+        self._is_read()
+        if before - self.transport.get_write_buffer_size() < _READ:  # bytes that drip do not put the end off
+            self.give_up()
+        else:
+            self._must_be_read()
+
+    def _is_read(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
     def give_up(self) -> None:
-        """Close it at once: nothing that it sent is being answered."""
+        """Close it at once: nothing that it sent is being answered, or it does not read the answer."""
         self._stop_waiting()
+        self._is_read()
         self.transport.abort()
 
 
