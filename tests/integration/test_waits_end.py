@@ -11,7 +11,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import anyio
@@ -73,6 +73,7 @@ def assert_withdrawn(store: Store, request: Request, disk: Disk, why: str) -> No
     after, last = store.get(request.id), store.journal(request_id=request.id)[-1]
     assert (after.state, last.event, last.channel) == (State.CANCELLED, "withdrawn", "program")
     assert why in last.detail
+    assert store.count(Filter(states=frozenset({State.PENDING}))) == 0
     with pytest.raises(errors.AlreadyDecidedError):
         sayso.Review().approve(request.id, by="ada")
     assert disk.deleted == []
@@ -288,6 +289,132 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not is_so():  # noqa: ASYNC110  nobody tells when a thread has ended
             await asyncio.sleep(0.001)
+
+
+# -- a call that is broken off while its request is stored ------------------------------------------------------------
+
+ASKS = {
+    "call": (lambda aremove: aremove("/a"), lambda remove: remove("/a")),
+    "question": (lambda _: sayso.aio.ask("Go on?"), lambda _: sayso.ask("Go on?")),
+    "call that raises": (
+        lambda _: sayso.gate(areturn, wait="raise")("/a"),
+        lambda _: sayso.gate(returned, wait="raise")("/a"),
+    ),
+}
+
+
+def returned(path: str) -> str:
+    return path
+
+
+async def areturn(path: str) -> str:
+    return path
+
+
+def assert_none_is_left(store: Store, disk: Disk, cause: str) -> None:
+    (request,) = store.list(Filter(states=frozenset(State))).requests
+    assert_withdrawn(store, request, disk, f"the program stopped waiting ({cause})")
+
+
+@pytest.mark.parametrize("what", ASKS)
+@pytest.mark.parametrize("around", [nullcontext, sayso.run], ids=["no run", "run without a name"])
+def test_ctrl_c_while_a_request_is_stored_withdraws_it(
+    store: Store, remove: Remove, disk: Disk, monkeypatch: pytest.MonkeyPatch, what: str, around: Callable[[], Any]
+) -> None:
+    opened = store.open
+
+    def interrupted(request: Request, *saved: Any) -> Request:
+        opened(request, *saved)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt), around():
+        ASKS[what][1](remove)
+    assert_none_is_left(store, disk, "KeyboardInterrupt")
+
+
+class Storing:
+    """A store's `open` that stops in its thread, before it stores or after, until the test lets it go on."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool) -> None:
+        self._opened, self._is_stored = store.open, is_stored
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        monkeypatch.setattr(store, "open", self._open)
+        monkeypatch.setattr(store, "blocks", True)  # so that one in memory has a thread as well
+
+    def _open(self, request: Request, *saved: Any) -> Request:
+        found = self._opened(request, *saved) if self._is_stored else None
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+        return found or self._opened(request, *saved)
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["before it is stored", "after"])
+@pytest.mark.parametrize("what", ASKS)
+@pytest.mark.parametrize("around", [nullcontext, sayso.run], ids=["no run", "run without a name"])
+def test_a_task_that_is_cancelled_while_its_request_is_stored_withdraws_it(
+    store: Store, aremove: Callable[[str], Coroutine[Any, Any, str]], disk: Disk, monkeypatch: pytest.MonkeyPatch,
+    what: str, around: Callable[[], Any], is_stored: bool,
+) -> None:  # fmt: skip
+    storing = Storing(store, monkeypatch, is_stored=is_stored)
+
+    async def work() -> None:
+        with around():
+            await ASKS[what][0](aremove)
+
+    async def main() -> None:
+        task = asyncio.create_task(work())
+        assert await asyncio.to_thread(storing.begun.wait, PATIENCE)
+        task.cancel()
+        asyncio.get_running_loop().call_soon(storing.go_on.set)
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(main())
+    assert_none_is_left(store, disk, "CancelledError")
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["before it is stored", "after"])
+def test_a_coroutine_that_is_closed_while_its_request_is_stored_withdraws_it(
+    store: Store, aremove: Callable[[str], Coroutine[Any, Any, str]], disk: Disk, monkeypatch: pytest.MonkeyPatch,
+    is_stored: bool,
+) -> None:  # fmt: skip
+    storing = Storing(store, monkeypatch, is_stored=is_stored)
+
+    async def main() -> None:
+        call = aremove("/a")
+        while not storing.begun.is_set():
+            step = call.send(None)  # the next verb is under way
+            await until(lambda step=step: step.done() or storing.begun.is_set())
+        call.close()
+        storing.go_on.set()
+        await until(lambda: store.count(Filter(states=frozenset({State.CANCELLED}))) == 1)
+
+    asyncio.run(main())
+    assert_none_is_left(store, disk, "GeneratorExit")
+
+
+def test_a_task_that_is_cancelled_while_its_request_is_stored_in_a_named_run_leaves_it_pending(
+    store: Store, aremove: Callable[[str], Coroutine[Any, Any, str]], disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storing = Storing(store, monkeypatch, is_stored=True)
+
+    async def work() -> str:
+        with sayso.run("order-1"):
+            return await aremove("/a")
+
+    async def main() -> str:
+        task = asyncio.create_task(work())
+        assert await asyncio.to_thread(storing.begun.wait, PATIENCE)
+        task.cancel()
+        storing.go_on.set()
+        await asyncio.wait([task])
+        (request,) = store.list(Filter(states=frozenset(State))).requests
+        await sayso.aio.Review().approve(request.id, by="ada")
+        assert disk.deleted == []
+        return await work()
+
+    assert asyncio.run(main()) == "Deleted /a"
 
 
 # -- a task that is cancelled while a thread waits for it --------------------------------------------------------------

@@ -334,8 +334,24 @@ MUTANTS = [
         "integration/test_ctrl_c.py::test_ctrl_c_ends_a_program_whose_thread_waits",
     ),
     Mutant(
-        "a withdrawal does not hold up who stops waiting", "waiting/waiter.py",
-        'getattr(self.store, "withdraw", self.store.clear)', "self.store.clear",
+        "what is stored while its program goes is withdrawn", "gates/check.py",
+        "yield from withdraw(store, request.id, why, error)", "pass",
+        _WAITS_END + "test_a_task_that_is_cancelled_while_its_request_is_stored_withdraws_it",
+    ),
+    Mutant(
+        "also where a closed coroutine cannot wait for it", "gates/check.py",
+        "if is_left.is_set():", "if False:",
+        _WAITS_END + "test_a_coroutine_that_is_closed_while_its_request_is_stored_withdraws_it",
+    ),
+    Mutant(
+        "a named run finds what was stored while it was left", "gates/check.py",
+        "if saved is not None or not is_random(request.run_id):", "if saved is not None:",
+        _WAITS_END
+        + "test_a_task_that_is_cancelled_while_its_request_is_stored_in_a_named_run_leaves_it_pending",
+    ),
+    Mutant(
+        "a withdrawal does not hold up who stops waiting", "gates/check.py",
+        'getattr(store, "withdraw", store.clear)', "store.clear",
         _PATIENT + "test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal",
     ),
     Mutant(

@@ -7,12 +7,12 @@ the single right to run it, runs it from the stored form, and records how it end
 """
 
 from sayso.gates.ambiguous import NotExecuted, exception_classes, unknown_request
-from sayso.gates.check import again, check, lacking, not_found_again
+from sayso.gates.check import again, check, lacking, not_found_again, open_request, withdraw
 from sayso.gates.execute import execute
 from sayso.gates.gate import Check, Gate, Place, current_request, requester
 from sayso.gates.needs import Needs
 
 __all__ = [
     "Check", "Gate", "Needs", "NotExecuted", "Place", "again", "check", "current_request", "exception_classes",
-    "execute", "lacking", "not_found_again", "requester", "unknown_request",
+    "execute", "lacking", "not_found_again", "open_request", "requester", "unknown_request", "withdraw",
 ]  # fmt: skip

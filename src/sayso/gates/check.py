@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from sayso import clock, errors, telemetry
-from sayso.drive import Effects, UserCode, Verb
+from sayso.drive import Effects, UserCode, Verb, drive
 from sayso.gates.apart import keep_apart
 from sayso.gates.gate import ALLOWED, Check, Gate, Place, current, requester
 from sayso.gates.needs import Needs
@@ -32,11 +33,13 @@ from sayso.model.lifecycle import is_due
 from sayso.model.nan import nan_in
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import Saved
+from sayso.model.show.label import is_random
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.stores import worker
 from sayso.stores.base import Store
 
-__all__ = ["again", "check", "lacking", "not_found_again"]
+__all__ = ["again", "check", "lacking", "not_found_again", "open_request", "withdraw"]
 
 _OPEN = {State.PENDING, State.APPROVED}
 
@@ -218,9 +221,49 @@ def _ask(
         escalation=needs.escalation,
         context=earlier or (yield from _facts(gate, call, arguments, place, verdict)),
     )
-    if place.saves is None:
-        return telemetry.asked((yield Verb(store.blocks, store.open, request)))
-    return telemetry.asked((yield Verb(store.blocks, store.open, request, (yield from place.saves(request)))))
+    saved = None if place.saves is None else (yield from place.saves(request))
+    return (yield from open_request(store, request, saved))
+
+
+def open_request(store: Store, request: Request, saved: Saved | None = None) -> Effects[Request]:
+    """Record a request, and return the one that holds its place now; durable then.
+
+    Where this is broken off by a cancelled task or Ctrl-C, the request may be stored all the same, and is withdrawn.
+    It stays where somebody can come back to it: in a run with a name, or one that is saved together with it.
+    """
+    if saved is not None or not is_random(request.run_id):
+        return telemetry.asked((yield Verb(store.blocks, store.open, request, saved)))
+    is_left = threading.Event()
+    try:
+        return telemetry.asked((yield Verb(store.blocks, _opened, store, request, is_left)))
+    except BaseException as error:
+        is_left.set()
+        with suppress(errors.SaysoError):
+            why = f"the program stopped waiting ({type(error).__name__})"
+            yield from withdraw(store, request.id, why, error)
+        raise
+
+
+def _opened(store: Store, request: Request, is_left: threading.Event) -> Request:
+    found = store.open(request)
+    if is_left.is_set():  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
+        with suppress(errors.SaysoError):
+            drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
+    return found
+
+
+def withdraw(store: Store, request_id: str, why: str, error: BaseException) -> Effects[None]:
+    """Take back a request that nobody waits for any more because of `error`.
+
+    Raises:
+        StoreError: The store failed; the request may still be pending.
+    """
+    # A store on another machine gives up sooner here: whoever stops waiting must not be held up.
+    verb: Callable[..., Request] = getattr(store, "withdraw", store.clear)
+    if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+        verb(request_id, requester(), why)
+    else:
+        yield Verb(store.blocks, verb, request_id, requester(), why)
 
 
 def _facts(

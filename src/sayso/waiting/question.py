@@ -12,10 +12,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sayso import clock, telemetry
+from sayso import clock
 from sayso.drive import Effects, Verb
 from sayso.errors import InvalidAnswerError
-from sayso.gates import Needs, Place, not_found_again, requester
+from sayso.gates import Needs, Place, not_found_again, open_request, requester
 from sayso.model import canonical
 from sayso.model.call import Question
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -120,7 +120,7 @@ class Asking:
             process=None if place.has_name else worker.current(),
             risk=risk,
         )
-        return telemetry.asked((yield Verb(store.blocks, store.open, request)))
+        return (yield from open_request(store, request))
 
     def _finds(self, store: Store) -> Iterator[Callable[[], Request | None]]:
         """Yield how to find the requests that may be this question's."""

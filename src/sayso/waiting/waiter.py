@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sayso import errors
-from sayso.drive import Effects, Verb
-from sayso.gates import requester
+from sayso.drive import Effects
+from sayso.gates import withdraw
 from sayso.model.request import Request
 from sayso.model.show.label import is_random
 from sayso.stores.base import Store
@@ -231,13 +231,8 @@ class Waiter:
         if self._let_go() or not is_random(request.run_id):
             return
         why = self.reason or f"the program stopped waiting ({type(error).__name__})"
-        # A store on another machine gives up sooner here: whoever stops waiting must not be held up.
-        withdraw: Callable[..., Request] = getattr(self.store, "withdraw", self.store.clear)
         try:
-            if isinstance(error, GeneratorExit):  # nothing can be awaited any more
-                withdraw(request.id, requester(), why)
-            else:
-                yield Verb(self.store.blocks, withdraw, request.id, requester(), why)
+            yield from withdraw(self.store, request.id, why, error)
         except errors.SaysoError as fault:
             _log.warning("%s could not be withdrawn (%s); it starts nothing any more", request.id, fault)
 
