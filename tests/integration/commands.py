@@ -1,15 +1,14 @@
 """The command line as other processes meet it, and the programs that ask what it decides.
 
-`sayso(...)` runs `python -m sayso` and gives exit code and output; `ask_...` leave requests in the configured store, as
-a program that then ended. The invariant: no output is ever without the check that nothing in it is raw.
+`sayso(...)` runs a command as `python -m sayso` does and gives its exit code and output; `ask_...` leave requests in
+the configured store, as a program that then ended. The invariant: no output is ever without the check that nothing in
+it is raw.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from sayso import config
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request
+from tests.integration import command_server
 from tests.integration.acting import held
 
 __all__ = ["HIDDEN", "Done", "ask_question", "ask_refund", "get", "refund", "sayso", "start"]
@@ -41,15 +41,8 @@ class Done:
 
 
 def sayso(*words: str, stdin: str = "", **environment: str) -> Done:
-    done = subprocess.run(
-        [sys.executable, "-m", "sayso", *words],
-        env={**os.environ, **environment},
-        input=stdin.encode(),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    result = Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    code, out, err = command_server.run(list(words), {**os.environ, **environment}, stdin.encode())
+    result = Done(code, out.decode(), err.decode())
     assert "Traceback" not in result.err, result.err
     assert not any(one in result.out + result.err for one in HIDDEN if one not in "[31m"), "something came out raw"
     return result
