@@ -1,7 +1,8 @@
 # Everything a newcomer or CI needs. Each target sets up what it uses, once; `make clean` forgets that.
 #
 #   make demo             watch a destructive call wait for a person   (DIR=… takes a folder of yours)
-#   make test             every test                                   (ARGS='-k expired' passes on to pytest)
+#   make test             the fast tests, enough to commit by          (ARGS='-k expired' passes on to pytest)
+#   make test-all         every test, with kill sweeps and browsers    (ARGS=… as above)
 #   make lint             format, lint, types, layers
 #   make format           write the formatting, fix what can be fixed
 #   make pictures         take the screenshots of docs/assets anew
@@ -28,7 +29,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format pictures mutants bench docs clean
+.PHONY: help demo test test-all lint format pictures mutants bench docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -36,7 +37,10 @@ help:
 demo: $(VENV)/.ready
 	@$(VENV)/bin/sayso demo $(if $(DIR),--dir '$(DIR)') $(ARGS)
 
-test: $(VENV)/.ready-test $(VENV)/.browser
+test: $(VENV)/.ready-test
+	$(VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' $(ARGS)
+
+test-all: $(VENV)/.ready-test $(VENV)/.browser
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/.ready-lint

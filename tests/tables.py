@@ -1,9 +1,9 @@
 """A table of cases is one test: the rows of a parametrized function are collected and reported as one.
 
-This holds for every function with more than three rows, except for slow tests, whose rows a runner may split. Each row
-still has fixtures of its own, set up and torn down as if it were alone, and every row is run even when one before it
-failed. The message of the one failure begins with the names of all rows that failed. `pytest --rows` reports each row
-as a test, and so does asking for one by its id: `pytest 'tests/unit/test_x.py::test_y[row]'`.
+This holds for every function with more than three rows. Each row still has fixtures of its own, set up and torn down as
+if it were alone, and every row is run even when one before it failed. The message of the one failure begins with the
+names of all rows that failed. `pytest --rows` reports each row as a test, and so does asking for one by its id:
+`pytest 'tests/unit/test_x.py::test_y[row]'`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Table(pytest.Item):
 def gathered(made: list[pytest.Item]) -> list[pytest.Item]:
     """Return what was made of one function: its rows, or the one test that they are together."""
     rows = [row for row in made if isinstance(row, pytest.Function)]
-    if len(rows) <= MOST_APART or any(row.get_closest_marker("slow") for row in rows):
+    if len(rows) <= MOST_APART:
         return made
     table = cast("Table", Table.from_parent(cast("Any", rows[0].parent), name=rows[0].originalname))
     table.rows = rows

@@ -21,6 +21,8 @@ from sayso.testing import sample_call
 from tests.integration.fake_slack import APP, BOT, CHANNEL, FakeSlack, fake_slack, texts_in
 from tests.integration.receiver import Receiver, receiver
 
+pytestmark = pytest.mark.slow
+
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SETTINGS = """
 base_url = "https://approvals.example.com"

@@ -123,6 +123,7 @@ def test_demo_without_a_terminal_ends_by_itself_and_deletes_only_what_was_approv
     assert processes_of(place.root) == []
 
 
+@pytest.mark.slow
 def test_demo_shows_who_acts_what_was_sent_to_the_inbox_and_the_reason_of_a_no(tmp_path: Path) -> None:
     done = demo("--dir", str(tmp_path))
     place = made(done.stdout)
@@ -138,6 +139,7 @@ def test_demo_shows_who_acts_what_was_sent_to_the_inbox_and_the_reason_of_a_no(t
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_crashed_agent_deletes_once_and_what_nobody_saw_end_is_unknown_until_somebody_looks(tmp_path: Path) -> None:
     done = demo("--crash", "--dir", str(tmp_path))
 
@@ -157,6 +159,7 @@ def test_crashed_agent_deletes_once_and_what_nobody_saw_end_is_unknown_until_som
     assert processes_of(place.root) == []
 
 
+@pytest.mark.slow
 def test_approved_call_is_started_by_another_process_than_the_one_that_was_killed(finished: Place) -> None:
     store = SqliteStore(str(finished.root / "sayso.db"))
     rows = [json.loads(entry.detail) for entry in audit.entries(store) if entry.event == "started"]
@@ -167,6 +170,7 @@ def test_approved_call_is_started_by_another_process_than_the_one_that_was_kille
     assert [row["attempt"] for row in rows] == [1, 1]
 
 
+@pytest.mark.slow
 def test_what_lies_in_a_folder_of_the_readers_own_stays_as_it_is(tmp_path: Path) -> None:
     own = tmp_path / "own"
     (own / "sayso-demo" / "files").mkdir(parents=True)
@@ -184,6 +188,7 @@ def test_what_lies_in_a_folder_of_the_readers_own_stays_as_it_is(tmp_path: Path)
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_settings_of_the_reader_do_not_reach_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAYSO_STORE", f"sqlite:///{tmp_path}/elsewhere.db")
     (tmp_path / "sayso.toml").write_text('store = "sqlite:///elsewhere-too.db"\n')
@@ -216,6 +221,7 @@ def deletes(*paths: str) -> list[tuple[str, str]]:
     return [("delete", json.dumps({"path": path})) for path in paths]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["openai:gpt-5", "openai-chat/gpt-5"])
 def test_model_of_a_provider_is_the_agent_and_deletes_only_what_was_approved(
     tmp_path: Path, provider: Provider, name: str
@@ -242,6 +248,7 @@ def test_model_of_a_provider_is_the_agent_and_deletes_only_what_was_approved(
     assert processes_of(place.root) == []
 
 
+@pytest.mark.slow
 def test_key_that_a_provider_does_not_take_ends_the_demo_with_its_words(tmp_path: Path, provider: Provider) -> None:
     provider.answers = [Answer(status=401)]
     done = demo("--model", "openai:gpt-5", "--dir", str(tmp_path))
@@ -251,6 +258,7 @@ def test_key_that_a_provider_does_not_take_ends_the_demo_with_its_words(tmp_path
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"), [("openai:gpt-5", "OPENAI_API_KEY"), ("nobody:gpt-5", "nobody knows"), ("gpt-5", "no provider")]
 )
@@ -276,6 +284,7 @@ def test_demo_without_the_extra_says_what_to_install(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_crash_story_takes_no_model(tmp_path: Path) -> None:
     done = demo("--crash", "--model", "openai:gpt-5", "--dir", str(tmp_path / "new"))
     assert done.returncode == 2
@@ -286,6 +295,7 @@ def test_crash_story_takes_no_model(tmp_path: Path) -> None:
 # -- a person at the terminal ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_person_edits_a_path_and_rejects_with_a_reason_that_the_agent_prints(tmp_path: Path) -> None:
     with sits_before(tmp_path) as person:
         person.sees(MENU)
@@ -308,6 +318,7 @@ def test_person_edits_a_path_and_rejects_with_a_reason_that_the_agent_prints(tmp
     assert [state for _, _, state in story(place)] == [State.DONE, State.REJECTED]
 
 
+@pytest.mark.slow
 def test_person_approves_one_and_leaves_the_other_which_is_not_deleted(tmp_path: Path) -> None:
     with sits_before(tmp_path) as person:
         person.sees(MENU)
@@ -324,6 +335,7 @@ def test_person_approves_one_and_leaves_the_other_which_is_not_deleted(tmp_path:
     assert processes_of(place.root) == []
 
 
+@pytest.mark.slow
 def test_person_decides_in_a_second_terminal(tmp_path: Path) -> None:
     with sits_before(tmp_path) as person:
         shown = person.sees(MENU)
@@ -342,6 +354,7 @@ def test_person_decides_in_a_second_terminal(tmp_path: Path) -> None:
     assert deleted(made(person.screen)) == ["contract.txt"]
 
 
+@pytest.mark.slow
 def test_person_decides_in_a_browser(tmp_path: Path) -> None:
     with sits_before(tmp_path) as person:
         said = re.search(r"or in a browser: (http://127\.0\.0\.1:\d+)/login\?token=(\S+)", person.sees(MENU))
@@ -361,6 +374,7 @@ def test_person_decides_in_a_browser(tmp_path: Path) -> None:
     assert deleted(made(person.screen)) == ["contract.txt"]
 
 
+@pytest.mark.slow
 def test_demo_without_the_inbox_is_decided_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cast, "is_installed", lambda: False)
     place = Place.made_in(tmp_path)
@@ -373,6 +387,7 @@ def test_demo_without_the_inbox_is_decided_by_command(tmp_path: Path, monkeypatc
     assert deleted(place) == ["report-draft.md"]
 
 
+@pytest.mark.slow
 def test_path_that_leaves_the_folder_is_not_deleted_also_when_it_was_approved(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with sits_before(tmp_path) as person:
@@ -391,6 +406,7 @@ def test_path_that_leaves_the_folder_is_not_deleted_also_when_it_was_approved(tm
     assert [state for _, _, state in story(made(person.screen))] == [State.FAILED, State.DONE]
 
 
+@pytest.mark.slow
 def test_person_decides_in_the_crash_story_and_says_what_happened(tmp_path: Path) -> None:
     with sits_before(tmp_path, "--crash") as person:
         for _ in range(2):
@@ -408,6 +424,7 @@ def test_person_decides_in_the_crash_story_and_says_what_happened(tmp_path: Path
     assert deleted(place) == ["report-final.md", "old-backup.txt"]
 
 
+@pytest.mark.slow
 def test_wrong_word_about_what_happened_is_found_on_the_disk(tmp_path: Path) -> None:
     with sits_before(tmp_path, "--crash") as person:
         for _ in range(2):
@@ -421,6 +438,7 @@ def test_wrong_word_about_what_happened_is_found_on_the_disk(tmp_path: Path) -> 
     assert code == 1, person.screen
 
 
+@pytest.mark.slow
 def test_rejection_in_the_crash_story_leaves_nothing_to_crash_in(tmp_path: Path) -> None:
     with sits_before(tmp_path, "--crash") as person:
         for _ in range(2):
@@ -435,6 +453,7 @@ def test_rejection_in_the_crash_story_leaves_nothing_to_crash_in(tmp_path: Path)
     assert [state for _, _, state in story(place)] == [State.REJECTED, State.REJECTED]
 
 
+@pytest.mark.slow
 def test_foreign_change_in_the_folder_fails_the_count(tmp_path: Path) -> None:
     with sits_before(tmp_path) as person:
         person.sees(MENU)
@@ -452,6 +471,7 @@ def test_foreign_change_in_the_folder_fails_the_count(tmp_path: Path) -> None:
 # -- being stopped ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--crash",)], ids=["tidy", "crash"])
 @pytest.mark.parametrize("how", ["ctrl-c", "terminated"])
 def test_stopped_demo_leaves_no_process_and_decides_nothing(tmp_path: Path, how: str, words: tuple[str, ...]) -> None:
@@ -469,6 +489,7 @@ def test_stopped_demo_leaves_no_process_and_decides_nothing(tmp_path: Path, how:
     assert deleted(place) == []
 
 
+@pytest.mark.slow
 def test_agent_that_nobody_answers_is_ended_and_the_demo_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -494,6 +515,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return made(done.stdout)
 
 
+@pytest.mark.slow
 def test_receipts_of_a_demo_verify_offline_and_a_changed_byte_fails(finished: Place, tmp_path: Path) -> None:
     store = SqliteStore(str(finished.root / "sayso.db"))
     ids = [request.id for request in Review(store).list(state="all").requests]
@@ -573,6 +595,7 @@ LIES: dict[str, tuple[Callable[[Place], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_count_finds_what_is_not_as_promised(finished: Place, tmp_path: Path, lie: str) -> None:
     place = Place(tmp_path / "copy")

@@ -116,6 +116,7 @@ def test_refund_goes_on_with_the_amount_that_was_approved() -> None:
         assert program.ends() == (0, "refunded 80.00 for A-4721\n")
 
 
+@pytest.mark.slow
 def test_refund_is_not_paid_after_a_no() -> None:
     with started("refund.py") as program:
         request_id, _ = program.asks()
@@ -123,6 +124,7 @@ def test_refund_is_not_paid_after_a_no() -> None:
         assert program.ends() == (0, "not refunded: the call refund was rejected by ada: ask the shop first\n")
 
 
+@pytest.mark.slow
 def test_refund_asks_on_the_terminal(place: Path) -> None:
     with Person(str(EXAMPLES / "refund.py"), env=dict(os.environ), cwd=place) as person:
         person.sees("refund")
@@ -156,6 +158,7 @@ def test_pause_is_resumed_in_another_process(
     assert (resumed.returncode, resumed.stdout) == (0, printed), resumed.stderr
 
 
+@pytest.mark.slow
 def test_asking_twice_is_one_request(place: Path) -> None:
     ids = set[str]()
     for _ in range(2):
@@ -165,6 +168,7 @@ def test_asking_twice_is_one_request(place: Path) -> None:
     assert len(json.loads(sayso("ls", "--json"))["requests"]) == 1
 
 
+@pytest.mark.slow
 def test_pause_alone_gives_no_right(place: Path) -> None:
     run(str(EXAMPLES / "raise_and_resume.py"))
     (place / "sayso.db").unlink()
@@ -177,6 +181,7 @@ def test_pause_alone_gives_no_right(place: Path) -> None:
 # -- ask -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_answers_come_back_as_values_of_their_types() -> None:
     with started("ask.py") as program:
         for answer in ("lyon", "3", "2026-08-03", "true"):
@@ -184,6 +189,7 @@ def test_answers_come_back_as_values_of_their_types() -> None:
         assert program.ends() == (0, "a van with 3 boxes leaves lyon on Monday, 03 August 2026\n")
 
 
+@pytest.mark.slow
 def test_answer_that_does_not_fit_is_refused_and_the_question_still_waits() -> None:
     with started("ask.py") as program:
         request_id, _ = program.asks()
@@ -197,6 +203,7 @@ def test_answer_that_does_not_fit_is_refused_and_the_question_still_waits() -> N
 # -- idempotent ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_second_try_of_a_failed_call_needs_no_second_approval(place: Path) -> None:
     with started("idempotent.py") as program:
         sayso("approve", program.asks()[0])
@@ -210,6 +217,7 @@ def test_second_try_of_a_failed_call_needs_no_second_approval(place: Path) -> No
     assert list(json.loads((place / "service.json").read_text()).values()) == [950]
 
 
+@pytest.mark.slow
 def test_payment_that_nobody_saw_end_is_found_and_not_made_again(place: Path) -> None:
     with started("idempotent.py", "--crash") as program:
         sayso("approve", program.asks()[0])
@@ -227,6 +235,7 @@ def test_payment_that_nobody_saw_end_is_found_and_not_made_again(place: Path) ->
 # -- agents that reason and act --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "last"),
     [
@@ -245,6 +254,7 @@ def test_agent_at_a_terminal_does_what_the_person_types(typed: str, last: str, m
     assert "Confirm execution of refund(order_id='A-4721', amount=320.0)?" in done.stdout
 
 
+@pytest.mark.slow
 def test_agent_behind_a_web_api_goes_on_from_saved_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAYSO_REVIEWER", "ada")
     done = run("-W", "error", str(EXAMPLES / "react_web.py"))
@@ -256,6 +266,7 @@ def test_agent_behind_a_web_api_goes_on_from_saved_pauses(monkeypatch: pytest.Mo
     assert ends[3] == "no -> rejected: the call delete_file was rejected by ada"
 
 
+@pytest.mark.slow
 def test_batch_leaves_to_a_person_what_is_not_small() -> None:
     done = run("-W", "error", str(EXAMPLES / "react_batch.py"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -267,6 +278,7 @@ def test_batch_leaves_to_a_person_what_is_not_small() -> None:
     assert sorted(one["channel"] for one in decided) == ["python", "python", "rule", "rule"]
 
 
+@pytest.mark.slow
 def test_ten_agents_at_once_are_decided_one_by_one() -> None:
     done = run("-W", "error", str(EXAMPLES / "react_ten.py"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -289,6 +301,7 @@ def lines_of(name: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_agent_pays_what_is_small_at_once_and_half_of_what_is_large_after_a_yes() -> None:
     assert lines_of("agent_refund.py") == [
         "Two orders, two refunds.",
@@ -300,6 +313,7 @@ def test_agent_pays_what_is_small_at_once_and_half_of_what_is_large_after_a_yes(
     ]
 
 
+@pytest.mark.slow
 def test_agent_goes_on_in_a_second_process_and_does_nothing_twice() -> None:
     lines = lines_of("agent_durable.py")
     assert [line for line in lines if not line.startswith("  rq_")] == [
@@ -313,6 +327,7 @@ def test_agent_goes_on_in_a_second_process_and_does_nothing_twice() -> None:
     assert len(lines) == 7
 
 
+@pytest.mark.slow
 def test_agent_that_was_decided_by_command_goes_on_by_the_name_of_its_run() -> None:
     first = run(str(EXAMPLES / "agent_durable.py"), "ticket-17")
     (request_id,) = set(re.findall(r"rq_\w+", first.stdout))
@@ -322,6 +337,7 @@ def test_agent_that_was_decided_by_command_goes_on_by_the_name_of_its_run() -> N
     assert "'paid already'. This is final" in second.stdout
 
 
+@pytest.mark.slow
 def test_workflow_advances_only_the_steps_that_were_decided() -> None:
     assert lines_of("workflow_release.py") == [
         "  build 2.1",
@@ -337,6 +353,7 @@ def test_workflow_advances_only_the_steps_that_were_decided() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_pause_inside_an_inner_agent_surfaces_outside_and_its_no_goes_in() -> None:
     lines = lines_of("nested_agents.py")
     assert lines[0] == "waits: desk.billing.refund {'order_id': 'A-4721', 'amount': 320.0}"
@@ -344,6 +361,7 @@ def test_pause_inside_an_inner_agent_surfaces_outside_and_its_no_goes_in() -> No
     assert lines[2:] == ["desk says: a voucher of 320.00 for A-4721", "counted: 1 denied"]
 
 
+@pytest.mark.slow
 def test_answer_that_does_not_fit_its_schema_is_refused_and_the_next_one_counts() -> None:
     lines = lines_of("ask_user.py")
     assert lines[:2] == ["Which account? ada", "The code for 40.00 to ada? 12-34"]
@@ -354,6 +372,7 @@ def test_answer_that_does_not_fit_its_schema_is_refused_and_the_next_one_counts(
 # -- pizza: a person as a tool --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pizza_is_ordered_at_the_console_by_answering_questions() -> None:
     typed = "I need a pizza with rocks on it\nmeatballs crumbled to resemble rocks\nsmall\nquit\n"
     words = [sys.executable, "-W", "error", str(EXAMPLES / "pizza_console.py")]
@@ -367,6 +386,7 @@ def test_pizza_is_ordered_at_the_console_by_answering_questions() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_pizza_is_ordered_by_a_person_at_the_console_and_one_elsewhere(place: Path) -> None:
     with Person(str(EXAMPLES / "pizza_console.py"), env=dict(os.environ), cwd=place) as person:
         person.sees("What is your order? (Type 'quit' to exit)\n> ")
@@ -381,6 +401,7 @@ def test_pizza_is_ordered_by_a_person_at_the_console_and_one_elsewhere(place: Pa
     assert (code, out) == (0, "Order: [{'size': 'large', 'toppings': ['ham'], 'special_instructions': 'large'}]\n")
 
 
+@pytest.mark.slow
 def test_pizza_is_ordered_on_a_web_page_by_many_at_once_and_no_event_is_lost() -> None:
     lines = lines_of("pizza_web.py")
     assert lines[:7] == ["question", "200 and 409", "answered", "question", "200 and 409", "answered", "order"]

@@ -25,6 +25,8 @@ from sayso.stores.base import Filter
 from sayso.stores.sqlite import SqliteStore
 from tests.serving import reserved_port
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 60
 SERVER = """
 import socket, sys, uvicorn

@@ -21,6 +21,8 @@ from sayso.testing import sample_call
 from tests.acceptance.surfing import CHROMIUM, OPTIONS, absent, need
 from tests.integration.openid import OpenId, openid
 
+pytestmark = pytest.mark.slow
+
 playwright = need()
 
 

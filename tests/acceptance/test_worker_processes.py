@@ -26,7 +26,7 @@ from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from tests.acceptance import shop
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals"), pytest.mark.slow]
 
 AN_HOUR = "3600"
 Start = Callable[..., subprocess.Popen[str]]

@@ -140,6 +140,7 @@ WORLDS: dict[str, tuple[Callable[[World], object], dict[str, Any], list[int]]] =
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_nothing_runs_by_a_record_of_which_anything_was_altered(name: str, tmp_path: Path) -> None:
     prepare, options, runs = WORLDS[name]

@@ -279,6 +279,7 @@ def replaced(tree: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_nothing_more_runs_for_a_run_of_which_anything_was_altered(name: str, tmp_path: Path) -> None:
     make, prepare, given, runs = WORLDS[name]

@@ -188,6 +188,7 @@ def test_strangers_cannot_guess_without_end(memory: Store) -> None:
     assert ada.get("/api/v1/me").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_token_has_no_limit_of_rate_unless_one_is_set(memory: Store) -> None:
     ada = caller(create_app(memory))
     assert {ada.get("/api/v1/me").status_code for _ in range(700)} == {200}

@@ -370,6 +370,7 @@ def test_cancellation_that_comes_with_a_wake_up_is_not_lost(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_thousand_waiting_tasks_take_no_thread_each(
     store: Store, announced: SimpleQueue[Request], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,6 +134,7 @@ def test_behind_a_trusted_proxy_the_address_is_the_senders(memory: Store) -> Non
     assert statuses == [401, 429, 401]
 
 
+@pytest.mark.slow
 def test_there_can_be_no_limit_for_hooks(memory: Store) -> None:
     client, request = client_of(memory, stranger_rate=None), memory.open(sample_call())
     assert {send(client, request, secret=WRONG).status_code for _ in range(700)} == {401}

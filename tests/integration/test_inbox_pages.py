@@ -270,6 +270,7 @@ def pages_full_of(words: str, ada: Browser) -> list[str]:
     return [*texts, ada.get(links[0]).text, refused.text, ada.get("/history").text, ada.get(f"/?q={quote(words)}").text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_change_no_page(ada: Browser, text: str) -> None:
     ours = "".join(path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.html"))
@@ -289,6 +290,7 @@ def test_hostile_texts_change_no_page(ada: Browser, text: str) -> None:
         assert not any(name.startswith("on") or name == "style" for name in found.attributes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_character_that_cannot_be_seen_reaches_a_page(ada: Browser, text: str) -> None:
     *pages, refused, history, search = pages_full_of(text, ada)

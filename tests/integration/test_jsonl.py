@@ -261,6 +261,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_writer_was_told_is_kept(path: Path) -> None:
     told = list[str]()
     for n in range(12):

@@ -68,6 +68,7 @@ def digest(store: Store) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
+@pytest.mark.slow
 def test_no_route_writes_anything_for_who_only_looks(
     file_store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def where(request: pytest.FixtureRequest, store: Store) -> Store:
     return store if request.param == "here" else MemoryStore()
 
 
+@pytest.mark.slow
 def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_rounds(store: Store, tmp_path: Path) -> None:
     review = sayso.Review(store, reviewer="ada")
     with racers(store, tmp_path, "ask", 1) as one:
@@ -99,6 +100,7 @@ def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_round
     assert {review.get(request_id).state for request_id in asked} == {State.DONE}
 
 
+@pytest.mark.slow
 def test_of_eight_deciders_one_wins_and_seven_are_told_who(store: Store, tmp_path: Path) -> None:
     review = sayso.Review(store, reviewer="ada")
     with racers(store, tmp_path, "ask", 1) as one:
@@ -119,6 +121,7 @@ def test_of_eight_deciders_one_wins_and_seven_are_told_who(store: Store, tmp_pat
             )
 
 
+@pytest.mark.slow
 def test_two_processes_that_ask_the_same_at_once_get_one_request(store: Store, tmp_path: Path) -> None:
     with racers(store, tmp_path, "ask", 8) as eight:
         said = [set(eight.round(number)) for number in range(20)]
@@ -185,6 +188,7 @@ def test_twenty_tasks_run_one_approved_call_once(where: Store) -> None:
     assert said.count("paid") == 1
 
 
+@pytest.mark.slow
 def test_cancelled_approval_is_never_also_run(store: Store, tmp_path: Path) -> None:
     review = sayso.Review(store, reviewer="ada")
     with racers(store, tmp_path, "ask", 1) as one:

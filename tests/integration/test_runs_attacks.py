@@ -534,6 +534,7 @@ class Acts:
         return (await asyncio.gather(task, return_exceptions=True))[0] if not task.cancelled() else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leg", [0, 1, 2, 3])
 @awaited
 async def test_a_run_that_is_cancelled_at_any_step_goes_on_and_does_nothing_twice(memory: Store, leg: int) -> None:

@@ -61,6 +61,7 @@ async def _count(each_store: Store) -> int:
     return len([event async for event in desk.agent(prompt="go")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["break", "aclose", "raise", "dropped"])
 @awaited
 async def test_a_stream_that_its_consumer_leaves_can_be_gone_on_with(each_store: Store, way: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def without(graph: Graph) -> set[str]:
     return left
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(graph=graphs(), data=st.data())
 def test_gates_change_nothing_but_what_was_denied(graph: Graph, data: st.DataObject) -> None:

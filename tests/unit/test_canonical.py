@@ -594,6 +594,7 @@ def room_taken(work: Callable[[], object]) -> int:
 
 # An input may be as large as memory; what is done with it may grow only with what a request may hold. Today the worst
 # take 13 calls for each value that it may hold, and 12 bytes for each byte. `benchmarks` says how long that is.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ABUSES))
 def test_an_abusive_input_is_refused_before_the_work_grows_with_it(name: str) -> None:
     value = ABUSES[name]()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -58,7 +59,9 @@ def must_not_be_raw(character: str) -> bool:
     return category in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} or (category == "Zs" and character != " ")
 
 
-RAW = {c for c in map(chr, range(sys.maxunicode + 1)) if must_not_be_raw(c) or ord(c) in FILLERS}
+@cache
+def raw() -> set[str]:
+    return {c for c in map(chr, range(sys.maxunicode + 1)) if must_not_be_raw(c) or ord(c) in FILLERS}
 
 
 def unescape(text: str) -> str:
@@ -68,14 +71,15 @@ def unescape(text: str) -> str:
 # Escape
 
 
+@pytest.mark.slow
 def test_no_code_point_hides() -> None:
-    assert len(RAW) > 900_000
+    assert len(raw()) > 900_000
     shown, seen = 0, 0
     for code in range(sys.maxunicode + 1):
         character = chr(code)
         text = show.escape(f"a{character}b")
         seen += 1
-        if character in RAW:
+        if character in raw():
             assert text == f"a<U+{code:04X}>b"
         elif text == f"a{character}b":
             shown += 1
@@ -85,11 +89,12 @@ def test_no_code_point_hides() -> None:
     assert shown > 130_000
 
 
+@pytest.mark.slow
 def test_all_code_points_together_come_back_and_none_is_raw() -> None:
     text = "".join(map(chr, range(sys.maxunicode + 1)))
     for block in (False, True):
         shown = show.escape(text, block=block)
-        assert set(shown) & RAW == ({"\n"} if block else set())
+        assert set(shown) & raw() == ({"\n"} if block else set())
         assert unescape(shown) == text
 
 
@@ -167,7 +172,7 @@ def test_fifty_thousand_pairs_of_different_texts_look_different() -> None:
 def test_escaped_text_comes_back(text: str) -> None:
     for block in (False, True):
         assert unescape(show.escape(text, block=block)) == text
-    assert show.has_hidden(text) == any(character in RAW for character in text if character not in "\n\t")
+    assert show.has_hidden(text) == any(character in raw() for character in text if character not in "\n\t")
 
 
 def test_mark_by_mark_text_of_a_million_is_escaped() -> None:
@@ -279,7 +284,7 @@ def test_value_reads_like_python(value: Any, shown: str) -> None:
 def test_quoted_text_is_one_literal_that_means_the_text(text: str) -> None:
     shown = show.value(text)
     assert unescape(ast.literal_eval(shown)) == text
-    assert not set(shown) & RAW
+    assert not set(shown) & raw()
 
 
 @pytest.mark.parametrize(
@@ -289,7 +294,7 @@ def test_quoted_text_is_one_literal_that_means_the_text(text: str) -> None:
 def test_malformed_tag_is_shown_and_never_fails(broken: Any) -> None:
     shown = show.value(broken)
     assert shown.startswith("{'$")
-    assert not set(shown) & RAW
+    assert not set(shown) & raw()
     assert show.line("f", {"a": broken}).startswith("f(a={'$")
     assert show.lines({"a": broken})[0][1].startswith("{'$")
     assert show.changes({"a": broken}, {"a": 1}) != []
@@ -408,6 +413,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "size"), CASES)
 def test_nothing_is_cut_in_silence(shape: str, size: int) -> None:
     visible = 0
@@ -471,12 +477,12 @@ def test_every_line_is_ours_and_none_is_wider_than_asked_for(arguments: dict[str
     for _, shown in show.lines(tree, limit=100, width=width, full=full):
         for row in shown.split("\n"):
             assert len(row) <= width
-            assert not set(row) & RAW
+            assert not set(row) & raw()
             assert not re.match(r"\s*(amount|note|order)\b", row) or "Line(" in shown
     one = show.line("f", tree, max(width, 60))
     assert len(one) <= max(width, 60)
-    assert not set(one) & RAW
-    assert not set("".join(show.warnings(tree))) & RAW
+    assert not set(one) & raw()
+    assert not set("".join(show.warnings(tree))) & raw()
 
 
 def test_deep_text_cannot_reach_the_left_edge() -> None:
@@ -601,6 +607,7 @@ PLAIN = st.recursive(
 ARGUMENTS = st.dictionaries(st.sampled_from(["x", "y", "z"]), PLAIN, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(ARGUMENTS, ARGUMENTS)
 def test_trees_have_no_changes_exactly_when_their_fingerprints_agree(

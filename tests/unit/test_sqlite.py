@@ -518,6 +518,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_eight_processes_set_a_new_store_up_at_once(tmp_path: Path) -> None:
     workers = [
         subprocess.Popen([sys.executable, "-c", OPEN_AT_ONCE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -75,6 +75,7 @@ def found_by_mypy(folder: Path) -> Lines:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [found_by_pyright, found_by_mypy], ids=["pyright", "mypy"])
 def test_each_wrong_use_is_an_error_and_no_right_one(check: Callable[[Path], Lines], tmp_path: Path) -> None:
     wanted, found = marked(), check(tmp_path)
