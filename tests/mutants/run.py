@@ -1,9 +1,10 @@
-"""Take the guards away one at a time, each in a copy of the package; the test that is named for it must turn red.
+"""Take the guards away one at a time, in a copy of the package; the test that is named for it must turn red.
 
     python tests/mutants/run.py [WORD...]      only the guards whose words, file or test hold one of these
 
-First every named test is run on the package as it is, and must pass. Then two mutants run at a time. The last line
-counts; the exit code is 1 when a mutant survives, when a test was not run, or when a guard's text is no longer there.
+First every named test is run on the package as it is, and must pass. Then two mutants run at a time, each in its
+worker's own copy. The last line counts; the exit code is 1 when a mutant survives, when a test was not run, or when a
+guard's text is no longer there.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from guards import MUTANTS, Mutant
@@ -39,7 +43,9 @@ class Told(NamedTuple):
 
 def pytest(base: Path, package: Path, tests: list[str], seconds: float) -> tuple[int | None, str]:
     """Run tests on the package that lies there; the exit code is None where they did not end in time."""
-    options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "--basetemp", str(package / "temp")]
+    # Without the plugin of one test, which takes longer to load than most of these tests to run.
+    options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:schemathesis"]
+    options += ["--basetemp", str(package / "temp")]
     words = [sys.executable, "-m", "pytest", *options, *(f"tests/{test}" for test in tests)]
     environment = {**os.environ, "PYTHONPATH": str(package / "src"), "PYTHONHASHSEED": "0"}
     with subprocess.Popen(
@@ -57,27 +63,38 @@ def pytest(base: Path, package: Path, tests: list[str], seconds: float) -> tuple
 
 
 def copied(place: Path) -> Path:
-    """Copy the package; compiled files come along, so that only the mutant's own file is compiled anew."""
+    """Copy the package; compiled files come along, so that only a mutant's own file is compiled anew."""
     shutil.copytree(ROOT / "src", place / "src")
     return place
 
 
-def mutated(place: Path, mutant: Mutant) -> None:
-    """Take the guard away."""
-    file = place / "src" / "sayso" / mutant.file
+@contextmanager
+def mutated(package: Path, mutant: Mutant) -> Iterator[None]:
+    """Take the guard away, and put it back at the end."""
+    file = package / "src" / "sayso" / mutant.file
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        write(file, text.replace(mutant.old, mutant.new))
+        yield
+    finally:
+        write(file, text)
+
+
+def write(file: Path, text: str) -> None:
+    """Write a file of the package, and let nobody take what was compiled of the one before for its own."""
+    file.write_text(text, encoding="utf-8")
     for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
         compiled.unlink()
 
 
-def tried(base: Path, mutant: Mutant) -> Told:
-    """Run a mutant's test, and say what became of it."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=base, prefix="mutant-") as place:
-        package = copied(Path(place))
-        mutated(package, mutant)
-        code, out = pytest(base, package, [mutant.test], SECONDS)
+def tried(base: Path, packages: SimpleQueue[Path], mutant: Mutant) -> Told:
+    """Run a mutant's test in a copy that is free, and say what became of it."""
+    began, package = time.monotonic(), packages.get()
+    try:
+        with mutated(package, mutant):
+            code, out = pytest(base, package, [mutant.test], SECONDS)
+    finally:
+        packages.put(package)
     seconds = time.monotonic() - began
     match code:
         case 1:
@@ -108,14 +125,19 @@ def main(words: list[str]) -> int:
         shutil.copytree(ROOT / "tests", base / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", base)
         tests = sorted({mutant.test for mutant in chosen})
-        code, out = pytest(base, copied(base / "whole"), tests, BATCH_SECONDS)
+        packages = SimpleQueue[Path]()
+        for number in range(AT_ONCE):
+            packages.put(copied(base / f"package-{number}"))
+        whole = packages.get()
+        code, out = pytest(base, whole, tests, BATCH_SECONDS)
+        packages.put(whole)
         if code != GREEN:
             print(f"the tests do not pass on the package as it is (pytest said {code})\n{out}")
             return 1
         print(f"{len(tests)} tests pass on the package as it is")
         results: list[Told] = []
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for told in pool.map(partial(tried, base), chosen):
+            for told in pool.map(partial(tried, base, packages), chosen):
                 results.append(told)
                 print(f"{told.seconds:5.1f} s  {told.mutant.file:30}  {told.mutant.guard:52}  {told.word}", flush=True)
     bad = [told for told in results if not told.is_red]
