@@ -14,8 +14,8 @@ from sayso.audit.checkpoint import checkpoint, history
 from sayso.audit.export import FORMATS, exported
 from sayso.audit.key import make_key, signer_at
 from sayso.audit.receipt import receipt_text, verify_receipt
-from sayso.model.decision import Decision
 from sayso.model.lifecycle import Outcome
+from sayso.model.request import Decision
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Filter
 from sayso.stores.sqlite import SqliteStore

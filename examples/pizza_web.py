@@ -26,7 +26,7 @@ import sayso
 from sayso.channels import HumanInputRequest, create_queue_requester, human_in_the_loop
 from sayso.errors import DecisionRefusedError
 from sayso.model.ids import new_run_id
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 
 SIZES, TOPPINGS = ["small", "medium", "large"], ["cheese", "ham", "meatballs", "mushrooms"]
 MOST_ORDERS = 1000

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso.model.request import State
-from sayso.stores.row import Row, stands_digest
-from sayso.stores.seal import Seal
+from sayso.stores.codec import Row, Seal, stands_digest
 
 __all__ = ["Alteration", "alterations", "rewrite"]
 

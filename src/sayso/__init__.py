@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sayso.errors import SaysoError as SaysoError
     from sayso.gates import NotExecuted as NotExecuted
     from sayso.gates import current_request as current_request
-    from sayso.model.decision import Decision as Decision
+    from sayso.model.request import Decision as Decision
     from sayso.model.request import Request as Request
     from sayso.model.reviewer import Identity as Identity
     from sayso.model.reviewer import Reviewer as Reviewer
@@ -73,7 +73,7 @@ _HOMES = {
     "ConfirmationFeedback": "waiting.signals",
     "ConfirmationRejected": "confirmation",
     "ConfirmationRequired": "confirmation",
-    "Decision": "model.decision",
+    "Decision": "model.request",
     "DeltaEvent": "runs.events",
     "Happened": "policy",
     "Identity": "model.reviewer",

@@ -16,8 +16,8 @@ from sayso.drive import offload
 from sayso.model.keywords import checks_keywords
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
+from sayso.reviews import RequestPage
 from sayso.stores.base import Page, Store
-from sayso.stores.search import RequestPage
 from sayso.waiting.ask import aask as ask
 
 __all__ = ["AsyncPage", "Listing", "Review", "ask"]

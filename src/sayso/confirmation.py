@@ -13,12 +13,11 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 from sayso import config, errors
 from sayso.gates import requester
 from sayso.gates.declared import check_known
-from sayso.model.call import Call
-from sayso.model.request import Request, State
-from sayso.model.show.escape import escape
-from sayso.model.show.literal import brief
+from sayso.model.request import Call, Request, State
+from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
+from sayso.view.arguments import brief
 from sayso.waiting import scope
 from sayso.waiting.frames import trimmed
 from sayso.waiting.passage import ConfirmOptions, gate

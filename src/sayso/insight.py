@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import NamedTuple, TypeVar
 
-from sayso.model.decision import Decision
-from sayso.model.request import Request, State
+from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Store
 

@@ -15,9 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from sayso.drive import Attempt, Effect, Suspended, Try
-from sayso.model.call import Call
-from sayso.model.decision import Verb
-from sayso.model.request import Request
+from sayso.model.request import Call, Request, Verb
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram

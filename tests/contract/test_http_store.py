@@ -16,16 +16,13 @@ from typing import Any, TypeVar
 import pytest
 
 from sayso.inbox.token import CHAIN
-from sayso.model.call import Call
-from sayso.model.decision import Decision
-from sayso.model.entry import Anchor, Entry
-from sayso.model.request import Request
+from sayso.model.journal import Anchor, Entry
+from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
-from sayso.stores.slip import SlipRow
-from sayso.stores.slip_verbs import SlipTransaction
+from sayso.stores.records import SlipRow, SlipTransaction
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
 from sayso.testing.contract_evidence import EvidenceContract

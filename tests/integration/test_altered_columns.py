@@ -23,8 +23,8 @@ import sayso
 from sayso import errors
 from sayso.model.lifecycle import Outcome
 from sayso.stores.base import Store
+from sayso.stores.codec import Row
 from sayso.stores.jsonl import JsonlStore
-from sayso.stores.row import Row
 from sayso.stores.sqlite import SqliteStore
 from tests.altering import Alteration, alterations
 from tests.integration.acting import held

@@ -29,7 +29,7 @@ from sayso.inbox.guard import HEADERS
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Store
-from sayso.stores.http_wire import asked_wire, mark_of
+from sayso.stores.http_transport import asked_wire, mark_of
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.acting import state_of

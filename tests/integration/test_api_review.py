@@ -14,9 +14,9 @@ from starlette.testclient import TestClient
 from sayso import errors
 from sayso.inbox import create_app
 from sayso.model.request import Request, State
-from sayso.model.show.document import request_document
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
+from sayso.view.document import request_document
 from tests.conftest import Clock
 from tests.integration.acting import flaky, unknown
 from tests.integration.calling import SECRET, bought, caller, code_of

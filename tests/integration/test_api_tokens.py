@@ -24,7 +24,7 @@ from sayso.inbox.token import CHAIN, Tokens
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.browsing import BASE, Browser, browser

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 import sayso
 from sayso import errors
-from sayso.model.show import line
 from sayso.stores.base import Store
+from sayso.view import line
 from tests.integration.acting import approved, held
 
 

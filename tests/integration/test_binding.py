@@ -21,9 +21,8 @@ from pydantic import BaseModel, Field
 import sayso
 from sayso import config, errors
 from sayso.model import canonical
-from sayso.model.call import Call
 from sayso.model.fingerprint import call_digest, fingerprint
-from sayso.model.request import State
+from sayso.model.request import Call, State
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from tests.altering import rewrite

@@ -27,7 +27,7 @@ from uvicorn.server import ServerState
 from sayso.inbox import create_app
 from sayso.inbox.connections import Limits, config, raise_file_limit
 from sayso.stores.base import Filter, Store
-from sayso.stores.http_wire import asked_wire
+from sayso.stores.http_transport import asked_wire
 from sayso.testing import sample_call
 from tests.serving import new_token
 

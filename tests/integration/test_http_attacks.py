@@ -24,31 +24,29 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from sayso import errors
 from sayso.inbox.api.bound import must_be_bound
 from sayso.model import canonical
-from sayso.model.call import Call
-from sayso.model.canonical.tree import fields_of
+from sayso.model.canonical.decode import fields_of
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import FAILED, MASK, agrees
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.model.shape import Shape
-from sayso.model.show import card
-from sayso.model.show.document import request_document
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
-from sayso.stores.http_line import encoded
-from sayso.stores.http_wire import asked_wire, mark_of
+from sayso.stores.http_transport import asked_wire, encoded, mark_of
 from sayso.stores.memory import MemoryStore
 from sayso.stores.outbox import waiting_kind
+from sayso.stores.records import Slip
 from sayso.stores.run_verbs import RunFilter
-from sayso.stores.slip import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call, sample_question
 from sayso.testing.scene import outcomes_of, refusal
+from sayso.view import card
+from sayso.view.document import request_document
 from tests.conftest import Clock
 from tests.serving import Serving, serving
 from tests.serving import new_token as token_for

@@ -24,7 +24,7 @@ from sayso.inbox import create_app
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.reviews import Review
-from sayso.stores import http_line
+from sayso.stores import http_transport
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
@@ -68,7 +68,7 @@ class Hours:
 @pytest.fixture
 def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
     one = Hours()
-    monkeypatch.setattr(http_line, "time", one)
+    monkeypatch.setattr(http_transport, "time", one)
     return one
 
 
@@ -108,9 +108,9 @@ def test_a_server_that_says_later_is_asked_again_when_it_says_so(there: Store, h
 
 
 def test_programs_that_were_put_off_together_do_not_come_back_together() -> None:
-    assert len({http_line.jittered(1.0) for _ in range(20)}) == 20
-    assert all(0.5 <= http_line.jittered(1.0) <= 1.5 for _ in range(100))
-    assert all(1.0 <= http_line.jittered(1.0, never_less=True) <= 2.0 for _ in range(100))
+    assert len({http_transport.jittered(1.0) for _ in range(20)}) == 20
+    assert all(0.5 <= http_transport.jittered(1.0) <= 1.5 for _ in range(100))
+    assert all(1.0 <= http_transport.jittered(1.0, never_less=True) <= 2.0 for _ in range(100))
 
 
 def test_what_is_full_and_says_no_instant_is_told_at_once(there: Store, hours: Hours) -> None:
@@ -324,4 +324,4 @@ def test_a_process_sends_few_verbs_at_a_time_and_the_others_queue(there: Store) 
             thread.join(PATIENCE)
         here.close()
     assert there.count(Filter()) == 100
-    assert now["most"] <= http_line._AT_ONCE
+    assert now["most"] <= http_transport._AT_ONCE

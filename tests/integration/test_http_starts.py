@@ -19,8 +19,8 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores.http import HttpStore
-from sayso.stores.lease import Lease
 from sayso.stores.memory import MemoryStore
+from sayso.stores.worker import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
 from tests.integration.test_http_attacks import Stage, send
@@ -204,7 +204,7 @@ def _broken(program: HttpStore, run_id: str) -> None:
 
 
 def test_a_tampered_number_of_retries_is_refused(stage: Stage) -> None:
-    from sayso.stores.http_wire import asked_wire
+    from sayso.stores.http_transport import asked_wire
 
     wire = asked_wire(sample_call())
     wire["asked"] = json.dumps({**json.loads(wire["asked"]), "retries": 100})

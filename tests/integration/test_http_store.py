@@ -20,7 +20,7 @@ import pytest
 import sayso
 from sayso import config, errors
 from sayso.cli.listen import listening, place_of
-from sayso.model.entry import Entry
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, Saved, Step
@@ -28,10 +28,10 @@ from sayso.reviews import Review
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
-from sayso.stores.lease import Lease
 from sayso.stores.memory import MemoryStore
 from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.worker import Lease
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
 from sayso.waiting import terminal
 from tests.serving import Serving, new_token, reserved_port, serving

@@ -22,10 +22,10 @@ from sayso import config
 from sayso.inbox import create_app
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.model.show import card
-from sayso.model.show.document import request_document
 from sayso.stores.base import Store
 from sayso.testing import sample_call
+from sayso.view import card
+from sayso.view.document import request_document
 from tests.conftest import Clock
 from tests.integration.acting import Pay, approved, held, payer
 from tests.integration.browsing import Browser, browser, fields_of, text_of

@@ -20,7 +20,7 @@ from sayso.inbox import create_app, settings
 from sayso.inbox.settings import public_address
 from sayso.inbox.token import Tokens
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.browsing import Browser, browser, fields_of, text_of

@@ -27,8 +27,8 @@ from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores import jsonl_file
 from sayso.stores.base import Filter
 from sayso.stores.jsonl import JsonlStore
-from sayso.stores.jsonl_line import Lines
-from sayso.stores.lease import Lease
+from sayso.stores.jsonl_file import Lines
+from sayso.stores.worker import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, refusal
 from tests.contract.test_stores import KEY

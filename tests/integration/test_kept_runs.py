@@ -12,10 +12,10 @@ from sayso import errors
 from sayso.clock import now
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores import migrate
-from sayso.stores.lease import Lease
+from sayso.stores.records import Slip
 from sayso.stores.run_verbs import RunFilter
-from sayso.stores.slip import Slip
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.worker import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
 from tests.contract.test_stores import KEY

@@ -14,8 +14,8 @@ import sayso
 from sayso import aio
 from sayso.inbox import create_app
 from sayso.model.request import State
-from sayso.model.show import card
 from sayso.stores.base import Store
+from sayso.view import card
 from tests.conftest import Clock
 from tests.integration import commands
 from tests.integration.acting import held, payer, program, running

@@ -16,7 +16,7 @@ import pytest
 import sayso
 from sayso import Identity, Tool
 from sayso.clock import now as clock_now
-from sayso.model.purge import purged
+from sayso.model.journal import purged
 from sayso.model.request import Request
 from sayso.stores.base import Store
 from tests.conftest import Clock

@@ -23,7 +23,7 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
 from tests.integration.acting import held

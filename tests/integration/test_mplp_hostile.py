@@ -15,16 +15,16 @@ import sayso
 from sayso import errors, learning
 from sayso.inbox import create_app
 from sayso.model import canonical
-from sayso.model.canonical.compact import dumps
+from sayso.model.canonical.tags import dumps
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.request import Request
-from sayso.model.show.label import short
 from sayso.mplp import Confirm, NotConformantError, Plan, read_confirm, read_plan, start
 from sayso.mplp.ids import id_of
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
+from sayso.view.summary import short
 from tests.integration.browsing import BASE
 from tests.integration.calling import bearer, code_of
 from tests.integration.commands import sayso as run

@@ -11,13 +11,12 @@ import pytest
 import sayso
 from sayso import clock, errors
 from sayso.model import canonical
-from sayso.model.canonical.compact import dumps
-from sayso.model.decision import Decision as Said
+from sayso.model.canonical.tags import dumps
+from sayso.model.edit import PLAN_TOOL, TARGET_TOOL, wrong_steps
 from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.request import Decision as Said
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.model.step import wrong_steps
-from sayso.model.target import PLAN_TOOL, TARGET_TOOL
 from sayso.mplp import (
     Confirm,
     ConfirmNotFoundError,

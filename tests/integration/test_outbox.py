@@ -23,16 +23,14 @@ from sayso.channels import Notice, UndeliverableError, deliver, forget, health, 
 from sayso.channels.delivery import GIVES_UP_AFTER, KEPT_FOR, LEASE
 from sayso.channels.outbox import Deliverer
 from sayso.channels.roll import Roll
-from sayso.model.decision import Decision
-from sayso.model.escalation import Escalation
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
-from sayso.model.request import Request
+from sayso.model.quorum import Escalation, Quorum
+from sayso.model.request import Decision, Request
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import outbox
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import Clock, frozen_clock, sample_call, sample_question
 from tests.integration.acting import held

@@ -26,7 +26,7 @@ from sayso import telemetry
 from sayso.errors import StoreUnavailableError
 from sayso.inbox.observed import observe
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.acting import held

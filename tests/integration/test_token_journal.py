@@ -15,7 +15,7 @@ from sayso.audit.export import FORMATS, Format, exported
 from sayso.cli import main
 from sayso.inbox import create_app
 from sayso.inbox.token import CHAIN, Tokens
-from sayso.model.entry import Entry
+from sayso.model.journal import Entry
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore

@@ -18,7 +18,7 @@ from sayso.runs.report import Ending, Report
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Worker
 from sayso.stores.base import Store
-from sayso.stores.lease import Lease
+from sayso.stores.worker import Lease
 from sayso.testing import ScriptedModel
 from tests.integration.running import agent_of, awaited, ids, questions, started
 

@@ -355,7 +355,7 @@ MUTANTS = [
         _PATIENT + "test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal",
     ),
     Mutant(
-        "and not by a server that hangs either", "stores/http_line.py",
+        "and not by a server that hangs either", "stores/http_transport.py",
         "left if is_brief else _TIMEOUT", "_TIMEOUT",
         _PATIENT + "test_a_withdrawal_gives_up_after_two_seconds",
     ),
@@ -505,7 +505,7 @@ MUTANTS = [
         "integration/test_listing.py::test_a_limit_is_the_most_that_a_loop_gives",
     ),
     Mutant(
-        "a filtered page goes on behind the last request that it holds", "stores/search.py",
+        "a filtered page goes on behind the last request that it holds", "reviews.py",
         "if not ends.requests or ends.requests[-1].id != page.requests[passing[-1]].id:", "if False:",
         "integration/test_listing.py::test_what_is_decided_while_a_page_is_made_hides_nothing_else",
     ),
@@ -813,7 +813,7 @@ MUTANTS = [
         _SQLITE + "test_every_commit_is_synced",
     ),
     Mutant(
-        "the file is its owner's", "stores/sqlite_file.py",
+        "the file is its owner's", "stores/sqlite.py",
         "os.O_RDWR, 0o600)", "os.O_RDWR, 0o644)",
         _SQLITE + "test_only_its_owner_can_read_the_file_and_those_beside_it",
     ),
@@ -823,24 +823,24 @@ MUTANTS = [
         _GUARDS + "test_a_forked_child_takes_over_no_lock_and_no_connection",
     ),
     Mutant(
-        "a sealed text belongs to its request", "stores/seal.py",
+        "a sealed text belongs to its request", "stores/codec.py",
         "    return AESGCM(raw)",
         "    return type('Unbound', (AESGCM,), {name: (lambda self, nonce, text, _, do=getattr(AESGCM, name):"
         " do(self, nonce, text, None)) for name in ('encrypt', 'decrypt')})(raw)",
         _SEAL + "test_a_sealed_text_cannot_be_moved_to_another_request",
     ),
     Mutant(
-        "nothing sealed is read without the key", "stores/seal.py",
+        "nothing sealed is read without the key", "stores/codec.py",
         "            if text.startswith(_ANY):", "            if False:",
         _SQLITE + "test_without_the_key_nothing_sealed_is_read_or_decided",
     ),
     Mutant(
-        "a sealed text belongs to its column", "stores/seal.py",
+        "a sealed text belongs to its column", "stores/codec.py",
         'return f"{owner}/{column}"', "return owner",
         _SEAL + "test_a_sealed_text_cannot_be_moved_to_another_column",
     ),
     Mutant(
-        "what is not sealed is refused where there is a key", "stores/seal.py",
+        "what is not sealed is refused where there is a key", "stores/codec.py",
         "        if not text.startswith(_MARK):\n            raise", "        if not text.startswith(_MARK):\n            return text\n            raise",
         _SEAL + "test_what_was_written_in_by_hand_is_refused_where_there_is_a_key",
     ),
@@ -876,12 +876,12 @@ MUTANTS = [
         _AUDIT + "test_a_request_that_was_removed_or_put_back_is_found",
     ),
     Mutant(
-        "a link covers the detail", "model/entry.py",
+        "a link covers the detail", "model/journal.py",
         "quote(channel), quote(detail)", "quote(channel)",
         _PROMISES + "test_10_every_step_is_recorded.py::test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
-        "a link covers the row before", "model/entry.py",
+        "a link covers the row before", "model/journal.py",
         'f"[{quote(before)},', 'f"[',
         _PROMISES + "test_10_every_step_is_recorded.py::test_10_every_step_leaves_a_chained_record",
     ),
@@ -907,43 +907,43 @@ MUTANTS = [
         _REDACTION + "test_password_in_a_url_is_masked_at_every_depth",
     ),
     Mutant(
-        "no command hides in a URL", "model/url_password.py",
+        "no command hides in a URL", "model/redaction.py",
         '_LETTER = r"[\\w.~%!*+,=@:^-]|\\$(?![({])"', '_LETTER = r"[^\\s]"',
         _REDACTION + "test_url_without_a_password_is_shown_as_it_is",
     ),
     Mutant(
-        "a password comes back to its own URL", "model/url_password.py",
+        "a password comes back to its own URL", "model/redaction.py",
         "if len(gaps) > 1 or len(kept) != 1:", "if not kept:",
         _REDACTION + "test_edit_of_a_url_keeps_its_password_where_it_is_certain_whose_it_is",
     ),
     Mutant(
-        "a name is judged without its number", "model/secret_name.py",
+        "a name is judged without its number", "model/redaction.py",
         'else _NUMBER.sub("", last)', "else last",
         _REDACTION + "test_name_of_a_secret_is_known_in_every_spelling",
     ),
     Mutant(
-        "a page's token is no secret", "model/secret_name.py",
+        "a page's token is no secret", "model/redaction.py",
         "return word in _UNLESS and (not before or before[-1] not in _UNLESS[word])", "return word in _UNLESS",
         _REDACTION + "test_ordinary_name_hides_nothing",
     ),
     Mutant(
-        "of many secrets the shorter ones are found, too", "model/scrub.py",
+        "of many secrets the shorter ones are found, too", "model/redaction.py",
         "candidate = shorter[candidate]", "candidate = -1",
         _REDACTION + "test_many_secrets_leave_no_occurrence_either",
     ),
     Mutant(
-        "many secrets are looked for in one walk", "model/scrub.py",
+        "many secrets are looked for in one walk", "model/redaction.py",
         "_FEW = 64", "_FEW = 1_000_000",
         _REDACTION + "test_scrub_looks_for_thousands_of_secrets_in_one_walk",
     ),
     Mutant(
-        "a password in a URL has an end", "model/url_password.py",
+        "a password in a URL has an end", "model/redaction.py",
         r'''rf"(?:(?!://)(?:{_LETTER})){{1,512}}(?=@)|(?!\d*[/?#])(?:(?!://)(?:{_LETTER}|[/?#])){{1,512}}?(?=@)"''',
         r'''rf"(?:{_LETTER})+(?=@)|(?!\d*[/?#])(?:{_LETTER}|[/?#])+?(?=@)"''',
         _REDACTION + "test_a_url_made_to_be_slow_is_not_read_again_from_each_place",
     ),
     Mutant(
-        "a secret is looked for in any spelling", "model/scrub.py",
+        "a secret is looked for in any spelling", "model/redaction.py",
         "if kept is None or kept[0] in runs or len(secret.splitlines()) > 1:", "if secret in text:",
         _REDACTION + "test_many_secrets_are_found_in_every_spelling",
     ),
@@ -973,12 +973,12 @@ MUTANTS = [
         _CONFIG + "test_file_of_another_user_is_refused",
     ),
     Mutant(
-        "letters that run the other way are warned of", "model/show/escape.py",
+        "letters that run the other way are warned of", "model/text.py",
         'return first if first is not None and "L" in ways.values() else None', "return None",
         _CARD + "test_letters_that_run_the_other_way_are_warned_of",
     ),
     Mutant(
-        "a warning stays inside its width", "model/show/card.py",
+        "a warning stays inside its width", "view/card.py",
         "wrapped(said, width - _CAUTION_INDENT)", "wrapped(said, 10_000)",
         _CARD + "test_no_warning_is_wider_than_asked_for_and_none_is_cut",
     ),
@@ -999,7 +999,7 @@ MUTANTS = [
     ),
     Mutant(
         "the error of a hook quotes no secret", "gates/words.py",
-        "words = type(error).__name__ if secrets is None else told.error_text(error, secrets)",
+        "words = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)",
         'words = f"{type(error).__name__}: {error}"',
         _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
@@ -1010,24 +1010,24 @@ MUTANTS = [
         _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
-        "what moves or hides is written out", "model/show/escape.py",
+        "what moves or hides is written out", "model/text.py",
         "return not character.isprintable() or _BLANK_ONE.match(character) is not None",
         "return _BLANK_ONE.match(character) is not None",
         _PROMISES + "test_09_the_reviewer_sees_what_we_draw.py::test_9_the_reviewer_sees_what_we_draw_and_the_agents_words_marked",
     ),
     Mutant(
-        "what looks like nothing is written out", "model/show/escape.py",
+        "what looks like nothing is written out", "model/text.py",
         "return not character.isprintable() or _BLANK_ONE.match(character) is not None",
         "return not character.isprintable()",
         _SHOW + "test_no_code_point_hides",
     ),
     Mutant(
-        "no mark is drawn onto our own text", "model/show/escape.py",
+        "no mark is drawn onto our own text", "model/text.py",
         'elif unicodedata.category(text[0])[0] == "M":', "elif False:",
         _SHOW + "test_what_hides_is_written_out",
     ),
     Mutant(
-        "a text cannot write an escape itself", "model/show/escape.py",
+        "a text cannot write an escape itself", "model/text.py",
         'if text.isprintable() and "<U+" not in text:', "if text.isprintable():",
         _SHOW + "test_what_hides_is_written_out",
     ),
@@ -1141,7 +1141,7 @@ MUTANTS = [
     ),
     Mutant(
         "a run is in one hand", "stores/run_verbs.py",
-        "if run.holder not in {holder, gone} and not lease.is_free(run.holder):", "if False:",
+        "if run.holder not in {holder, gone} and not worker.is_free(run.holder):", "if False:",
         _CONTRACT + "TestSqlite::test_of_eight_who_take_a_run_at_once_one_has_it",
     ),
     Mutant(
@@ -1150,8 +1150,8 @@ MUTANTS = [
         _CONTRACT + "TestMemory::test_an_ended_run_is_shown_and_not_taken",
     ),
     Mutant(
-        "a lease of this process holds while it lives", "stores/lease.py",
-        "return token not in _live if process == worker.current() else worker.is_gone(process)",
+        "a lease of this process holds while it lives", "stores/worker.py",
+        "return token not in _live if process == current() else is_gone(process)",
         "return process == worker.current() or worker.is_gone(process)",
         "unit/test_lease.py::test_a_lease_holds_as_long_as_its_object_lives",
     ),
@@ -1172,12 +1172,12 @@ MUTANTS = [
         _CONTRACT + "TestSqlite::test_a_paused_run_can_go_on_when_what_it_waits_for_is_decided",
     ),
     Mutant(
-        "a run waits no more for what it waited for before", "stores/sqlite_runs.py",
+        "a run waits no more for what it waited for before", "stores/sqlite_transaction.py",
         "self._execute(_WAIT_NO_MORE, (run_id, step.place))", "pass",
         _CONTRACT + "TestSqlite::test_what_a_run_waited_for_before_does_not_make_it_ready",
     ),
     Mutant(
-        "a sealed step is bound to its place", "stores/sqlite_runs.py",
+        "a sealed step is bound to its place", "stores/sqlite_transaction.py",
         'return f"step/{n}/{place}"', 'return "step"',
         "integration/test_kept_runs.py::test_a_sealed_step_can_be_moved_nowhere",
     ),
@@ -1253,27 +1253,27 @@ MUTANTS = [
         _ALTERED + "test_a_row_that_was_rewritten_is_not_decided_and_shows",
     ),
     Mutant(
-        "no verb changes a line that was altered", "stores/jsonl_transaction.py",
+        "no verb changes a line that was altered", "stores/jsonl.py",
         "if not self.stands(before):", "if False:",
         _ALTERED + "test_a_line_that_changes_a_request_without_a_row_is_not_run",
     ),
     Mutant(
-        "a later line is held to the journal anew", "stores/jsonl_state.py",
+        "a later line is held to the journal anew", "stores/jsonl.py",
         "            self._borne_out.discard(entry[3])", "            pass",
         _ALTERED + "test_a_line_that_changes_a_request_without_a_row_is_not_run",
     ),
     Mutant(
-        "a changed row is held to the journal anew", "stores/jsonl_state.py",
+        "a changed row is held to the journal anew", "stores/jsonl.py",
         "        self._borne_out.discard(row.id)", "",
         _ALTERED + "test_a_line_that_changes_a_request_without_a_row_is_not_run",
     ),
     Mutant(
-        "a row is as its newest row left it", "stores/row.py",
+        "a row is as its newest row left it", "stores/codec.py",
         "return stands_in(newest[1]) == _tied(stands_digest, row, seal)", "return True",
         _ALTERED + "test_a_row_that_was_rewritten_is_not_decided_and_shows",
     ),
     Mutant(
-        "what never changes is compared as well", "stores/row.py",
+        "what never changes is compared as well", "stores/codec.py",
         "opened = [asked_digest(values[:_ASKED_END], seal) if asked is None else asked, ", "opened = [values[0], ",
         _COLUMNS + "test_nothing_runs_by_a_record_of_which_anything_was_altered",
     ),
@@ -1288,21 +1288,21 @@ MUTANTS = [
         _COLUMNS + "test_an_answer_that_was_altered_is_not_given_to_the_program",
     ),
     Mutant(
-        "a sealed text has one spelling", "stores/seal.py", ", validate=True)\n            return", ")\n            return",
+        "a sealed text has one spelling", "stores/codec.py", ", validate=True)\n            return", ")\n            return",
         _COLUMNS + "test_nothing_runs_by_a_record_of_which_anything_was_altered",
     ),
     Mutant(
-        "damaged bytes in a message are a damaged file", "stores/sqlite_faults.py",
+        "damaged bytes in a message are a damaged file", "stores/sqlite.py",
         "(sqlite3.Error, UnicodeDecodeError)", "(sqlite3.Error,)",
         "integration/test_damaged_files.py::test_damaged_schema_is_not_told_by_a_raw_error",
     ),
     Mutant(
-        "what a person reads of the parameters is compared", "stores/row.py",
+        "what a person reads of the parameters is compared", "stores/codec.py",
         "    if text_key(text) != key:", "    if False:",
         _COLUMNS + "test_nothing_runs_by_a_record_of_which_anything_was_altered",
     ),
     Mutant(
-        "a row of before is not the newest", "stores/row.py",
+        "a row of before is not the newest", "stores/codec.py",
         "if newest is None or newest[0] != row.link:", "if newest is None:",
         _ALTERED + "test_a_row_of_before_that_is_put_back_is_not_run",
     ),
@@ -1318,12 +1318,12 @@ MUTANTS = [
         _ALTERED + "test_an_answer_that_was_turned_around_shows",
     ),
     Mutant(
-        "a step comes from where it may", "model/trail.py",
+        "a step comes from where it may", "model/journal.py",
         "if before is not None and not before & self.states:", "if False:",
         _ALTERED + "test_a_step_that_cannot_follow_shows",
     ),
     Mutant(
-        "what started is what was approved", "model/trail.py",
+        "what started is what was approved", "model/journal.py",
         'if event == "started" and _text(read, "fingerprint") != self.approved:', "if False:",
         _ALTERED + "test_a_start_of_another_call_than_the_approved_one_shows",
     ),
@@ -1423,8 +1423,8 @@ MUTANTS = [
         _ALONE + "test_a_run_that_could_not_be_handed_back_is_in_nobodys_hand",
     ),
     Mutant(
-        "a run whose program lives elsewhere is not free", "stores/lease.py",
-        "else worker.is_gone(process)", "else True",
+        "a run whose program lives elsewhere is not free", "stores/worker.py",
+        "else is_gone(process)", "else True",
         "unit/test_lease.py::test_a_lease_of_another_process_is_free_when_that_has_surely_ended",
     ),
     Mutant(
@@ -1648,22 +1648,22 @@ MUTANTS = [
         _JSONL + "test_a_last_line_whose_beginning_was_lost_is_torn_as_well",
     ),
     Mutant(
-        "a line that was altered is refused", "stores/jsonl_line.py",
+        "a line that was altered is refused", "stores/jsonl_file.py",
         "if tail != _tail(link):", "if False:",
         _JSONL + "test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
     ),
     Mutant(
-        "a link covers the line before", "stores/jsonl_line.py",
+        "a link covers the line before", "stores/jsonl_file.py",
         'hashlib.sha256(before.encode("ascii") + body)', "hashlib.sha256(body)",
         _JSONL + "test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
     ),
     Mutant(
-        "another program's file is left alone", "stores/jsonl_line.py",
+        "another program's file is left alone", "stores/jsonl_file.py",
         'if self.number == 0 and not _FIRST.startswith(text.rstrip(b"\\0")):', "if False:",
         _JSONL + "test_a_file_that_is_not_ours_is_refused_and_left_as_it_was",
     ),
     Mutant(
-        "a newer format is refused", "stores/jsonl_line.py",
+        "a newer format is refused", "stores/jsonl_file.py",
         "if version != _VERSION:", "if False:",
         _JSONL + "test_a_newer_line_is_refused_and_left_as_it_was",
     ),
@@ -1673,7 +1673,7 @@ MUTANTS = [
         _JSONL + "test_a_file_that_was_replaced_or_removed_is_read_anew",
     ),
     Mutant(
-        "a sealed step is bound to its place in lines, too", "stores/jsonl_transaction.py",
+        "a sealed step is bound to its place in lines, too", "stores/jsonl.py",
         'return f"step/{n}/{place}"', 'return "step"',
         _JSONL + "test_a_sealed_step_can_be_moved_nowhere_even_where_the_links_are_made_anew",
     ),
@@ -2107,17 +2107,17 @@ MUTANTS = [
     ),
     # -- slips, the outbox and escalations ---------------------------------------------------------------------------
     Mutant(
-        "of several who keep a new slip one does", "stores/slip_verbs.py",
+        "of several who keep a new slip one does", "stores/records.py",
         "if only_new and tx.find_slip(slip.kind, slip.key) is not None:", "if False:",
         _CONTRACT + "TestSqlite::test_of_eight_who_keep_a_new_slip_at_once_one_does",
     ),
     Mutant(
-        "a slip that was changed meanwhile is not swapped", "stores/slip_verbs.py",
+        "a slip that was changed meanwhile is not swapped", "stores/records.py",
         "if tx.find_slip(old.kind, old.key) != old:", "if tx.find_slip(old.kind, old.key) is None:",
         _CONTRACT + "TestSqlite::test_a_slip_that_was_changed_meanwhile_is_not_swapped",
     ),
     Mutant(
-        "a slip's body is sealed for its own place", "stores/sqlite_slips.py",
+        "a slip's body is sealed for its own place", "stores/sqlite_transaction.py",
         "return row._replace(body=seal.open(row.body, row.key, slip_column(row.kind)))",
         "return row._replace(body=seal.open(row.body, row.key, slip_column(row.kind)) if row.body[0] != '{' else row.body)",
         "unit/test_slip.py::test_a_sealed_slip_can_be_moved_nowhere",
@@ -2158,7 +2158,7 @@ MUTANTS = [
     ),
     Mutant(
         "what a dead deliverer had in hand is taken over", "channels/outbox.py",
-        "if isinstance(holder, str) and lease.is_free(holder):", "if False:",
+        "if isinstance(holder, str) and worker.is_free(holder):", "if False:",
         _OUTBOX + "test_a_deliverer_that_is_killed_between_sending_and_recording_is_followed_by_one_that_sends_it_again",
     ),
     Mutant(
@@ -2242,17 +2242,17 @@ MUTANTS = [
         _ATTACKS + "test_a_tagged_value_that_no_gate_writes_is_refused",
     ),
     Mutant(
-        "a name of a model stands for one value", "model/canonical/rebuild.py",
+        "a name of a model stands for one value", "model/canonical/decode.py",
         "if len(set[str]().union(*parts)) < sum(map(len, parts)):", "if False:",
         _ATTACKS + "test_a_model_whose_name_stands_for_two_values_is_refused",
     ),
     Mutant(
-        "a model with one name for two values is drawn as neither", "model/canonical/tree.py",
+        "a model with one name for two values is drawn as neither", "model/canonical/decode.py",
         "return named if is_whole else None", "return named",
         _CANONICAL + "test_a_model_with_one_name_for_two_values_has_no_parts_to_draw",
     ),
     Mutant(
-        "a model with one name for two values is displayed as neither", "model/canonical/display.py",
+        "a model with one name for two values is displayed as neither", "model/canonical/decode.py",
         "if fields_of({tag: payload}) is not None:", "if True:",
         _CANONICAL + "test_a_model_with_one_name_for_two_values_has_no_parts_to_draw",
     ),
@@ -2275,7 +2275,7 @@ MUTANTS = [
         _ATTACKS + "test_a_call_that_would_hold_up_every_list_is_refused",
     ),
     Mutant(
-        "a program that masks all is told", "model/show/card.py", "found = [*_hidden(request), *(", "found = [*(",
+        "a program that masks all is told", "view/card.py", "found = [*_hidden(request), *(", "found = [*(",
         _ATTACKS + "test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer",
     ),
     Mutant(
@@ -2284,7 +2284,7 @@ MUTANTS = [
         _ATTACKS + "test_a_view_in_which_a_redactor_failed_is_refused",
     ),
     Mutant(
-        "warnings come to an end", "model/show/call.py", "if len(found) == _MOST:", "if False:",
+        "warnings come to an end", "view/summary.py", "if len(found) == _MOST:", "if False:",
         _SHOW + "test_a_tree_full_of_traps_is_not_looked_at_to_its_end",
     ),
     Mutant(
@@ -2361,7 +2361,7 @@ MUTANTS = [
         _ATTACKS + "test_one_key_asks_once_and_another_body_with_it_is_refused",
     ),
     Mutant(
-        "a token never goes in the clear to another machine", "stores/http_line.py",
+        "a token never goes in the clear to another machine", "stores/http_transport.py",
         'if parts.scheme == "http" and not _is_this_machine(host):', "if False:",
         _SERVED + "test_a_token_is_never_sent_in_the_clear_to_another_machine",
     ),
@@ -2371,12 +2371,12 @@ MUTANTS = [
         _ATTACKS + "test_a_start_that_is_sent_again_word_for_word_is_refused",
     ),
     Mutant(
-        "a start whose answer was lost is found again", "stores/http_line.py",
+        "a start whose answer was lost is found again", "stores/http_transport.py",
         "                lost = LostError(str(error))\n", "",
         _SERVED + "test_a_lost_answer_starts_nothing_twice_and_loses_no_outcome",
     ),
     Mutant(
-        "an answer that is none is no yes", "stores/http_line.py",
+        "an answer that is none is no yes", "stores/http_transport.py",
         "if response.status < 300 and not isinstance(content, dict):", "if False:",
         _SERVED + "test_what_answers_there_is_no_server_is_a_fault_and_no_yes",
     ),
@@ -2536,7 +2536,7 @@ MUTANTS = [
         _API_INPUT + "test_a_program_that_comes_to_wait_queues_for_a_slot",
     ),
     Mutant(
-        "a limit is waited out", "stores/http_line.py",
+        "a limit is waited out", "stores/http_transport.py",
         "wait = max(wait, jittered(answer.wait, never_less=True))", "pass",
         _PATIENT + "test_a_server_that_says_later_is_asked_again_when_it_says_so",
     ),
@@ -2759,22 +2759,22 @@ MUTANTS = [
         _LOOKING + "test_no_route_writes_anything_for_who_only_looks",
     ),
     Mutant(
-        "what is due is listed as expired, on disk", "stores/sqlite_filter.py",
+        "what is due is listed as expired, on disk", "stores/sqlite.py",
         "if State.EXPIRED in wanted.states:", "if False:",
         _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
     ),
     Mutant(
-        "what is due does not wait any more, on disk", "stores/sqlite_filter.py",
+        "what is due does not wait any more, on disk", "stores/sqlite.py",
         "    if wanted.at is None:\n        return part, values", "    if wanted.at is None or State.EXPIRED not in wanted.states:\n        return part, values",
         _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
     ),
     Mutant(
-        "what is due is expired, in memory", "stores/select.py",
+        "what is due is expired, in memory", "stores/filter.py",
         "wanted.at is not None and is_due(request, wanted.at)", "False",
         _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
     ),
     Mutant(
-        "what is due is expired, in a file of lines", "stores/jsonl_state.py",
+        "what is due is expired, in a file of lines", "stores/jsonl.py",
         "is_due = wanted.at is not None and row.ends_at is not None and row.ends_at <= microseconds(wanted.at)", "is_due = False",
         _LOOKING + "test_a_filter_at_an_instant_counts_what_is_due_as_expired",
     ),
@@ -2877,27 +2877,27 @@ MUTANTS = [
         _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
     ),
     Mutant(
-        "a step's id is one", "model/step.py",
+        "a step's id is one", "model/edit.py",
         "if own is not None and _ID.fullmatch(str(own)) is None:", "if False:",
         _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
     ),
     Mutant(
-        "two steps have two ids", "model/step.py",
+        "two steps have two ids", "model/edit.py",
         "if own is not None and own in known[:index]:", "if False:",
         _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
     ),
     Mutant(
-        "a step depends on steps that there are", "model/step.py",
+        "a step depends on steps that there are", "model/edit.py",
         "if needed not in known:", "if False:",
         _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
     ),
     Mutant(
-        "a plan says what is to be done", "model/step.py",
+        "a plan says what is to be done", "model/edit.py",
         "if not any(str(step.get(\"description\", \"\")).strip() for step in steps):", "if False:",
         _MPLP_START + "test_an_edit_that_makes_no_plan_decides_nothing",
     ),
     Mutant(
-        "what a program calls a plan breaks no check", "model/step.py",
+        "what a program calls a plan breaks no check", "model/edit.py",
         "if isinstance(needs, list) else ()", "",
         _MPLP_START + "test_an_edit_of_what_a_program_calls_a_plan_never_breaks_a_check",
     ),
@@ -2967,7 +2967,7 @@ MUTANTS = [
         _MPLP_VIEWS + "test_what_a_program_says_was_decided_is_in_no_confirm",
     ),
     Mutant(
-        "words of a token are nobody else's", "model/show/card.py",
+        "words of a token are nobody else's", "view/card.py",
         "if request.requester.issuer == TOKENS else (\"prompt\",)", "if False else (\"prompt\",)",
         "integration/test_inbox_pages.py::test_all_words_of_a_program_with_a_token_stand_apart",
     ),
@@ -3038,7 +3038,7 @@ MUTANTS = [
         "integration/test_inbox_deeds.py::test_what_nobody_gave_counts_as_given_only_once_it_is_changed",
     ),
     Mutant(
-        "no cell of a table is a formula", "model/show/cell.py",
+        "no cell of a table is a formula", "model/text.py",
         "if shown.lstrip().startswith(_FORMULA)", "if False",
         "integration/test_inbox_history.py::test_no_cell_of_a_table_is_a_formula",
     ),
@@ -3099,7 +3099,7 @@ MUTANTS = [
         _CHECKPOINTS + "test_an_end_or_chain_that_was_cut_off_with_its_requests_is_missed",
     ),
     Mutant(
-        "a purged request is as its purge left it", "model/trail.py",
+        "a purged request is as its purge left it", "model/journal.py",
         'if event == "purged" or not self.states else self.asked', "if not self.states else self.asked",
         _PURGE + "test_a_purged_journal_verifies_and_a_receipt_from_before_holds",
     ),
@@ -3311,17 +3311,17 @@ MUTANTS = [
         _RECEIPTS + "test_a_receipt_of_a_request_that_still_waits_is_not_made",
     ),
     Mutant(
-        "no character hides in a cell", "model/show/cell.py",
+        "no character hides in a cell", "model/text.py",
         """_BEHIND.sub(";'", escape(text))""", """_BEHIND.sub(";'", text)""",
         _EXPORT + "test_no_character_hides_in_an_export",
     ),
     Mutant(
-        "nothing that lives is purged", "model/purge.py",
+        "nothing that lives is purged", "model/journal.py",
         "if not request.is_final:", "if False:",
         _PURGE + "test_nothing_that_lives_is_purged",
     ),
     Mutant(
-        "nothing that ended later is purged", "model/purge.py",
+        "nothing that ended later is purged", "model/journal.py",
         "if ended_at(request) >= before:", "if False:",
         _PURGE + "test_what_ended_later_is_not_purged",
     ),
@@ -3336,12 +3336,12 @@ MUTANTS = [
         _PURGE + "test_what_a_run_still_needs_is_not_purged",
     ),
     Mutant(
-        "what is left of a purged request has its digest", "stores/row.py",
+        "what is left of a purged request has its digest", "stores/codec.py",
         'detail["asked"] = asked_digest(values, seal)\n    return {name', 'return {name',
         _PURGE + "test_a_purged_journal_verifies_and_a_receipt_from_before_holds",
     ),
     Mutant(
-        "a purged file is written anew", "stores/sqlite_evidence.py",
+        "a purged file is written anew", "stores/sqlite.py",
         'connection.execute("VACUUM")', "pass",
         _PURGE + "test_what_was_purged_is_in_no_file",
     ),
@@ -3372,7 +3372,7 @@ MUTANTS = [
     ),
     Mutant(
         "a reason quotes no secret", "learning/lesson.py",
-        "told.fit(words.strip(), secrets_of(request))", "words.strip()",
+        "redaction.fit(words.strip(), secrets_of(request))", "words.strip()",
         _LEARNING + "test_no_secret_is_in_anything_that_is_learned",
     ),
     Mutant(
@@ -3392,7 +3392,7 @@ MUTANTS = [
         _LEARNING + "test_what_the_program_takes_back_is_nobodys_decision",
     ),
     Mutant(
-        "a cancel through a channel of a program's name is a person's", "model/decision.py",
+        "a cancel through a channel of a program's name is a person's", "model/request.py",
         "self.channel == PROGRAM and self.by.issuer == PROGRAM", "self.channel == PROGRAM",
         _LEARNING + "test_a_cancel_of_a_person_is_a_decision",
     ),
@@ -3422,7 +3422,7 @@ MUTANTS = [
         "integration/test_mplp_views.py::test_a_secret_that_a_reviewer_quotes_is_masked_in_each_sample",
     ),
     Mutant(
-        "no formula behind a semicolon", "model/show/cell.py",
+        "no formula behind a semicolon", "model/text.py",
         """_BEHIND.sub(";'", escape(text))""", "escape(text)",
         _LEARNING + "test_no_cell_is_a_formula_where_semicolons_end_cells",
     ),
@@ -3578,23 +3578,23 @@ MUTANTS = [
         "unit/test_watch.py::test_a_wake_that_is_taken_back_twice_takes_nobody_elses",
     ),
     Mutant(
-        "who leaves before it is asked for is not asked for", "stores/http_watch.py",
+        "who leaves before it is asked for is not asked for", "stores/http.py",
         "self._news.is_set() or self._bell.is_idle:", "self._news.is_set():",
         _NO_MORE + "test_a_program_that_leaves_while_it_is_about_to_ask_asks_no_more",
     ),
     Mutant(
-        "an answer that is not a sayso server's is a fault of the store", "stores/http_wire.py",
+        "an answer that is not a sayso server's is a fault of the store", "stores/http_transport.py",
         "except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:",
         "except ZeroDivisionError as error:",
         _SERVED + "test_another_servers_answer_is_a_fault_of_the_store_in_every_verb",
     ),
     Mutant(
-        "a token that the server does not know is told so", "stores/http_fault.py",
+        "a token that the server does not know is told so", "stores/http_transport.py",
         "if status == _NOT_KNOWN:", "if False:",
         _SERVED + "test_a_token_that_ended_opens_nothing_and_the_program_is_told",
     ),
     Mutant(
-        "a run name that is another's is told to who asks", "stores/http_fault.py",
+        "a run name that is another's is told to who asks", "stores/http_transport.py",
         "refusal.args = (said,)", "pass",
         _SERVED + "test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name",
     ),
@@ -3710,7 +3710,7 @@ MUTANTS = [
         _TOKENS + "test_a_token_that_is_revoked_stands_in_the_journal_once",
     ),
     Mutant(
-        "a slip and what is noted of it are written together", "stores/slip_verbs.py",
+        "a slip and what is noted of it are written together", "stores/records.py",
         "    if note is not None:\n        tx.note(*note)", "    pass",
         "contract/test_stores.py::TestSqlite::test_what_is_noted_of_a_slip_stands_in_the_journal_where_the_slip_was_written",
     ),
@@ -3843,7 +3843,7 @@ MUTANTS = [
         _SLIPPED + "test_an_editor_that_fails_decides_nothing_and_the_way_out_is_told",
     ),
     Mutant(
-        "rows of the journal stand in columns", "model/show/journal.py",
+        "rows of the journal stand in columns", "view/document.py",
         "max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])", "usual",
         "unit/test_journal_rows.py::test_who_did_it_stands_in_one_column_however_long_the_word_before",
     ),
@@ -3853,12 +3853,12 @@ MUTANTS = [
         _REASONS + "test_a_no_without_a_reason_is_refused",
     ),
     Mutant(
-        "blanks are no reason", "model/target.py",
+        "blanks are no reason", "model/edit.py",
         'is_blank(decision.comment or "")', "not decision.comment",
         _REASONS + "test_a_no_without_a_reason_is_refused",
     ),
     Mutant(
-        "an edit leaves what a Confirm is about", "model/target.py",
+        "an edit leaves what a Confirm is about", "model/edit.py",
         '_FIXED = ("target_type", "target_id")', "_FIXED = ()",
         _REASONS + "test_an_edit_of_an_id_is_refused_when_it_is_decided",
     ),
@@ -4036,14 +4036,14 @@ MUTANTS = [
     ),
     Mutant(
         "no secret is told to a model in a person's words",
-        "model/show/for_model.py",
+        "view/for_model.py",
         "return scrub(text, secrets) if secrets else text",
         "return text",
         "integration/test_message_for_model.py::test_a_persons_words_are_quoted_bounded_and_hold_no_secret",
     ),
     Mutant(
         "a person's words are quoted to a model",
-        "model/show/for_model.py",
+        "view/for_model.py",
         "return brief(words, _WORDS_ROOM)",
         "return words",
         "integration/test_message_for_model.py::test_a_persons_words_are_quoted_bounded_and_hold_no_secret",
@@ -4057,21 +4057,21 @@ MUTANTS = [
     ),
     Mutant(
         "a step that was altered is not believed",
-        "stores/sqlite_runs.py",
+        "stores/sqlite_transaction.py",
         "if not is_old and not _is_linked(link, newest, run_id, n, *step):",
         "if False:",
         "integration/test_altered_runs.py::test_nothing_more_runs_for_a_run_of_which_anything_was_altered",
     ),
     Mutant(
         "a run whose row was altered, or whose newest step was taken away, does not go on",
-        "stores/sqlite_runs.py",
+        "stores/sqlite_transaction.py",
         "if not is_old and not _is_linked(link, newest, *row):",
         "if False:",
         "integration/test_altered_runs.py::test_nothing_more_runs_for_a_run_of_which_anything_was_altered",
     ),
     Mutant(
         "a run whose row has another name is not begun anew",
-        "stores/sqlite_runs.py",
+        "stores/sqlite_transaction.py",
         "if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:",
         "if False:",
         "integration/test_altered_runs.py::test_nothing_more_runs_for_a_run_of_which_anything_was_altered",

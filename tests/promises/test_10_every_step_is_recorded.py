@@ -10,7 +10,7 @@ import pytest
 
 import sayso
 from sayso import audit, config, errors
-from sayso.model.entry import Entry, chained
+from sayso.model.journal import Entry, chained
 from sayso.stores.base import Store
 from tests.integration.acting import held
 from tests.integration.commands import sayso as command

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sayso.audit.key import Signer, make_key, signer_at
-from sayso.model.entry import Entry, chained, first_link
+from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores.base import Store

@@ -16,14 +16,13 @@ import pytest
 
 from sayso import audit, errors
 from sayso.audit.receipt import receipt_of
-from sayso.model.entry import chained
+from sayso.model.journal import Trail, chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.model.trail import Trail
+from sayso.stores.codec import PROGRESS_COLUMNS
 from sayso.stores.jsonl import JsonlStore
-from sayso.stores.jsonl_line import Lines
+from sayso.stores.jsonl_file import Lines
 from sayso.stores.memory import MemoryStore
-from sayso.stores.row import PROGRESS_COLUMNS
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing.scene import ADA, Scene, refusal
 from tests.unit.evidence import as_somebody_with_the_file, scene_on

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "src" / "sayso"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# Files over 400 lines, with the reason. None may pass 650.
+# Files over 600 lines, with the reason. None may pass 650.
 LONG_FILES = {"errors.py": "the whole tree of faults, so that one page shows it; nearly all of it is messages"}
-LONGEST_FILE, LONGEST_EXCUSED, LONGEST_FUNCTION = 400, 650, 45
+LONGEST_FILE, LONGEST_EXCUSED, LONGEST_FUNCTION = 600, 650, 60
 
 HEAVY = {
     "_ssl", "asyncio", "click", "concurrent", "cryptography", "email", "http", "logging", "multiprocessing", "pydantic",

@@ -23,11 +23,10 @@ import pytest
 from sayso import audit, errors
 from sayso.audit import walk
 from sayso.model import lifecycle
-from sayso.model.entry import Entry, chained
+from sayso.model.journal import Entry, Trail, chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.trail import Trail
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore

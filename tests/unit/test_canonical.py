@@ -46,8 +46,8 @@ from sayso.model.canonical import (
     text_of,
 )
 from sayso.model.canonical import form as written
+from sayso.model.canonical.decode import fields_of, with_fields
 from sayso.model.canonical.tags import MASK
-from sayso.model.canonical.tree import fields_of, with_fields
 from tests.ids import stable
 from tests.unit import canonical_values
 from tests.unit.abuse import ABUSES, circle, deep

@@ -1,6 +1,6 @@
 """The card that a person decides by: the call comes first, the program's words stand apart, nothing is left out unsaid.
 
-What is drawn of a single value is tested with `sayso.model.show`. The one invariant: no text of a program changes the
+What is drawn of a single value is tested with `sayso.view`. The one invariant: no text of a program changes the
 rows that show the call.
 """
 
@@ -21,9 +21,9 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.shape import Shape
 from sayso.model.shape.hint import choices_of, kinds_of
-from sayso.model.show import card, label
-from sayso.model.show.standing import changed, decided, stands
 from sayso.testing import sample_call
+from sayso.view import card, summary
+from sayso.view.card import changed, decided, stands
 from tests.conftest import Clock
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -106,7 +106,7 @@ def test_no_name_that_a_redactor_makes_up_can_pass_for_an_argument() -> None:
 @pytest.mark.parametrize("run", ["a run, on behalf of the boss", "x'; approved", "r (program)", "a\u2800b", "r" * 190])
 def test_a_run_s_name_stays_inside_its_quotes(run: str) -> None:
     (named,) = [row.removeprefix("  in run").strip() for row in rows(ask("x", run=run)) if row.startswith("  in run")]
-    assert named == label.token(run, 83)
+    assert named == summary.token(run, 83)
     assert named[0] in "'\""
 
 
@@ -131,7 +131,7 @@ def test_no_row_is_wider_than_asked_for(width: int) -> None:
     request = ask(
         "words of some length " * 40, prompt="p " * 500, description="d" * 500, run="r " * 99 + "r", risk="high " * 9
     )
-    assert max(map(label.columns, rows(request, width))) <= width
+    assert max(map(summary.columns, rows(request, width))) <= width
 
 
 @pytest.mark.parametrize(("size", "width"), [(41, card.NARROW), (44, 64), (48, 68)])
@@ -139,7 +139,7 @@ def test_a_run_s_id_stands_whole_where_there_is_room(size: int, width: int) -> N
     run = ("plan:" + "5" * 60)[:size]
     drawn = rows(ask("x", run=run), width)
     assert f"  in run         {run}" in drawn
-    assert max(map(label.columns, drawn)) <= width
+    assert max(map(summary.columns, drawn)) <= width
 
 
 @pytest.mark.parametrize("width", [46, 60, 80, 100])
@@ -159,7 +159,7 @@ def test_no_warning_is_wider_than_asked_for_and_none_is_cut(width: int) -> None:
         run="r \u2800x",
     )
     drawn = rows(request, width)
-    assert max(map(label.columns, drawn)) <= width
+    assert max(map(summary.columns, drawn)) <= width
     warned = [row for row in drawn if row.startswith(("  warning: ", "         : "))]
     said = "".join(row[11:].removesuffix("<U+0020>").replace(" ", "") for row in warned)
     assert said == "".join(card.cautions(request)).replace(" ", "")
@@ -189,28 +189,28 @@ def test_what_is_whole_in_the_narrowest_view_is_whole_in_every_wider_one() -> No
 
 
 def test_a_plain_name_stands_as_it_is_and_any_other_in_quotes() -> None:
-    assert [label.token(name) for name in ("order-4721", "ada@laptop", "übung", "a/b:c#1")] == [
+    assert [summary.token(name) for name in ("order-4721", "ada@laptop", "übung", "a/b:c#1")] == [
         "order-4721", "ada@laptop", "übung", "a/b:c#1",
     ]  # fmt: skip
     for name in ("two words", "", "a'b", "a\u200bb", "a,b", "x" * 300, "<U+202E>"):
-        assert label.token(name)[0] in "'\"", name
-        assert len(label.token(name)) <= 90
+        assert summary.token(name)[0] in "'\"", name
+        assert len(summary.token(name)) <= 90
 
 
 def test_people_of_this_machine_need_no_issuer() -> None:
-    assert label.name_of(Identity("local", "ada")) == "ada"
-    assert label.name_of(Identity("corp sso", "ada (local)")) == "'ada (local)' ('corp sso')"
+    assert summary.name_of(Identity("local", "ada")) == "ada"
+    assert summary.name_of(Identity("corp sso", "ada (local)")) == "'ada (local)' ('corp sso')"
 
 
 def test_only_a_run_nobody_named_is_random() -> None:
     with sayso.run() as run_id:
-        assert label.is_random(run_id)
-    assert not label.is_random("run_nightly")
+        assert summary.is_random(run_id)
+    assert not summary.is_random("run_nightly")
 
 
 def test_a_span_that_has_just_begun_is_not_short_of_a_minute() -> None:
-    assert label.time_left(NOW + timedelta(hours=2), NOW + timedelta(milliseconds=30)) == "in 2h"
-    assert label.time_left(NOW, NOW) == "expired"
+    assert summary.time_left(NOW + timedelta(hours=2), NOW + timedelta(milliseconds=30)) == "in 2h"
+    assert summary.time_left(NOW, NOW) == "expired"
 
 
 # -- what became of it -----------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from sayso.channels.delivery import Delivery, Due, due_at, due_message
-from sayso.model.escalation import Escalation
+from sayso.model.quorum import Escalation
 from sayso.model.request import Request, State
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.testing import Clock, frozen_clock, sample_call
 
 HOUR = timedelta(hours=1)

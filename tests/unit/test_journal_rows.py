@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sayso.model.entry import Entry
-from sayso.model.show.journal import event_rows
+from sayso.model.journal import Entry
+from sayso.view.document import event_rows
 
 
 def row(event: str, detail: str = "{}") -> Entry:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from sayso.stores import worker
-from sayso.stores.lease import Lease, is_free
+from sayso.stores.worker import Lease, is_free
 
 
 def test_what_nobody_holds_is_free() -> None:

@@ -15,12 +15,10 @@ import pytest
 
 from sayso import errors
 from sayso.model import lifecycle
-from sayso.model.call import Call
-from sayso.model.decision import Decision
 from sayso.model.fingerprint import fingerprint
 from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.quorum import Quorum
-from sayso.model.request import FINAL, LIVE, Request, State
+from sayso.model.request import FINAL, LIVE, Call, Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.testing import sample_call, sample_edit, sample_question
 

@@ -16,22 +16,22 @@ from sayso.audit.checkpoint import checkpoint
 from sayso.audit.purge import Purged, purge
 from sayso.audit.receipt import receipt_of, receipt_text, verify_receipt
 from sayso.model import canonical
+from sayso.model.journal import ended_at
 from sayso.model.lifecycle import Outcome
-from sayso.model.purge import ended_at
 from sayso.model.quorum import Quorum
 from sayso.model.request import FINAL, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunRecord, RunState, Saved, Step
-from sayso.model.show import card
-from sayso.model.show.document import request_document
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.sample import sample_edit, sample_question
 from sayso.testing.scene import ADA, BOB, Scene
+from sayso.view import card
+from sayso.view.document import request_document
 from tests.unit.evidence import MAKERS, as_somebody_with_the_file, in_every_state, scene_on
 
 CANARY = "CANARY-7215893461"

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr
 
 from sayso.errors import ConfigError
 from sayso.model import canonical
+from sayso.model.edit import UnmaskError, unmask
 from sayso.model.redaction import DEFAULT_KEYS, FAILED, MASK, Redaction, agrees, scrub, shown_by
-from sayso.model.unmask import UnmaskError, unmask
 from tests.hanging import no_hanging
 
 BAIT = "bait-7f3a91"

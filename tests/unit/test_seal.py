@@ -16,12 +16,11 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunRecord, RunState, Saved, Step
-from sayso.stores.lease import Lease
+from sayso.stores.codec import SEALED_COLUMNS, Seal
+from sayso.stores.records import Slip
 from sayso.stores.reseal import reseal
-from sayso.stores.row import SEALED_COLUMNS
-from sayso.stores.seal import Seal
-from sayso.stores.slip import Slip
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.worker import Lease
 from sayso.testing import sample_call
 from sayso.testing.sample import sample_edit
 from sayso.testing.scene import Scene, refusal

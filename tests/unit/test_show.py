@@ -24,7 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
-from sayso.model import canonical, show
+from sayso import view
+from sayso.model import canonical
 from sayso.model.redaction import Redaction
 
 ESCAPE = re.compile(r"<U\+([0-9A-F]{4,6})>")
@@ -77,7 +78,7 @@ def test_no_code_point_hides() -> None:
     shown, seen = 0, 0
     for code in range(sys.maxunicode + 1):
         character = chr(code)
-        text = show.escape(f"a{character}b")
+        text = view.escape(f"a{character}b")
         seen += 1
         if character in raw():
             assert text == f"a<U+{code:04X}>b"
@@ -93,7 +94,7 @@ def test_no_code_point_hides() -> None:
 def test_all_code_points_together_come_back_and_none_is_raw() -> None:
     text = "".join(map(chr, range(sys.maxunicode + 1)))
     for block in (False, True):
-        shown = show.escape(text, block=block)
+        shown = view.escape(text, block=block)
         assert set(shown) & raw() == ({"\n"} if block else set())
         assert unescape(shown) == text
 
@@ -112,8 +113,8 @@ def test_text_without_anything_odd_is_shown_as_it_is() -> None:
         "e\u0301",
         "😀",
     ):
-        assert show.escape(text) == text
-        assert not show.has_hidden(text)
+        assert view.escape(text) == text
+        assert not view.has_hidden(text)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +133,12 @@ def test_text_without_anything_odd_is_shown_as_it_is() -> None:
     ],
 )
 def test_what_hides_is_written_out(text: str, shown: str) -> None:
-    assert show.escape(text) == shown
+    assert view.escape(text) == shown
     assert unescape(shown) == text
 
 
 def test_block_keeps_line_feeds_and_nothing_else() -> None:
-    assert show.escape("a\r\nb\x0b\n\u2028c\n\u0301", block=True) == "a<U+000D>\nb<U+000B>\n<U+2028>c\n<U+0301>"
+    assert view.escape("a\r\nb\x0b\n\u2028c\n\u0301", block=True) == "a<U+000D>\nb<U+000B>\n<U+2028>c\n<U+0301>"
 
 
 def test_fifty_thousand_pairs_of_different_texts_look_different() -> None:
@@ -163,7 +164,7 @@ def test_fifty_thousand_pairs_of_different_texts_look_different() -> None:
         known: dict[str, str] = {}
         for _ in range(50_000):
             text = "".join(chance.choices(alphabet, k=chance.randrange(1, 7)))
-            assert known.setdefault(show.escape(text, block=block), text) == text
+            assert known.setdefault(view.escape(text, block=block), text) == text
         assert len(known) > 20_000
 
 
@@ -171,24 +172,24 @@ def test_fifty_thousand_pairs_of_different_texts_look_different() -> None:
 @given(st.text(st.characters() | st.sampled_from("<U+0123456789ABCDEF>\n"), max_size=30))
 def test_escaped_text_comes_back(text: str) -> None:
     for block in (False, True):
-        assert unescape(show.escape(text, block=block)) == text
-    assert show.has_hidden(text) == any(character in raw() for character in text if character not in "\n\t")
+        assert unescape(view.escape(text, block=block)) == text
+    assert view.has_hidden(text) == any(character in raw() for character in text if character not in "\n\t")
 
 
 def test_mark_by_mark_text_of_a_million_is_escaped() -> None:
-    assert show.escape("\u0301" * 1_000_000) == "<U+0301>" * 1_000_000
+    assert view.escape("\u0301" * 1_000_000) == "<U+0301>" * 1_000_000
 
 
 # Warnings
 
 
 def test_hidden_characters_and_mixed_words_are_named() -> None:
-    assert show.warnings("pay\u202e\u200bpal\u202e") == ["contains hidden characters (U+202E, U+200B)"]
-    assert show.warnings("go to p\u0430ypal.com") == ["the word 'p\u0430ypal' mixes Latin and Cyrillic letters"]
-    assert show.warnings("".join(map(chr, range(0x2060, 0x2070)))) == [
+    assert view.warnings("pay\u202e\u200bpal\u202e") == ["contains hidden characters (U+202E, U+200B)"]
+    assert view.warnings("go to p\u0430ypal.com") == ["the word 'p\u0430ypal' mixes Latin and Cyrillic letters"]
+    assert view.warnings("".join(map(chr, range(0x2060, 0x2070)))) == [
         "contains hidden characters (U+2060, U+2061, U+2062, U+2063, U+2064, U+2065 and 10 more)"
     ]
-    assert show.warnings("plain\n\ttext, naïve, Привет, 東京タワー, Tシャツ, 5 µm") == []
+    assert view.warnings("plain\n\ttext, naïve, Привет, 東京タワー, Tシャツ, 5 µm") == []
 
 
 def test_warning_says_where_in_the_arguments() -> None:
@@ -199,7 +200,7 @@ def test_warning_says_where_in_the_arguments() -> None:
         ok="fine",
         s=SecretStr("\u200b"),
     )
-    assert show.warnings(tree) == [
+    assert view.warnings(tree) == [
         "order.lines[0].note: contains hidden characters (U+200B)",
         "order: contains hidden characters (U+2060)",
         "to: the word '\u0455mith' mixes Latin and Cyrillic letters",
@@ -220,11 +221,11 @@ def test_warning_says_where_in_the_arguments() -> None:
     ],
 )
 def test_word_of_several_scripts_is_found(word: str, scripts: list[str]) -> None:
-    assert show.mixed_script(f"the {word} and {word}, too") == {word: scripts}
+    assert view.mixed_script(f"the {word} and {word}, too") == {word: scripts}
 
 
 def test_many_mixed_words_are_counted() -> None:
-    found = show.warnings(" ".join(f"\u0430{'x' * n}" for n in range(1, 21)))
+    found = view.warnings(" ".join(f"\u0430{'x' * n}" for n in range(1, 21)))
     assert len(found) == 7
     assert found[-1] == "14 more words mix scripts"
 
@@ -276,13 +277,13 @@ def test_many_mixed_words_are_counted() -> None:
     ],
 )
 def test_value_reads_like_python(value: Any, shown: str) -> None:
-    assert show.value(tree_of(v=value)["v"]) == shown
+    assert view.value(tree_of(v=value)["v"]) == shown
 
 
 @settings(max_examples=500)
 @given(st.text(st.sampled_from(HOSTILE) | st.characters(exclude_categories=["Cs"])))
 def test_quoted_text_is_one_literal_that_means_the_text(text: str) -> None:
-    shown = show.value(text)
+    shown = view.value(text)
     assert unescape(ast.literal_eval(shown)) == text
     assert not set(shown) & raw()
 
@@ -292,34 +293,34 @@ def test_quoted_text_is_one_literal_that_means_the_text(text: str) -> None:
     [{"$tuple": 1}, {"$bytes": "%"}, {"$dataclass": ["x"]}, {"$later": "\u202e"}, {"$enum": [1]}, {"$dict": 3}],
 )
 def test_malformed_tag_is_shown_and_never_fails(broken: Any) -> None:
-    shown = show.value(broken)
+    shown = view.value(broken)
     assert shown.startswith("{'$")
     assert not set(shown) & raw()
-    assert show.line("f", {"a": broken}).startswith("f(a={'$")
-    assert show.lines({"a": broken})[0][1].startswith("{'$")
-    assert show.changes({"a": broken}, {"a": 1}) != []
+    assert view.line("f", {"a": broken}).startswith("f(a={'$")
+    assert view.lines({"a": broken})[0][1].startswith("{'$")
+    assert view.changes({"a": broken}, {"a": 1}) != []
 
 
 # A call on one line
 
 
 def test_call_that_fits_is_shown_whole() -> None:
-    assert show.line("refund", tree_of(order_id="A-4721", amount=320.0)) == "refund(order_id='A-4721', amount=320.0)"
-    assert show.line("stop", {}) == "stop()"
-    assert show.line("f", tree_of(**{"$a": 1})) == "f($a=1)"
-    assert show.line("rm\u202e", tree_of(a="b")) == "rm<U+202E>(a='b')"
+    assert view.line("refund", tree_of(order_id="A-4721", amount=320.0)) == "refund(order_id='A-4721', amount=320.0)"
+    assert view.line("stop", {}) == "stop()"
+    assert view.line("f", tree_of(**{"$a": 1})) == "f($a=1)"
+    assert view.line("rm\u202e", tree_of(a="b")) == "rm<U+202E>(a='b')"
 
 
 def test_long_value_shows_head_size_and_tail_outside_the_quotes() -> None:
     body = "Dear Kim, " + "x" * 2_300 + " yours"
-    shown = show.line("send", tree_of(to="kim@ex.org", body=body), 120)
+    shown = view.line("send", tree_of(to="kim@ex.org", body=body), 120)
     assert re.fullmatch(r"send\(to='kim@ex.org', body='Dear Kim, x+' … \(2,316 characters\) … 'x+ yours'\)", shown)
     assert len(shown) <= 120
 
 
 def test_sizes_of_every_kind_are_told() -> None:
     def of(value: Any, limit: int = 60) -> str:
-        return show.line("f", tree_of(a=value), limit)
+        return view.line("f", tree_of(a=value), limit)
 
     assert of(list(range(1_000))) == "f(a=[0, 1, 2, … (1,000 items) …, 999])"
     assert of({f"key{n}": "v" * 50 for n in range(9)}, 60).endswith("(9 entries)})")
@@ -332,11 +333,11 @@ def test_sizes_of_every_kind_are_told() -> None:
 
 
 def test_arguments_without_room_are_counted() -> None:
-    shown = show.line("f", tree_of(**{f"a{n}": n for n in range(200)}))
+    shown = view.line("f", tree_of(**{f"a{n}": n for n in range(200)}))
     assert re.search(r"… \(\d+ more arguments\)\)$", shown)
     assert shown.startswith("f(a0=0, a1=1, ")
     assert shown.count("=") + int(re.search(r"\((\d+) more", shown)[1]) == 200  # type: ignore[index]
-    long_name = show.line("g" * 500, tree_of(a="x" * 500))
+    long_name = view.line("g" * 500, tree_of(a="x" * 500))
     assert "(500 characters)" in long_name
     assert len(long_name) <= 100
 
@@ -345,7 +346,7 @@ def test_arguments_without_room_are_counted() -> None:
 
 
 def test_short_values_stand_on_one_line_each() -> None:
-    assert show.lines(tree_of(order_id="A-4721", amount=320.0, lines=[Line(1)])) == [
+    assert view.lines(tree_of(order_id="A-4721", amount=320.0, lines=[Line(1)])) == [
         ("order_id", "'A-4721'"),
         ("amount", "320.0"),
         ("lines", "[Line(price=1, note='')]"),
@@ -353,13 +354,13 @@ def test_short_values_stand_on_one_line_each() -> None:
 
 
 def test_text_of_several_lines_is_a_marked_block() -> None:
-    assert show.lines(tree_of(body="Dear Kim\n\namount = 80.0 \n| x\n")) == [
+    assert view.lines(tree_of(body="Dear Kim\n\namount = 80.0 \n| x\n")) == [
         ("body", "(29 characters)\n| Dear Kim\n| \n| amount = 80.0<U+0020>\n| | x\n| ")
     ]
 
 
 def test_container_of_long_values_is_laid_out() -> None:
-    shown = show.lines(
+    shown = view.lines(
         tree_of(order=Order(id="A" * 100, lines=[Line(n, "note") for n in range(4)]), n=list(range(40))), width=60
     )
     assert dict(shown)["order"].splitlines() == [
@@ -425,14 +426,14 @@ def test_nothing_is_cut_in_silence(shape: str, size: int) -> None:
             "value": canonical.form_of(SHAPES[shape](text)) if size < 1_000_000 else huge(shape, text),
             "after": 2,
         }
-        one = show.line("send", tree)
+        one = view.line("send", tree)
         assert MARKER.strip() in one or tell(one)
         assert len(one) <= 100
-        views = dict(show.lines(tree))
+        views = dict(view.lines(tree))
         assert MARKER.strip() in views["value"] or tell(re.sub(r"\n\s*: ", "", views["value"]))
         visible += MARKER.strip() in views["value"]
         assert len(views["value"].splitlines()) <= 120
-        full = dict(show.lines(tree, full=True))
+        full = dict(view.lines(tree, full=True))
         assert MARKER.strip() in full["value"]
         assert "not shown" not in full["value"]
         assert (full["before"], full["after"]) == ("1", "2")
@@ -474,29 +475,29 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(["amount", "note", "order"]), VALUES), st.integers(40, 120), st.booleans())
 def test_every_line_is_ours_and_none_is_wider_than_asked_for(arguments: dict[str, Any], width: int, full: bool) -> None:
     tree = tree_of(**arguments)
-    for _, shown in show.lines(tree, limit=100, width=width, full=full):
+    for _, shown in view.lines(tree, limit=100, width=width, full=full):
         for row in shown.split("\n"):
             assert len(row) <= width
             assert not set(row) & raw()
             assert not re.match(r"\s*(amount|note|order)\b", row) or "Line(" in shown
-    one = show.line("f", tree, max(width, 60))
+    one = view.line("f", tree, max(width, 60))
     assert len(one) <= max(width, 60)
     assert not set(one) & raw()
-    assert not set("".join(show.warnings(tree))) & raw()
+    assert not set("".join(view.warnings(tree))) & raw()
 
 
 def test_deep_text_cannot_reach_the_left_edge() -> None:
     value: Any = "amount = 80.0 " * 40
     for _ in range(60):
         value = [value]
-    rows = show.lines(tree_of(a=value), width=80, full=True)[0][1].split("\n")
+    rows = view.lines(tree_of(a=value), width=80, full=True)[0][1].split("\n")
     assert max(map(len, rows)) <= 80
     assert all(row.strip()[0] in "|:" for row in rows if "amount" in row)
     assert sum("amount" in row for row in rows) > 5
 
 
 def test_wide_letters_count_twice() -> None:
-    rows = show.lines(tree_of(a="漢" * 200), width=60)[0][1].split("\n")
+    rows = view.lines(tree_of(a="漢" * 200), width=60)[0][1].split("\n")
     assert max(row.count("漢") for row in rows) <= 29
     assert "".join(rows).count("漢") == 200
 
@@ -505,7 +506,7 @@ def test_wide_letters_count_twice() -> None:
 
 
 def paths(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[str | None, str | None]]:
-    return {c.path: (c.before, c.after) for c in show.changes(tree_of(**before), tree_of(**after))}
+    return {c.path: (c.before, c.after) for c in view.changes(tree_of(**before), tree_of(**after))}
 
 
 def test_every_changed_leaf_is_listed_with_its_place() -> None:
@@ -536,7 +537,7 @@ def test_every_changed_leaf_is_listed_with_its_place() -> None:
     ],
 )  # fmt: skip
 def test_change_of_type_alone_is_a_change(before: Any, after: Any) -> None:
-    found = show.changes(tree_of(v=before), tree_of(v=after))
+    found = view.changes(tree_of(v=before), tree_of(v=after))
     assert found
     assert all(change.before != change.after for change in found)
 
@@ -545,16 +546,16 @@ def test_added_and_removed_values_are_listed_by_leaf() -> None:
     assert paths({"a": 1, "gone": {"x": [1, {}]}}, {"a": 1, "new": [(), "t"]}) == {
         "gone.x[0]": ("1", None), "gone.x[1]": ("{}", None), "new[0]": (None, "()"), "new[1]": (None, "'t'"),
     }  # fmt: skip
-    assert show.Change("a", None, "1").line() == "a  (nothing) -> 1"
-    assert show.Change("amount", "320.0", "80.0").line() == "amount  320.0 -> 80.0"
+    assert view.Change("a", None, "1").line() == "a  (nothing) -> 1"
+    assert view.Change("amount", "320.0", "80.0").line() == "amount  320.0 -> 80.0"
 
 
 def test_change_inside_a_long_text_is_shown_with_what_is_around_it() -> None:
     text = "x" * 5_000
-    [change] = show.changes({"body": text + "old" + text}, {"body": text + "new" + text})
+    [change] = view.changes({"body": text + "old" + text}, {"body": text + "new" + text})
     assert change.before == f"(… 4,980 characters …) '{'x' * 20}old{'x' * 20}' (… 4,980 characters …)"
     assert change.after == f"(… 4,980 characters …) '{'x' * 20}new{'x' * 20}' (… 4,980 characters …)"
-    [change] = show.changes({"body": text}, {"body": text + "y" * 900 + "\u202e"})
+    [change] = view.changes({"body": text}, {"body": text + "y" * 900 + "\u202e"})
     assert change.after is not None
     assert "(921 characters)" in change.after
     assert "<U+202E>" in change.after
@@ -562,9 +563,9 @@ def test_change_inside_a_long_text_is_shown_with_what_is_around_it() -> None:
 
 def test_change_that_is_not_shown_is_told() -> None:
     data = b"x" * 5_000
-    [change] = show.changes(tree_of(a=data + b"1" + data), tree_of(a=data + b"2" + data))
+    [change] = view.changes(tree_of(a=data + b"1" + data), tree_of(a=data + b"2" + data))
     assert change.after == f"{change.before} (changed where it is not shown)"
-    [change] = show.changes(tree_of(a=SecretStr("one")), tree_of(a=SecretStr("two")))
+    [change] = view.changes(tree_of(a=SecretStr("one")), tree_of(a=SecretStr("two")))
     assert (change.before, change.after) == ("***", "*** (changed)")
 
 
@@ -582,7 +583,7 @@ def test_changed_secret_is_listed_and_not_shown() -> None:
         "kept": {"secret": "bait-4"},
         "token": "bait-8",
     }
-    found = show.changes(tree_of(**before), tree_of(**after), is_secret=Redaction().is_secret)
+    found = view.changes(tree_of(**before), tree_of(**after), is_secret=Redaction().is_secret)
     assert [change.line() for change in found] == [
         "password  *** -> *** (changed)",
         "db.api_key  *** -> *** (changed)",
@@ -613,11 +614,11 @@ ARGUMENTS = st.dictionaries(st.sampled_from(["x", "y", "z"]), PLAIN, max_size=3)
 def test_trees_have_no_changes_exactly_when_their_fingerprints_agree(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    found = show.changes(tree_of(**before), tree_of(**after))
+    found = view.changes(tree_of(**before), tree_of(**after))
     assert (found == []) == (canonical.encode(before).digest_input == canonical.encode(after).digest_input)
     assert len({change.path for change in found}) == len(found)
     assert all(change.before != change.after for change in found)
-    assert show.changes(tree_of(**before), tree_of(**before)) == []
+    assert view.changes(tree_of(**before), tree_of(**before)) == []
 
 
 @settings(max_examples=300)
@@ -630,13 +631,13 @@ def test_edit_of_one_leaf_is_the_one_change(arguments: dict[str, Any], data: st.
     for step in steps[:-1]:
         here = here[step]
     here[steps[-1]] = "edited"
-    [change] = show.changes(tree, edited)
+    [change] = view.changes(tree, edited)
     assert change.after == "'edited'"
     assert change.path.startswith(str(steps[0]))
 
 
 def test_a_tree_full_of_traps_is_not_looked_at_to_its_end() -> None:
-    found = show.warnings({f"k{n}": "\u202e" for n in range(1_000)})
+    found = view.warnings({f"k{n}": "\u202e" for n in range(1_000)})
     assert len(found) == 21
     assert found[-1] == "and there may be more like these; the rest was not looked at"
-    assert len(show.warnings({f"k{n}": "\u202e" for n in range(20)})) == 20
+    assert len(view.warnings({f"k{n}": "\u202e" for n in range(20)})) == 20

@@ -11,7 +11,7 @@ import pytest
 from sayso.channels import slack_view
 from sayso.channels.notice import Notice
 from sayso.model.request import Request
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 from sayso.testing import sample_call, sample_question
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 from sayso import errors
 from sayso.clock import now
 from sayso.stores.jsonl import JsonlStore
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing.scene import refusal
 from tests.contract.test_stores import KEY

@@ -27,10 +27,10 @@ import pytest
 from sayso import audit, drive, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.stores import sqlite as sqlite_store
+from sayso.stores import sqlite
 from sayso.stores.base import Filter
+from sayso.stores.codec import Row
 from sayso.stores.migrate import newest_schema
-from sayso.stores.row import Row
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
@@ -346,9 +346,7 @@ class Failing(sqlite3.Connection):
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Failing]]:
     connect = sqlite3.connect
-    monkeypatch.setattr(
-        sqlite_store.sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=Failing)
-    )
+    monkeypatch.setattr(sqlite.sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=Failing))
     yield Failing
     Failing.before = Failing.after = str
 
@@ -380,7 +378,7 @@ def test_verbs_that_wait_together_share_one_commit(store: SqliteStore, failing: 
 def test_a_file_that_stays_locked_is_refused_once_for_all_who_wait(
     scene: Scene, store: SqliteStore, failing: type[Failing], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "_BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.5)
     kept, tried = scene.ask(), list[str]()
     with by_hand(path) as other:
         other.execute("BEGIN IMMEDIATE")

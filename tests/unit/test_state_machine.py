@@ -21,12 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sayso import audit, errors
 from sayso import clock as sayso_clock
-from sayso.model.decision import Decision
-from sayso.model.entry import Entry
 from sayso.model.fingerprint import fingerprint
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
-from sayso.model.request import FINAL, Request, State
+from sayso.model.request import FINAL, Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store

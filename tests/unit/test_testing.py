@@ -19,7 +19,7 @@ import pytest
 import sayso
 from sayso import clock, errors
 from sayso.model import lifecycle
-from sayso.model.entry import Entry
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Page, Store

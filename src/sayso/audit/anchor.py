@@ -17,7 +17,7 @@ from sayso.audit.paper import read_bytes, read_paper, written_paper
 from sayso.audit.tree import root_of
 from sayso.audit.walk import Known
 from sayso.clock import instant
-from sayso.model.entry import Head
+from sayso.model.journal import Head
 from sayso.stores.base import Store
 
 __all__ = ["AnchorFile", "anchor_text", "read_anchor", "read_anchor_file"]

@@ -21,7 +21,7 @@ from sayso.audit.key import Signer, signed_by
 from sayso.audit.tree import root_of
 from sayso.audit.walk import Known, rows_of
 from sayso.clock import instant, microseconds
-from sayso.model.entry import Entry, Head
+from sayso.model.journal import Entry, Head
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.stores.base import Store
 

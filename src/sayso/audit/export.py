@@ -19,12 +19,12 @@ from typing import Any, Literal, cast, get_args
 from sayso import errors
 from sayso.audit.walk import entries
 from sayso.clock import instant, microseconds, written
-from sayso.model.canonical.compact import dumps
-from sayso.model.entry import KINDS, Entry
+from sayso.model.canonical.tags import dumps
+from sayso.model.journal import KINDS, Entry
 from sayso.model.reviewer import PROGRAM
-from sayso.model.show.cell import cell
-from sayso.model.show.document import entry_document
+from sayso.model.text import cell
 from sayso.stores.base import Store
+from sayso.view.document import entry_document
 
 __all__ = ["FORMATS", "Format", "exported"]
 

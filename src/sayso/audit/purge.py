@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sayso import errors
 from sayso.audit.walk import rows_of
-from sayso.model.purge import ended_at
+from sayso.model.journal import ended_at
 from sayso.model.request import FINAL, LIVE, Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState

@@ -19,7 +19,7 @@ from sayso.audit.paper import read_bytes, read_paper, written_paper
 from sayso.audit.statement import facts_of, statement_of
 from sayso.audit.tree import climbed, proof_of
 from sayso.audit.walk import must_agree, rows_of
-from sayso.model.entry import Entry, Head, chained, first_link
+from sayso.model.journal import Entry, Head, chained, first_link
 from sayso.model.request import Request
 from sayso.stores.base import Store
 

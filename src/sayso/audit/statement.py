@@ -13,11 +13,9 @@ from typing import Any, cast
 from sayso import errors
 from sayso.clock import instant, written
 from sayso.model import canonical
-from sayso.model.call import Call, Question
-from sayso.model.entry import Entry
 from sayso.model.fingerprint import shown_digest
-from sayso.model.request import Request
-from sayso.model.trail import Trail
+from sayso.model.journal import Entry, Trail
+from sayso.model.request import Call, Question, Request
 
 __all__ = ["facts_of", "statement_of"]
 

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sayso import errors
-from sayso.model.entry import KINDS, Anchor, Entry, Head, chained, first_link
+from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, first_link
 from sayso.model.request import Request
-from sayso.model.trail import Trail
 from sayso.stores.base import Store
 
 __all__ = ["Break", "Entry", "Known", "Verified", "entries", "must_agree", "rows_of", "verify"]

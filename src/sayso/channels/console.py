@@ -17,10 +17,10 @@ from sayso.channels.lines import Lines
 from sayso.channels.request import HumanInputRequest
 from sayso.drive import Attempt, offload
 from sayso.model.request import Request, State
-from sayso.model.show import card
-from sayso.model.show.escape import escape
-from sayso.model.show.label import short
-from sayso.model.show.standing import decided
+from sayso.model.text import escape
+from sayso.view import card
+from sayso.view.card import decided
+from sayso.view.summary import short
 from sayso.waiting import terminal
 
 __all__ = ["console_requester"]

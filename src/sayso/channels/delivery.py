@@ -15,7 +15,7 @@ from sayso.channels.notice import Event
 from sayso.clock import instant, microseconds
 from sayso.model.request import Request, State
 from sayso.stores.outbox import delivery_kind
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 
 __all__ = ["GIVES_UP_AFTER", "KEPT_FOR", "LEASE", "Delivery", "Due", "due_at", "due_message"]
 
@@ -53,7 +53,7 @@ class Delivery:
         told: What was said: `asked`, `50`, `90`, `escalated`, and states.
         reference: By which the first message can be edited.
         said_at: When something was said last.
-        holder: Who has it in hand (see `sayso.stores.lease`).
+        holder: Who has it in hand (see `sayso.stores.worker`).
         tries: How often in a row it has failed.
         failing_since: When the first of these failures was.
         error: What the last one said.

@@ -12,13 +12,12 @@ from datetime import datetime
 
 from sayso import clock
 from sayso.channels.notice import Event, Notice
-from sayso.model.call import Call
-from sayso.model.escalation import Escalation
-from sayso.model.request import Request, State
+from sayso.model.quorum import Escalation
+from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM
-from sayso.model.show.escape import escape
-from sayso.model.show.journal import moment
-from sayso.model.show.label import name_of, time_left, token
+from sayso.model.text import escape
+from sayso.view.document import moment
+from sayso.view.summary import name_of, time_left, token
 
 __all__ = ["notice_of", "outcome_of", "test_notice"]
 

@@ -23,13 +23,13 @@ from sayso.channels.delivery import LEASE, Delivery, Due, due_at, due_message
 from sayso.channels.message import notice_of
 from sayso.channels.notice import Outlet, UndeliverableError
 from sayso.channels.roll import ChannelHealth, Roll, every, forget, health
-from sayso.model import told
+from sayso.model import redaction
 from sayso.model.request import Request
-from sayso.stores import lease
+from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.stores.lease import Lease
 from sayso.stores.outbox import delivery_kind
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
+from sayso.stores.worker import Lease
 
 __all__ = ["ChannelHealth", "Deliverer", "Listener", "deliver", "delivering", "forget", "health"]
 
@@ -107,7 +107,7 @@ class Deliverer:
         """Make due at once what another deliverer had in hand when it died."""
         for slip in every(self._store, self._kind):
             holder = slip.body.get("holder")
-            if isinstance(holder, str) and lease.is_free(holder):
+            if isinstance(holder, str) and worker.is_free(holder):
                 freed = {name: value for name, value in slip.body.items() if name != "holder"}
                 self._store.swap(slip, replace(slip, body=freed, due=clock.now()))
 
@@ -127,7 +127,7 @@ class Deliverer:
         try:
             reference = self._send(delivery, request, due)
         except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: it is tried again
-            said = told.error_text(error, ())[:_ERROR_ROOM]
+            said = redaction.error_text(error, ())[:_ERROR_ROOM]
             self._record_failure(slip.key, said, for_good=isinstance(error, UndeliverableError))
             return _Went(error=said)
         now = clock.now()

@@ -21,7 +21,7 @@ from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import Shape
-from sayso.model.show.escape import storable
+from sayso.model.text import storable
 from sayso.reviews import Review
 from sayso.runs.frame import current_frame
 from sayso.stores.base import Store

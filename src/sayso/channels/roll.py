@@ -19,7 +19,7 @@ from sayso.clock import instant, microseconds
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.outbox import CHANNEL, delivery_kind
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 
 __all__ = ["MOST_WAITING", "ChannelHealth", "Roll", "every", "forget", "health"]
 

@@ -18,16 +18,15 @@ from typing import Any, cast
 from sayso import clock, errors
 from sayso.channels import slack_view as show
 from sayso.channels.admission import Admission
-from sayso.model.edit import shape_of
+from sayso.model.edit import is_target, shape_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.shape import ShapeError
-from sayso.model.show import card
-from sayso.model.show.escape import escape
-from sayso.model.show.standing import changed, stands
-from sayso.model.target import is_target
+from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
+from sayso.view import card
+from sayso.view.card import changed, stands
 
 __all__ = ["Desk", "Slack", "is_high"]
 

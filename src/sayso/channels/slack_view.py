@@ -15,12 +15,12 @@ from typing import Any
 from sayso.channels.notice import Notice
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK, Json
+from sayso.model.edit import is_target
 from sayso.model.request import Request
-from sayso.model.show import card
-from sayso.model.show.escape import escape
-from sayso.model.show.label import short
-from sayso.model.show.literal import value
-from sayso.model.target import is_target
+from sayso.model.text import escape
+from sayso.view import card
+from sayso.view.arguments import value
+from sayso.view.summary import short
 
 __all__ = [
     "CALLBACK", "REVIEW", "editable", "field_of", "message", "modal", "notes", "outcome", "problems_in", "told",

@@ -162,7 +162,7 @@ def _told(error: click.ClickException) -> str:
 
 def _usage(error: click.ClickException) -> int:
     from sayso.cli.say import complain
-    from sayso.model.show.escape import escape
+    from sayso.model.text import escape
 
     context = getattr(error, "ctx", None)
     hint = f"{'sayso' if context is None else context.command_path} --help"

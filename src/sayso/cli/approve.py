@@ -17,14 +17,13 @@ from sayso.cli.bulk import check_given, decide_all
 from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.cli.filters import Chosen, filters
-from sayso.model.call import Call
 from sayso.model.edit import edited_call, shape_of
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.model.shape import ShapeError
-from sayso.model.show import card
-from sayso.model.show.label import short
-from sayso.model.show.standing import changed
 from sayso.reviews import Review
+from sayso.view import card
+from sayso.view.card import changed
+from sayso.view.summary import short
 from sayso.waiting.talk import LEFT
 
 __all__ = ["NotSeenError", "approve"]

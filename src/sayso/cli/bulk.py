@@ -17,9 +17,9 @@ from sayso.cli.filters import Chosen
 from sayso.cli.say import WRONG, complain, out
 from sayso.cli.table import table
 from sayso.model.request import Request, State
-from sayso.model.show import card
-from sayso.model.show.label import short
 from sayso.reviews import Review
+from sayso.view import card
+from sayso.view.summary import short
 from sayso.waiting.screen import is_there
 
 __all__ = ["check_given", "decide_all"]

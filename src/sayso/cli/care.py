@@ -11,7 +11,7 @@ from sayso.cli.deeds import each
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.cli.filters import read_span
 from sayso.model.request import Request
-from sayso.model.show.label import name_of, short, time_left
+from sayso.view.summary import name_of, short, time_left
 
 __all__ = ["claim", "extend", "release", "resolve"]
 

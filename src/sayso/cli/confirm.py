@@ -18,8 +18,8 @@ from sayso import config, errors
 from sayso.cli.desk import Desk, as_json
 from sayso.cli.evidence import written_to
 from sayso.cli.say import WRONG, complain, document, out
-from sayso.model.show.escape import escape
-from sayso.model.show.label import short
+from sayso.model.text import escape
+from sayso.view.summary import short
 
 if TYPE_CHECKING:
     from sayso.mplp import Confirm, LearningSample, Plan

@@ -14,8 +14,8 @@ from sayso.cli.plain import fault_document, request_document
 from sayso.cli.say import code_of, document, out
 from sayso.errors import DecisionRefusedError, SaysoError
 from sayso.model.request import Request
-from sayso.model.show.label import short
-from sayso.model.show.standing import stands
+from sayso.view.card import stands
+from sayso.view.summary import short
 
 __all__ = ["ShortIdError", "each", "row"]
 

@@ -28,7 +28,7 @@ from sayso.cli.say import WRONG, document, out, paint
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.request import Request, State
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 from sayso.stores.base import Filter, Store
 
 __all__ = ["doctor"]

@@ -17,7 +17,7 @@ from sayso import errors
 from sayso.cli.say import complain
 from sayso.model.request import Request
 from sayso.model.shape.hint import kinds_of
-from sayso.model.show.escape import escape, hidden_in
+from sayso.model.text import escape, hidden_in
 from sayso.reviews import edited_call, shape_of
 
 __all__ = ["edited"]

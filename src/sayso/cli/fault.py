@@ -13,8 +13,8 @@ import click
 from sayso import errors
 from sayso.cli.desk import Desk, NoRunError
 from sayso.cli.say import code_of, complain
-from sayso.model.show.escape import escape
-from sayso.model.show.label import in_short, short
+from sayso.model.text import escape
+from sayso.view.summary import in_short, short
 
 __all__ = ["meant", "report"]
 

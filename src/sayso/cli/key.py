@@ -13,7 +13,7 @@ from sayso import config
 from sayso.audit.key import make_key, signer_at
 from sayso.cli.say import complain, out
 from sayso.errors import ConfigError
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 
 __all__ = ["key", "new", "show"]
 

@@ -22,8 +22,8 @@ from sayso.learning.file import FORMATS, csv_lines, json_lines, need_parquet, wr
 from sayso.learning.share import Share
 from sayso.model.duration import text as span_text
 from sayso.model.reviewer import Identity
-from sayso.model.show.escape import escape
-from sayso.model.show.label import name_of, short, token
+from sayso.model.text import escape
+from sayso.view.summary import name_of, short, token
 
 if TYPE_CHECKING:
     from sayso.learning import Candidate, Report

@@ -21,9 +21,9 @@ from sayso.cli.evidence import counted, instant, written_to
 from sayso.cli.number import Number
 from sayso.cli.plain import entry_document
 from sayso.cli.say import complain, document, is_reader_gone, out
-from sayso.model.show.escape import escape
-from sayso.model.show.journal import event_rows
-from sayso.model.show.label import RUN_ROOM, SHORT, short, token
+from sayso.model.text import escape
+from sayso.view.document import event_rows
+from sayso.view.summary import RUN_ROOM, SHORT, short, token
 
 __all__ = ["export", "log"]
 

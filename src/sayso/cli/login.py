@@ -20,8 +20,8 @@ from sayso.cli.say import complain, out
 from sayso.cli.ways import serve_table
 from sayso.model import duration
 from sayso.model.reviewer import Reviewer
-from sayso.model.show.escape import escape
-from sayso.model.show.label import name_of
+from sayso.model.text import escape
+from sayso.view.summary import name_of
 
 __all__ = ["login"]
 

@@ -19,7 +19,7 @@ from sayso.cli.plain import request_document
 from sayso.cli.say import complain, document, is_reader_gone, out
 from sayso.cli.table import table
 from sayso.model.request import LIVE, Request, State
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 from sayso.reviews import Review
 
 __all__ = ["ls"]

@@ -20,8 +20,8 @@ from sayso.channels.outlet import configured, make
 from sayso.channels.roll import Roll
 from sayso.cli.desk import Desk
 from sayso.cli.say import WRONG, complain, out
-from sayso.model.show.escape import escape
-from sayso.model.told import words
+from sayso.model.redaction import words
+from sayso.model.text import escape
 from sayso.stores.base import Store
 
 __all__ = ["notify"]

@@ -12,9 +12,9 @@ from sayso.cli.desk import Desk, decides
 from sayso.cli.say import out
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
-from sayso.model.show.label import short
-from sayso.model.show.standing import decided
 from sayso.reviews import Review
+from sayso.view.card import decided
+from sayso.view.summary import short
 from sayso.waiting.screen import Gone, Over, Screen, is_there
 from sayso.waiting.talk import Talk
 

@@ -1,11 +1,11 @@
-"""What `--json` prints: requests and rows of the journal as `sayso.model.show.document` writes them, and faults."""
+"""What `--json` prints: requests and rows of the journal as `sayso.view.document` writes them, and faults."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sayso import errors
-from sayso.model.show.document import entry_document, request_document
+from sayso.view.document import entry_document, request_document
 
 __all__ = ["entry_document", "fault_document", "request_document"]
 

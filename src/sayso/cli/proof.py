@@ -15,8 +15,8 @@ from sayso.audit.checkpoint import CHAIN, History, checkpoint, history
 from sayso.cli.desk import Desk
 from sayso.cli.evidence import checkpoint_values, counted, signed, signer, told, trusted, written_to
 from sayso.cli.say import WRONG, document, out, paint
-from sayso.model.show.escape import escape
-from sayso.model.show.label import token
+from sayso.model.text import escape
+from sayso.view.summary import token
 
 __all__ = ["make_anchor", "make_checkpoint", "verify"]
 

@@ -13,10 +13,10 @@ from sayso.cli.evidence import checkpoint_values, counted, signed, signer, trust
 from sayso.cli.say import WRONG, complain, document, out
 from sayso.errors import EvidenceError
 from sayso.model import canonical
-from sayso.model.show import line
-from sayso.model.show.escape import escape
-from sayso.model.show.label import short, token
-from sayso.model.show.literal import brief
+from sayso.model.text import escape
+from sayso.view import line
+from sayso.view.arguments import brief
+from sayso.view.summary import short, token
 
 __all__ = ["receipt", "verify", "write"]
 

@@ -30,9 +30,9 @@ from sayso.cli.number import Number
 from sayso.cli.say import complain, out
 from sayso.cli.ways import Options, serve_table, sign_in
 from sayso.model.reviewer import Reviewer
-from sayso.model.show.escape import escape
-from sayso.model.show.label import name_of
+from sayso.model.text import escape
 from sayso.stores.base import Store
+from sayso.view.summary import name_of
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -15,8 +15,8 @@ from sayso import clock
 from sayso.cli.say import paint
 from sayso.model.duration import text as span
 from sayso.model.request import Request, State
-from sayso.model.show import card
-from sayso.model.show.label import RUN_ROOM, columns, is_random, padded, short, time_left, token
+from sayso.view import card
+from sayso.view.summary import RUN_ROOM, columns, is_random, padded, short, time_left, token
 from sayso.waiting.talk import LEFT
 
 __all__ = ["table"]

@@ -14,9 +14,9 @@ from sayso.cli.desk import Desk, NoStoreYetError, as_json, reviewer
 from sayso.cli.say import WRONG, complain, document, out
 from sayso.model import duration
 from sayso.model.reviewer import LOCAL
-from sayso.model.show.label import columns, name_of, padded, time_left
-from sayso.model.show.label import token as word
 from sayso.stores.base import Store
+from sayso.view.summary import columns, name_of, padded, time_left
+from sayso.view.summary import token as word
 
 if TYPE_CHECKING:
     from sayso.inbox.token import Token, Tokens

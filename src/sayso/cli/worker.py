@@ -32,11 +32,11 @@ from sayso.cli.desk import Desk, as_json
 from sayso.cli.number import Number
 from sayso.cli.say import complain, out
 from sayso.model import duration
-from sayso.model.show.escape import escape
-from sayso.model.show.label import in_short, short, token
+from sayso.model.text import escape
 from sayso.runs.report import Ending, Report
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Worker
+from sayso.view.summary import in_short, short, token
 
 __all__ = ["worker"]
 

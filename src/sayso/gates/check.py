@@ -25,19 +25,18 @@ from sayso.gates.words import (
     secrets_among,
     secrets_of,
 )
-from sayso.model import canonical, told
-from sayso.model.call import Call
+from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
 from sayso.model.nan import nan_in
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Saved
-from sayso.model.show.label import is_random
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.stores import worker
 from sayso.stores.base import Store
+from sayso.view.summary import is_random
 
 __all__ = ["again", "check", "lacking", "not_found_again", "open_request", "withdraw"]
 
@@ -151,7 +150,7 @@ def _form(name: str, value: object) -> str | None:
 
 def _deny(gate: Gate, store: Store, arguments: dict[str, Any], place: Place, verdict: Verdict) -> Effects[Check]:
     secrets = secrets_among(gate, arguments)
-    reason = None if verdict.reason is None or secrets is None else told.fit(verdict.reason, secrets)
+    reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
     detail = {"tool": gate.tool, "rule": gate.rule, "reason": reason}
     yield Verb(store.blocks, store.note, place.run_ids[0], "denied", requester(), detail)
     telemetry.denied(gate.name)
@@ -210,10 +209,10 @@ def _ask(
         on_behalf_of=needs.barred[0] if needs.barred else None,
         also_for=needs.barred[1:],
         process=None if place.has_name else worker.current(),
-        prompt=None if prompt is None else told.fit(prompt, secrets),
+        prompt=None if prompt is None else redaction.fit(prompt, secrets),
         description=gate.description,
         risk=verdict.risk or gate.risk,
-        rule=None if rule is None else told.fit(rule, secrets),
+        rule=None if rule is None else redaction.fit(rule, secrets),
         retries=gate.retries,
         idempotent=gate.idempotent,
         redact=gate.redact,

@@ -16,7 +16,7 @@ from sayso.gates.apart import forget
 from sayso.gates.gate import Gate, current
 from sayso.gates.needs import Needs, spent
 from sayso.gates.words import is_as_shown, secrets_of
-from sayso.model import canonical, redaction, told
+from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_token
@@ -162,7 +162,7 @@ def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
         return Outcome("done", result=_kept_result(gate, request, attempt.value))
     if isinstance(attempt.raised, Suspended):
         return Outcome("suspended")
-    text = told.error_text(attempt.raised, secrets_of(gate, request.effective.form, request.effective.masked))
+    text = redaction.error_text(attempt.raised, secrets_of(gate, request.effective.form, request.effective.masked))
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"

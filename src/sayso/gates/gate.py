@@ -17,8 +17,7 @@ from sayso.errors import ConfigError
 from sayso.gates.around import Surroundings, hides_nothing
 from sayso.gates.declared import check_hook, check_redact, tool_of
 from sayso.gates.needs import Needs
-from sayso.model.escalation import Escalation
-from sayso.model.quorum import Quorum
+from sayso.model.quorum import Escalation, Quorum
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity

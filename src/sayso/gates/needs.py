@@ -10,8 +10,7 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from sayso.model.escalation import Escalation
-from sayso.model.quorum import Quorum
+from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 

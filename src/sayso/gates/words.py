@@ -8,9 +8,9 @@ from typing import Any, NoReturn, cast
 from sayso import errors
 from sayso.drive import Effects
 from sayso.gates.gate import Gate
-from sayso.model import canonical, redaction, told
-from sayso.model.call import Call
+from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
+from sayso.model.request import Call
 from sayso.policy import Verdict
 
 __all__ = [
@@ -124,9 +124,9 @@ def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | Non
 def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -> NoReturn:
     """Raise the `PolicyError` for a hook that failed; what quotes a secret of the call goes no further."""
     secrets = secrets_among(gate, arguments)
-    words = type(error).__name__ if secrets is None else told.error_text(error, secrets)
+    words = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)
     refusal = errors.PolicyError(f"{rule} of {gate.name}", f"raised {words}")
-    cause = None if secrets is None or told.quotes(error, secrets) else error
+    cause = None if secrets is None or redaction.quotes(error, secrets) else error
     try:
         raise refusal from cause
     finally:
@@ -143,7 +143,7 @@ def fit_facts(gate: Gate, facts: Any, secrets: Collection[str]) -> Any:
     if isinstance(facts, list):
         return [fit_facts(gate, item, secrets) for item in cast("list[Any]", facts)]
     if isinstance(facts, str):
-        return told.fit(facts, secrets)
+        return redaction.fit(facts, secrets)
     return redaction.MASK if isinstance(facts, int | float) and str(facts) in secrets else facts
 
 

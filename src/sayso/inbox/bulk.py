@@ -16,10 +16,10 @@ from sayso import clock, errors
 from sayso.inbox.draw import Row, row_of, rows_of
 from sayso.inbox.page import render
 from sayso.inbox.visit import Visit
+from sayso.model.edit import is_target
 from sayso.model.request import Request, State
-from sayso.model.show import card
-from sayso.model.show.escape import escape
-from sayso.model.target import is_target
+from sayso.model.text import escape
+from sayso.view import card
 
 __all__ = ["confirm", "decide"]
 

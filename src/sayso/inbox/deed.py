@@ -20,8 +20,8 @@ from sayso.inbox.request_page import Sent, fields_for, request_page
 from sayso.inbox.visit import Visit, see_other
 from sayso.model.edit import edited_call, shape_of
 from sayso.model.request import Request, State
-from sayso.model.show.escape import escape
-from sayso.model.show.standing import changed
+from sayso.model.text import escape
+from sayso.view.card import changed
 
 __all__ = ["VERBS", "do"]
 

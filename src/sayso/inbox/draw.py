@@ -1,4 +1,4 @@
-"""What a page says of a request, as texts: drawn by `sayso.model.show` from its bound arguments.
+"""What a page says of a request, as texts: drawn by `sayso.view` from its bound arguments.
 
 Here is which facts a row and a head have; how they look is in the templates. The invariant: every text of a program
 or a person that leaves here is escaped.
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from sayso.model.duration import ago
 from sayso.model.request import Request, State
-from sayso.model.show import card
-from sayso.model.show.escape import escape
-from sayso.model.show.label import RUN_ROOM, is_random, name_of, short, time_left, token
-from sayso.model.show.standing import said_by, stands
+from sayso.model.text import escape
 from sayso.reviews import Review
+from sayso.view import card
+from sayso.view.card import said_by, stands
+from sayso.view.summary import RUN_ROOM, is_random, name_of, short, time_left, token
 
 __all__ = ["Row", "facts", "row_of", "rows_of"]
 

@@ -23,8 +23,8 @@ from sayso.inbox.visit import Visit
 from sayso.model.canonical import display
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.model.show import card
-from sayso.model.show.cell import cell
+from sayso.model.text import cell
+from sayso.view import card
 
 __all__ = ["COLUMNS", "export", "record"]
 

@@ -18,7 +18,7 @@ from sayso import errors
 from sayso.inbox.guard import HEADERS
 from sayso.inbox.page import render_outside
 from sayso.inbox.visit import Settings
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 
 __all__ = ["HANDLERS", "status_of"]
 

@@ -36,7 +36,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 
 __all__ = ["Hook", "Hooks", "receive"]
 

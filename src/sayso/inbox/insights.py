@@ -23,8 +23,8 @@ from sayso.inbox.page import render
 from sayso.inbox.visit import Visit
 from sayso.insight import MOST, QUESTIONS, Insight, Tally, insight
 from sayso.learning import report
-from sayso.model.show.label import name_of, token
 from sayso.stores.base import Store
+from sayso.view.summary import name_of, token
 
 __all__ = ["Insights", "insights"]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from sayso.inbox.chart import brief_span
 from sayso.learning import Candidate, Edit, Report, Stamp
-from sayso.model.show.escape import escape
-from sayso.model.show.label import name_of, token
+from sayso.model.text import escape
+from sayso.view.summary import name_of, token
 
 __all__ = ["MOST", "Lessons", "lessons"]
 

@@ -1,6 +1,6 @@
 """How a page is made: one Jinja environment, in which everything is escaped for HTML, and what every page gets.
 
-Texts from programs and people are escaped by `sayso.model.show` before they come to a template, or there with the
+Texts from programs and people are escaped by `sayso.view` before they come to a template, or there with the
 filter `seen`; Jinja escapes again, for HTML. The invariant: a name that a template misspells is an error, not a gap.
 """
 
@@ -17,9 +17,9 @@ from starlette.responses import HTMLResponse
 from sayso import __version__, clock
 from sayso.inbox.visit import Visit, path_to
 from sayso.model.request import State
-from sayso.model.show.escape import escape
-from sayso.model.show.label import name_of
+from sayso.model.text import escape
 from sayso.stores.base import Filter
+from sayso.view.summary import name_of
 
 __all__ = ["fragment", "pending_count", "render", "render_outside", "waiting"]
 

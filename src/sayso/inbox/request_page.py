@@ -17,15 +17,14 @@ from sayso.inbox.draw import facts, row_of
 from sayso.inbox.form import Widget, answer_fields, argument_fields, with_problems
 from sayso.inbox.page import render
 from sayso.inbox.visit import Visit, see_other
-from sayso.model.edit import shape_of
+from sayso.model.edit import PLAN_TOOL, is_target, shape_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS
-from sayso.model.show import Change, card
-from sayso.model.show.escape import escape
-from sayso.model.show.journal import event_rows
-from sayso.model.show.literal import brief, value
-from sayso.model.show.standing import changed, outcome_rows
-from sayso.model.target import PLAN_TOOL, is_target
+from sayso.model.text import escape
+from sayso.view import Change, card
+from sayso.view.arguments import brief, value
+from sayso.view.card import changed, outcome_rows
+from sayso.view.document import event_rows
 from sayso.waiting.talk import LEFT
 
 __all__ = ["Sent", "fields_for", "request_page", "show_request", "standing"]

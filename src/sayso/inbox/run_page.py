@@ -20,12 +20,12 @@ from sayso.inbox.visit import Visit
 from sayso.model.duration import ago
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
-from sayso.model.show.escape import escape
-from sayso.model.show.journal import event_rows, moment
-from sayso.model.show.label import token
-from sayso.model.show.literal import brief
+from sayso.model.text import escape
 from sayso.runs.load import Span, load_run
 from sayso.stores.run_verbs import RunFilter
+from sayso.view.arguments import brief
+from sayso.view.document import event_rows, moment
+from sayso.view.summary import token
 
 __all__ = ["run", "runs"]
 

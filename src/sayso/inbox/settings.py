@@ -24,17 +24,17 @@ from sayso.channels.outbox import health
 from sayso.inbox.page import render
 from sayso.inbox.token import Token, Tokens
 from sayso.inbox.visit import Visit
-from sayso.model import told
+from sayso.model import redaction
 from sayso.model.canonical import MASK
 from sayso.model.duration import ago
 from sayso.model.edit import shape_of
 from sayso.model.request import Request
 from sayso.model.shape import Shape
 from sayso.model.shape.hint import kinds_of
-from sayso.model.show.escape import escape
-from sayso.model.show.label import name_of, token
+from sayso.model.text import escape
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
+from sayso.view.summary import name_of, token
 
 __all__ = ["public_address", "send_test", "settings"]
 
@@ -89,7 +89,7 @@ def send_test(visit: Visit) -> Response:
     try:
         outlet.make(name, tables[name]).send(test_notice(name, visit.settings.base_url))
     except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: its fault is shown
-        said = f"The test message did not go out through {name}: {told.error_text(error, ())}"
+        said = f"The test message did not go out through {name}: {redaction.error_text(error, ())}"
         return _page(visit, status=502, said=escape(said[:_ERROR_ROOM]))
     return _page(visit, said=f"A test message went out through {name}.")
 

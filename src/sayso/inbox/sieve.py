@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
-from sayso.model.decision import Verb
-from sayso.model.request import Request
+from sayso.model.request import Request, Verb
 from sayso.model.reviewer import Identity
 
 __all__ = ["FIELDS", "VERBS", "Sieve", "sieve_of"]

@@ -18,7 +18,7 @@ from sayso import clock
 from sayso.inbox.secret import secret_of
 from sayso.model.ids import new_token
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 
 __all__ = ["Stamps"]
 

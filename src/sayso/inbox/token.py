@@ -21,8 +21,7 @@ from sayso import clock, config, errors
 from sayso.model.ids import new_token
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
-from sayso.stores.slip_verbs import Note
+from sayso.stores.records import Note, Slip
 
 __all__ = ["CHAIN", "KINDS", "LASTS", "Token", "TokenKind", "Tokens"]
 

@@ -24,7 +24,7 @@ from sayso.inbox.page import render_outside
 from sayso.inbox.visit import Settings, path_to, see_other, session_of, set_cookie, way_on
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 
 __all__ = ["arrive", "depart", "take"]
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from sayso.model.canonical.compact import dumps
-from sayso.model.canonical.tags import MASK
+from sayso.model.canonical.tags import MASK, dumps
 
 __all__ = ["Field", "Scalar", "changed", "is_number"]
 

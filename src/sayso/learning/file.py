@@ -14,9 +14,8 @@ from itertools import islice
 from typing import IO, Any, Literal, get_args
 
 from sayso import errors
-from sayso.model.canonical.compact import dumps
-from sayso.model.show.cell import cell
-from sayso.model.show.escape import storable
+from sayso.model.canonical.tags import dumps
+from sayso.model.text import cell, storable
 
 __all__ = ["FORMATS", "Format", "csv_lines", "json_lines", "need_parquet", "write_parquet"]
 

@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 
 from sayso.learning.field import Field, changed, is_number
 from sayso.learning.lesson import decision_of, proposed_and_approved, reason_of, seconds_of
-from sayso.model.decision import Decision
-from sayso.model.request import Request, State
+from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
 from sayso.mplp.view import facts_of
 

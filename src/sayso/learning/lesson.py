@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from sayso.model import told
-from sayso.model.decision import Decision
-from sayso.model.request import Request, State
+from sayso.model import redaction
+from sayso.model.request import Decision, Request, State
 from sayso.mplp.quote import secrets_of
 from sayso.stores.base import Filter, Store
 
@@ -76,7 +75,7 @@ def seconds_of(request: Request, decision: Decision) -> float:
 def reason_of(request: Request) -> str:
     """Return what the reviewer said, without secrets of the call; empty where nothing was said."""
     words = decision_of(request).comment
-    return "" if words is None else told.fit(words.strip(), secrets_of(request))
+    return "" if words is None else redaction.fit(words.strip(), secrets_of(request))
 
 
 def proposed_and_approved(request: Request) -> tuple[dict[str, Any], dict[str, Any]]:

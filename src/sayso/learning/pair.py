@@ -11,10 +11,9 @@ from datetime import datetime
 
 from sayso import clock
 from sayso.learning.lesson import decided, decision_of, proposed_and_approved, reason_of
-from sayso.model.call import Call
 from sayso.model.canonical import display
-from sayso.model.canonical.compact import dumps
-from sayso.model.request import Request
+from sayso.model.canonical.tags import dumps
+from sayso.model.request import Call, Request
 from sayso.stores.base import Store
 
 __all__ = ["PAIR_COLUMNS", "pairs"]

@@ -20,10 +20,9 @@ from sayso.learning.lesson import (
     reason_of,
     seconds_of,
 )
-from sayso.model.call import Call
 from sayso.model.canonical import display
-from sayso.model.canonical.compact import dumps
-from sayso.model.request import Request
+from sayso.model.canonical.tags import dumps
+from sayso.model.request import Call, Request
 from sayso.mplp.sample import answer_of
 from sayso.stores.base import Store
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from sayso.learning.field import Field, Scalar
-from sayso.model.canonical.tree import items_of, tag_in
+from sayso.model.canonical.decode import items_of, tag_in
 
 __all__ = ["rule_text"]
 

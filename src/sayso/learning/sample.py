@@ -15,7 +15,7 @@ from typing import Any, cast
 from sayso.errors import ArgumentError
 from sayso.learning.lesson import decided, is_lesson
 from sayso.model.request import Request
-from sayso.model.show.escape import storable
+from sayso.model.text import storable
 from sayso.mplp import ConfirmRefusedError, NotConformantError, sample_of
 from sayso.mplp.group import group_of
 from sayso.mplp.sample import export_of

@@ -1,28 +1,254 @@
-"""A reviewer's edit: the whole call as it would run, from changes made to what was shown.
+"""What a reviewer changed: the edited call, checked as far as a process without the program's classes can.
 
-What was masked and left as shown stays what it really is; everything else is validated by the function's types before
-anybody decides anything. The invariant: nothing that the reviewer did not see or write gets into the call.
+A value that equals its mask stays the real one; what is left out takes its default; the tools of plans have rules of
+their own. Invariant: what is let through here can be rebuilt by the program that runs the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.call import Call
-from sayso.model.canonical.tags import dump
+from sayso.model.canonical.decode import class_in, fields_of, items_of, with_fields, with_items
+from sayso.model.canonical.tags import MASK, Json, dump
 from sayso.model.fingerprint import call_digest
-from sayso.model.redaction import MASK, Redaction
-from sayso.model.request import Request
+from sayso.model.redaction import Redaction, conceal, has_gap, restored
+from sayso.model.request import Call, Decision, Request
 from sayso.model.shape import Shape, ShapeError
-from sayso.model.step import wrong_steps
-from sayso.model.target import PLAN_TOOL, moved
-from sayso.model.unmask import UnmaskError, unmask
-from sayso.model.unset import with_unset
 
-__all__ = ["edited_call", "shape_of"]
+__all__ = [
+    "ID_PATTERN",
+    "PLAN_TOOL",
+    "TARGET_TOOL",
+    "UnmaskError",
+    "edited_call",
+    "is_target",
+    "moved",
+    "must_have_reason",
+    "shape_of",
+    "unmask",
+    "with_unset",
+    "wrong_steps",
+]
+
+PLAN_TOOL = "sayso.mplp.call:carry_out_plan"
+TARGET_TOOL = "sayso.mplp.call:use_target"
+_FIXED = ("target_type", "target_id")
+_NOES = frozenset({"reject", "feedback"})
+
+
+def is_target(request: Request) -> bool:
+    """Say whether a request waits for the approval of a target."""
+    return isinstance(request.subject, Call) and request.subject.tool in {PLAN_TOOL, TARGET_TOOL}
+
+
+def must_have_reason(request: Request, decision: Decision) -> None:
+    """Refuse a no to a target that says nothing.
+
+    Raises:
+        ReasonMissingError: It does.
+    """
+    from sayso.model.text import is_blank  # the package that draws is not wanted where nobody says no
+
+    if decision.verb in _NOES and is_target(request) and is_blank(decision.comment or ""):
+        raise errors.ReasonMissingError(request.id)
+
+
+def moved(request: Request, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with an edit, given as trees of its arguments, that is about another target."""
+    if request.call.tool != TARGET_TOOL:
+        return []
+    changed = [name for name in _FIXED if dump(before.get(name)) != dump(after.get(name))]
+    told = "is what this Confirm is about, and stays as it is; to use another target, reject this one with a reason"
+    return [f"{name}: {told}" for name in changed]
+
+
+ID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+_ID = re.compile(ID_PATTERN.removeprefix("^").removesuffix("$"))
+
+
+def wrong_steps(arguments: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the steps in a plan's arguments, which are plain JSON values: `where: what`."""
+    match arguments:
+        case {"steps": [*steps]}:
+            # A program on another machine may ask with types of its own, and then anything may stand there.
+            return list(_wrong([step if isinstance(step, dict) else {} for step in steps]))
+        case _:
+            return []
+
+
+def _wrong(steps: list[dict[str, Any]]) -> Iterator[str]:
+    if not any(str(step.get("description", "")).strip() for step in steps):
+        yield "steps: no step says what is to be done"
+    known = [step.get("step_id") for step in steps]
+    for index, step in enumerate(steps):
+        own, needs = step.get("step_id"), step.get("dependencies")
+        if own is not None and _ID.fullmatch(str(own)) is None:
+            yield f"steps[{index}].step_id: should be a UUID v4 in lower case; leave it out, and the step gets one"
+        if own is not None and own in known[:index]:
+            yield f"steps[{index}].step_id: is the id of another step already"
+        for place, needed in enumerate(cast("list[Any]", needs) if isinstance(needs, list) else ()):
+            if needed not in known:
+                yield f"steps[{index}].dependencies[{place}]: there is no such step in this plan"
+
+
+class UnmaskError(ValueError):
+    """An edit of a masked list, or of a text with masked passwords, does not say whose secret stands where.
+
+    Attributes:
+        where: The list or text, e.g. `order.users`.
+    """
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"{where}: what has masked values in it was added, removed or moved, so it is not certain whose secret"
+            f" {MASK} stands for; write the secrets out"
+        )
+        self.where = where
+
+    def __reduce__(self) -> tuple[type[UnmaskError], tuple[str]]:
+        return type(self), (self.where,)
+
+
+def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Json:
+    """Return `edited` with the values of `original` wherever it says `MASK` and `masked` says so too.
+
+    `edited` and `masked` are in the same form: both canonical or both as people see them (`canonical.display`); what
+    comes back from `original` is in the canonical form. `MASK` at a place that was not masked is an ordinary text.
+
+    Args:
+        edited: What the reviewer made of `masked`; names may be missing.
+        original: The tree that was masked.
+        masked: What the reviewer saw.
+        where: What the trees are called in errors.
+
+    Raises:
+        UnmaskError: Elements of a list with secrets were moved so that their secrets cannot be told apart.
+    """
+    if masked == MASK:
+        return original if _is_mask(edited) else edited
+    if isinstance(edited, str) and isinstance(original, str) and masked != original and masked == conceal(original):
+        return _with_password(edited, original, str(masked), where)
+    named, shown, real = fields_of(edited), fields_of(masked), fields_of(original)
+    if named is not None and shown is not None and real is not None:
+        back = {
+            name: unmask(value, real[name], shown[name], where=f"{where}.{name}" if where else name)
+            if name in shown and name in real
+            else value
+            for name, value in named.items()
+        }
+        return with_fields(edited, back)
+    items, seen, kept = items_of(edited), items_of(masked), items_of(original)
+    if items is not None and seen is not None and kept is not None and _hides(masked, original):
+        places = _places(items, seen, kept, where or "arguments")
+        paired = zip(items, places, strict=True)
+        return with_items(
+            edited,
+            [
+                item if place is None else unmask(item, kept[place], seen[place], where=f"{where}[{place}]")
+                for item, place in paired
+            ],
+        )
+    return edited
+
+
+def _with_password(edited: str, original: str, masked: str, where: str) -> str:
+    back = original if edited == masked else restored(edited, original)
+    if back is None:
+        raise UnmaskError(where or "arguments")
+    return back
+
+
+def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -> list[int | None]:
+    """Return for each element that mentions the mask which element of `seen` it was."""
+    still = len(items) == len(seen)
+    found: list[int | None] = [None] * len(items)
+    open_ends: list[int] = []
+    for index, item in enumerate(items):
+        if not _mentions(item):
+            continue
+        same = [place for place, other in enumerate(seen) if other == item]
+        if still and index in same:
+            found[index] = index
+        elif same and all(kept[place] == kept[same[0]] for place in same):
+            found[index] = same[0]
+        else:
+            open_ends.append(index)
+    for index in open_ends:
+        # Changed where it stood: certain only while no other element has come from this place.
+        if not still or index in found or any(other == items[index] for other in seen):
+            raise UnmaskError(where)
+        found[index] = index
+    return found
+
+
+def _is_mask(tree: Json) -> bool:
+    secret = tree.get("$secret") if isinstance(tree, dict) else None
+    return tree == MASK or (isinstance(secret, list) and secret[-1:] == [MASK])
+
+
+def _mentions(tree: Json) -> bool:
+    parts = items_of(tree)
+    if parts is None:
+        named = fields_of(tree)
+        parts = None if named is None else list(named.values())
+    if parts is None:
+        return _is_mask(tree) or (isinstance(tree, str) and has_gap(tree))
+    return any(map(_mentions, parts))
+
+
+def _hides(masked: Json, original: Json) -> bool:
+    if masked == MASK:
+        return original != MASK
+    if isinstance(masked, str) and isinstance(original, str):
+        return masked != original and masked == conceal(original)
+    shown, real = fields_of(masked), fields_of(original)
+    if shown is not None and real is not None:
+        return any(name in real and _hides(value, real[name]) for name, value in shown.items())
+    seen, kept = items_of(masked), items_of(original)
+    return seen is not None and kept is not None and any(map(_hides, seen, kept))
+
+
+def with_unset(new: Json, old: Json) -> Json:
+    """Return `new` with those fields marked as not given that are so in `old`, and have the same value still.
+
+    Args:
+        new: A value as it was edited, in canonical form.
+        old: The same as it stood before.
+    """
+    fields, before = fields_of(new), fields_of(old)
+    if fields is not None and before is not None:
+        kept = {name: with_unset(part, before[name]) if name in before else part for name, part in fields.items()}
+        return _marked(with_fields(new, kept), old, before)
+    items, earlier = items_of(new), items_of(old)
+    if items is not None and earlier is not None:
+        pairs = [with_unset(item, was) for item, was in zip(items, earlier, strict=False)]
+        return with_items(new, [*pairs, *items[len(pairs) :]])
+    return new
+
+
+def _marked(new: Json, old: Json, before: dict[str, Json]) -> Json:
+    if not isinstance(new, dict) or class_in(new) is None or class_in(new) != class_in(old):
+        return new
+    match new:
+        case {"$model": [str(name), dict(fields), *rest]}:
+            more = rest[0] if rest and isinstance(rest[0], dict) else {}
+            same = {field for field in _unset(old) if field in fields and dump(fields[field]) == dump(before[field])}
+            unset = sorted(same | _unset(new))
+            return {"$model": [name, fields, {**more, "unset": list[Json](unset)}]} if unset else new
+        case _:
+            return new
+
+
+def _unset(tree: Json) -> set[str]:
+    match tree:
+        case {"$model": [str(), dict(), {"unset": list(names)}]}:
+            return {name for name in names if isinstance(name, str)}
+        case _:
+            return set()
 
 
 def shape_of(request: Request) -> Shape:

@@ -31,13 +31,11 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from sayso import clock, errors
-from sayso.model.call import Call
-from sayso.model.decision import Decision
 from sayso.model.duration import ago
+from sayso.model.edit import must_have_reason
 from sayso.model.fingerprint import fingerprint
-from sayso.model.request import Execution, Request, State
+from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.target import must_have_reason
 
 __all__ = [
     "Outcome",

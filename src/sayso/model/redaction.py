@@ -1,30 +1,208 @@
-"""What must not be shown: secrets are masked in trees of the canonical form, at every depth.
+"""Secrets: which names mark one, how values and texts are masked, and what a masked value gives away (nothing).
 
-Here are the mask and a gate's own redactor; which names mark a secret is `sayso.model.secret_name`, texts that quote
-one are cleaned by `sayso.model.scrub`, the way back from a mask is `sayso.model.unmask`, and what people see is drawn
-in `sayso.model.show`. Invariant: where a value is masked neither it nor its length nor its type remains, and the call
-still runs with the real one.
+Values are masked by the names of arguments and fields (`Redaction`); free text by the values that were masked
+(`scrub`), and passwords in URLs wherever they stand. A reviewer who edits a masked value does it in `sayso.model.edit`.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
+import json
+import re
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final, cast
 
 from sayso.errors import ConfigError
+from sayso.model.canonical.decode import fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.canonical.tags import MASK, TAGS, Json
-from sayso.model.canonical.tree import fields_of, items_of, tag_in, with_fields, with_items
-from sayso.model.scrub import scrub
-from sayso.model.secret_name import DEFAULT_KEYS, ends_of, is_marked, is_named_by, words_of
-from sayso.model.url_password import conceal, passwords_in
+from sayso.model.text import storable
 
-__all__ = ["DEFAULT_KEYS", "FAILED", "MASK", "Redaction", "agrees", "marks", "masked_besides", "scrub", "shown_by"]
+__all__ = [
+    "DEFAULT_KEYS",
+    "FAILED",
+    "MASK",
+    "Redaction",
+    "agrees",
+    "conceal",
+    "ends_of",
+    "error_text",
+    "fit",
+    "has_gap",
+    "is_marked",
+    "is_named_by",
+    "marks",
+    "masked_besides",
+    "passwords_in",
+    "quotes",
+    "restored",
+    "scrub",
+    "shown_by",
+    "words",
+    "words_of",
+]
+
+
+def _listed(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+DEFAULT_KEYS: Final = _listed(
+    """
+    access_code access_key access_token account_key admin_pass aes_key api_key api_pass api_secret api_token app_key
+    application_key auth auth_code auth_header auth_key auth_token authorization backup_code basic_auth bearer
+    bearer_token broker_url client_key client_secret connection_string connection_uri connection_url conn_str
+    consumer_key cookie cred credential csrf cvc cvv database_uri database_url db_pass db_uri db_url decryption_key
+    deploy_key dsn encryption_key ftp_pass gpg_key hmac_key http_auth id_token jdbc_url jsessionid jwt jwt_key
+    license_key mail_pass master_key mfa_code mongo_uri mongo_url mongodb_uri mongodb_url mysql_url one_time_code otp
+    otp_code pass_code pass_phrase passphrase passwd password pem_key pgp_key phpsessid pin pin_code postgres_uri
+    postgres_url postgresql_url pre_shared_key private_key psk pw pwd recovery_code recovery_phrase redis_url
+    refresh_token root_pass rsa_key secret secret_key security_code seed_phrase service_account_key sessid session_id
+    session_key session_token set_cookie shared_access_key shared_key signing_key smtp_pass ssh_key ssh_pass ssl_key
+    storage_account_key subscription_key tls_key token totp two_factor_code user_pass verification_code wallet_seed
+    webhook_key
+    """
+)
+
+# These mark a secret only where they are the whole name.
+_ALONE: Final = frozenset({"auth", "csrf"})
+# These mark one behind any word but these: `github_token` does, `next_page_token` does not; `gpio_pin` does not.
+_UNLESS: Final = {
+    "token": _listed(
+        """
+        page next previous prev continuation cursor sync cancel cancellation idempotency max min num count total per
+        input output prompt completion special pad padding eos bos sep cls mask unk unknown stop start end first last
+        word sub text lexer placeholder design
+        """
+    ),
+    "pin": _listed("gpio map led data clock reset input output tx rx sda scl pwm analog digital drop safety"),
+    "cookie": frozenset({"accept", "allow", "fortune", "has", "use"}),
+}
+# What may stand behind a secret's name without making it something else: `private_key_pem`, `password_confirm`.
+_KINDS: Final = _listed(
+    """
+    again b64 base64 bytes clear confirm confirmation current der encoded hash hex json new old pem plain plaintext
+    raw repeat str string value
+    """
+)
+# No ordinary word ends like this, so they count inside of one, too.
+_STRONG: Final = (
+    "password", "passwd", "passphrase", "apikey", "secretkey", "privatekey", "accesskey", "accesstoken", "authtoken",
+)  # fmt: skip
+
+# The initials of other words are no word: `p_w`, `o_tp`.
+_SHORT: Final = 4
+
+_WORD = re.compile(r"[^\W_]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NUMBER = re.compile(r"^v\d+$|\d+$")
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name, in small letters: `["x", "api", "key"]`."""
+    return [word.lower() for part in _WORD.findall(name) for word in _HUMP.sub(" ", part).split(" ")]
+
+
+def ends_of(keys: Collection[str]) -> frozenset[str]:
+    """Return how names may end that these keys mark."""
+    return frozenset("".join(words_of(key)) for key in keys)
+
+
+_DEFAULT_ENDS: Final = ends_of(DEFAULT_KEYS - _ALONE - _UNLESS.keys())
+
+
+def is_marked(own: frozenset[str], name: str) -> bool:
+    """Say whether a name marks a secret.
+
+    Args:
+        own: The gate's own ends, by `ends_of`.
+        name: A name of an argument or a field, a key of a dict.
+    """
+    words = tuple(words_of(name))
+    return is_named_by(own, name) or _is_usual(words) or _is_usual(_core(words))
+
+
+def is_named_by(ends: frozenset[str], name: str) -> bool:
+    """Say whether a name ends so; by itself, whatever usually marks a secret."""
+    words = tuple(words_of(name))
+    return _ends_so(words, ends) or _ends_so(_core(words), ends)
+
+
+def _ends_so(words: tuple[str, ...], ends: frozenset[str]) -> bool:
+    for first in range(len(words)):
+        tail = "".join(words[first:])
+        if (tail in ends or tail.removesuffix("s") in ends) and (len(tail) > _SHORT or first == len(words) - 1):
+            return True
+    return False
+
+
+def _is_usual(words: tuple[str, ...]) -> bool:
+    if not words:
+        return False
+    *before, last = words
+    if "".join(words) in _ALONE or _ends_so(words, _DEFAULT_ENDS) or last.endswith(_STRONG):
+        return True
+    # Of these the plural is something else: `tokens`, `pins`.
+    word = "cookie" if last == "cookies" else last
+    return word in _UNLESS and (not before or before[-1] not in _UNLESS[word])
+
+
+def _core(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words without numbers, versions and kinds at the end, which do not change what a name says."""
+    while words:
+        before, last = words[:-1], words[-1]
+        bare = "" if before and last in _KINDS else _NUMBER.sub("", last)
+        if bare == last:
+            return words
+        words = (*before, bare) if bare else before
+    return words
+
+
+_USER = r"(?<=[A-Za-z0-9+.-])://[^\s/?#@:'\"`<>\\]{0,256}:"
+_LETTER = r"[\w.~%!*+,=@:^-]|\$(?![({])"
+# Behind a user's name. With a slash in it, which should have been escaped, it must not look like a port and a path.
+_PASSWORD = rf"(?:(?!://)(?:{_LETTER})){{1,512}}(?=@)|(?!\d*[/?#])(?:(?!://)(?:{_LETTER}|[/?#])){{1,512}}?(?=@)"
+_INSIDE = re.compile(rf"(?P<user>{_USER})(?P<password>{_PASSWORD})")
+
+
+def conceal(text: str) -> str:
+    """Return `text` with `MASK` in the place of each password in a URL; the same object where there is none."""
+    if "://" not in text or "@" not in text:
+        return text
+    return _INSIDE.sub(rf"\g<user>{MASK}", text)
+
+
+def passwords_in(text: str) -> set[str]:
+    """Return the passwords in the URLs of a text, as they are written and as they are meant."""
+    if "://" not in text or "@" not in text:
+        return set()
+    from urllib.parse import unquote
+
+    written = {found["password"] for found in _INSIDE.finditer(text)}
+    return {form for password in written for form in (password, unquote(password))} - {MASK}
+
+
+def has_gap(text: str) -> bool:
+    """Say whether a URL in the text has a mask for its password."""
+    return f":{MASK}@" in text and any(found["password"] == MASK for found in _INSIDE.finditer(text))
+
+
+def restored(edited: str, original: str) -> str | None:
+    """Return `edited` with the password of `original` where it has a mask; None where it is not certain whose it is."""
+    gaps = [found for found in _INSIDE.finditer(edited) if found["password"] == MASK]
+    if not gaps:
+        return edited
+    kept = list(_INSIDE.finditer(original))
+    if len(gaps) > 1 or len(kept) != 1:
+        return None
+    begin, end = gaps[0].span("password")
+    return edited[:begin] + kept[0]["password"] + edited[end:]
+
 
 FAILED: Final = MappingProxyType({"<redacted>": "the redactor failed"})
 """What is shown where a redactor failed."""
@@ -181,3 +359,147 @@ def _texts(leaf: Json) -> Iterator[str]:
             yield from (str(part) for part in (parts[1:] if tag == "$secret" else parts))
     elif isinstance(leaf, str) or (isinstance(leaf, int | float) and not isinstance(leaf, bool)):
         yield str(leaf)
+
+
+# Shorter ones are left alone: they stand in ordinary words and numbers, so masking them would garble the text, and
+# the places of the gaps would tell the secret.
+_SHORTEST_SCRUBBED = 4
+_SHORTEST_LINE = 8
+# Up to so many spellings are looked for one by one, which is quicker than to look at every place of the text.
+_FEW = 64
+# Longer ones are looked for one by one; of these no call holds very many.
+_LONG = 256
+_SPELT_ONE_WAY = re.compile(r"[\w.~-]+", re.ASCII)
+_KEPT_RUN = re.compile(rf"[\w.~-]{{{_SHORTEST_SCRUBBED}}}", re.ASCII)
+
+_Span = tuple[int, int]
+
+
+def scrub(text: str, secrets: Collection[str]) -> str:
+    """Return `text` with `MASK` in the place of each secret: for error messages, prompts and results.
+
+    A secret is also found where it was quoted (`repr`, JSON, URL) and by its longer lines. Secrets of fewer than
+    four characters are left alone. Parts of a secret and other encodings of it are not found.
+    """
+    wanted = secrets if len(secrets) <= _FEW else _likely(text, secrets)
+    spans = sorted(_spans(text, {form for secret in wanted for form in _spellings(secret)}))
+    if not spans:
+        return text
+    start, end = spans[0]
+    pieces = [text[:start]]
+    # Spans that overlap are one gap: the rest of a secret must not stay behind another one that began earlier.
+    for begin, stop in spans[1:]:
+        if begin > end:
+            pieces += [MASK, text[end:begin]]
+        end = max(end, stop)
+    return "".join([*pieces, MASK, text[end:]])
+
+
+def _likely(text: str, secrets: Collection[str]) -> Iterator[str]:
+    """Yield the secrets that may be in the text: to spell one out costs more than to see that it cannot be there."""
+    size = _SHORTEST_SCRUBBED
+    runs = {text[place : place + size] for place in range(len(text) - size + 1)}
+    for secret in secrets:
+        # No spelling changes these characters; of several lines, each one may stand alone.
+        kept = _KEPT_RUN.search(secret)
+        if kept is None or kept[0] in runs or len(secret.splitlines()) > 1:
+            yield secret
+
+
+def _spellings(secret: str) -> Collection[str]:
+    if len(secret) < _SHORTEST_SCRUBBED:
+        return ()
+    if _SPELT_ONE_WAY.fullmatch(secret) is not None:
+        return (secret,)
+    from urllib.parse import quote, quote_plus
+
+    linked = {quote(secret, safe, errors="replace") for safe in ("/", "")} | {quote_plus(secret, errors="replace")}
+    found = {secret, *(line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORTEST_LINE)}
+    for _ in range(2):  # an error often quotes what was quoted before, as the words of a KeyError
+        found |= {form for text in found for form in _quoted(text)}
+    return found | linked
+
+
+def _quoted(text: str) -> Iterator[str]:
+    yield repr(text)[1:-1]
+    yield repr(text + "'\"")[1:-4]  # as it stands in a longer text, where the other kind of quote is taken
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _spans(text: str, forms: Collection[str]) -> Iterator[_Span]:
+    if len(forms) <= _FEW:
+        for form in forms:
+            yield from _occurrences(text, form)
+        return
+    yield from _any_of(text, sorted(form for form in forms if len(form) <= _LONG))
+    for form in forms:
+        if len(form) > _LONG:
+            yield from _occurrences(text, form)
+
+
+def _occurrences(text: str, secret: str) -> Iterator[_Span]:
+    # From both ends: one that overlaps the next of its kind would be passed over from one side.
+    size, place = len(secret), text.find(secret)
+    while place >= 0:
+        yield place, place + size
+        place = text.find(secret, place + size)
+    place = text.rfind(secret)
+    while place >= 0:
+        yield place, place + size
+        place = text.rfind(secret, 0, place)
+
+
+def _any_of(text: str, forms: list[str]) -> Iterator[_Span]:
+    """Yield the longest of the sorted `forms` at each place of `text` where there is one."""
+    shorter = _shorter(forms)
+    begins = {form[:_SHORTEST_SCRUBBED] for form in forms}
+    size = _SHORTEST_SCRUBBED
+    for place in [place for place in range(len(text) - size + 1) if text[place : place + size] in begins]:
+        here = text[place : place + _LONG]
+        # The longest that `here` begins with is the last one not above it, or one that this one begins with.
+        candidate = bisect_right(forms, here) - 1
+        while candidate >= 0 and not here.startswith(forms[candidate]):
+            candidate = shorter[candidate]
+        if candidate >= 0:
+            yield place, place + len(forms[candidate])
+
+
+def _shorter(forms: Iterable[str]) -> list[int]:
+    """Return for each of the sorted forms the longest other one that it begins with, -1 where there is none."""
+    result: list[int] = []
+    around: list[tuple[str, int]] = []
+    for index, form in enumerate(forms):
+        while around and not form.startswith(around[-1][0]):
+            around.pop()
+        result.append(around[-1][1] if around else -1)
+        around.append((form, index))
+    return result
+
+
+def fit(text: str, secrets: Collection[str]) -> str:
+    """Return `text` with the secrets masked and lone surrogates written out."""
+    return storable(scrub(text, secrets) if secrets else text)
+
+
+def error_text(error: BaseException, secrets: Collection[str]) -> str:
+    """Return `Kind: words` of an error, fit to be kept."""
+    return f"{type(error).__name__}: {words(error, secrets)}"
+
+
+def words(error: BaseException, secrets: Collection[str]) -> str:
+    """Return what an error says, fit to be kept."""
+    try:
+        return fit(str(error), secrets)
+    except Exception:  # noqa: BLE001  the words of an error are the program's own code, too
+        return "(its words could not be read)"
+
+
+def quotes(error: BaseException, secrets: Collection[str]) -> bool:
+    """Say whether the traceback of an error, or of one that led to it, would print one of the secrets."""
+    if not secrets:
+        return False
+    from traceback import format_exception
+
+    text = "".join(format_exception(error))
+    return scrub(text, secrets) != text

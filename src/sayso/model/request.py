@@ -12,14 +12,109 @@ from enum import StrEnum
 from typing import Any, Literal, cast
 
 from sayso.model import canonical
-from sayso.model.call import Call, Question
-from sayso.model.decision import Decision
-from sayso.model.escalation import Escalation
-from sayso.model.fingerprint import fingerprint
-from sayso.model.quorum import Quorum
-from sayso.model.reviewer import Identity
+from sayso.model.fingerprint import fingerprint, shown_digest
+from sayso.model.quorum import Escalation, Quorum
+from sayso.model.reviewer import PROGRAM, Identity
 
-__all__ = ["FINAL", "LIVE", "Execution", "Request", "State"]
+__all__ = ["FINAL", "LIVE", "Call", "Decision", "Execution", "Question", "Request", "State", "Verb"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and the arguments it would run with.
+
+    Attributes:
+        tool: Qualified name, `module:function`.
+        name: The function's own name.
+        form: Canonical form of the arguments, as JSON text, with their real values.
+        masked: The same with secrets masked; None where there are none.
+        digest: Digest over tool, shape and form (see `sayso.model.fingerprint`).
+        shape: The function's parameters and their types, as JSON text (see `sayso.model.shape`).
+        shape_digest: Digest of that.
+    """
+
+    tool: str
+    name: str
+    form: str = field(repr=False)
+    masked: str | None = field(repr=False)
+    digest: str
+    shape: str = field(repr=False)
+    shape_digest: str
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The masked arguments as a tree of the canonical form, for `sayso.view`."""
+        return cast("dict[str, Any]", canonical.load(self.shown_text))
+
+    @property
+    def shown_text(self) -> str:
+        """The masked arguments as the text of their canonical form."""
+        return self.form if self.masked is None else self.masked
+
+    @property
+    def shown_digest(self) -> str:
+        """Digest of what a person was shown."""
+        return shown_digest(self.shown_text)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The masked arguments as plain JSON values, by name."""
+        return cast("dict[str, Any]", canonical.display(self.shown))
+
+
+@dataclass(frozen=True)
+class Question:
+    """A typed question to a person.
+
+    Attributes:
+        text: What is asked; it comes from the program.
+        digest: Digest over text, type and occasion.
+        shape: The answer's type, as the shape of one field named `answer`.
+        shape_digest: Digest of that.
+    """
+
+    text: str
+    digest: str
+    shape: str = field(repr=False)
+    shape_digest: str
+
+    @property
+    def shown_digest(self) -> str:
+        """Digest of what a person was shown."""
+        return shown_digest(self.text)
+
+
+Verb = Literal["approve", "reject", "feedback", "answer", "cancel"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One thing that one person said, once.
+
+    Attributes:
+        verb: What was said.
+        by: Who said it.
+        at: When, in UTC, by the store's clock.
+        channel: Through which channel: `terminal`, `cli`, `python`, later `web`, `slack`, …
+        comment: The reviewer's words; for `reject` the reason, for `feedback` the message to the program.
+        fingerprint: Exactly which call or question was decided.
+        edited: True for an approve that carries changed arguments.
+        answer: For `answer`, the canonical form of the value, as JSON text; never in `repr`, for it may be a secret.
+    """
+
+    verb: Verb
+    by: Identity
+    at: datetime
+    channel: str
+    comment: str | None
+    fingerprint: str
+    edited: bool = False
+    answer: str | None = field(default=None, repr=False)
+
+    @property
+    def is_withdrawal(self) -> bool:
+        """Whether nobody decided: the program took back what it had asked."""
+        return self.channel == PROGRAM and self.by.issuer == PROGRAM
 
 
 class State(StrEnum):
@@ -112,7 +207,7 @@ class Request:
         escalated_at: When it was opened to those whom `escalation` names.
         approval_expires_at: When the approval ends.
         execution: The start of the approved call.
-        purged_at: When what it was about was removed (see `sayso.model.purge`); None while it is there.
+        purged_at: When what it was about was removed (see `sayso.model.journal`); None while it is there.
     """
 
     id: str
@@ -214,7 +309,7 @@ class Request:
         note. For any other it is the whole text: why it did not run or how it failed, and whether it may be tried
         again. Secrets are masked; a person's words are quoted.
         """
-        from sayso.model.show.for_model import message
+        from sayso.view.for_model import message
 
         return message(self)
 

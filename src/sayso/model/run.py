@@ -49,7 +49,7 @@ class RunRecord:
         name: Of the runnable that was called.
         kind: `tool`, `agent`, `workflow`, …
         state: `running` (in hand), `paused` (a person must decide), `broken` (handed back before its end), `ended`.
-        holder: Who has it in hand (see `sayso.stores.lease`); None while nobody has.
+        holder: Who has it in hand (see `sayso.stores.worker`); None while nobody has.
         created_at, updated_at: By the store's clock.
     """
 

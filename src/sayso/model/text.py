@@ -1,8 +1,15 @@
-"""`Text`: what an agent says, which is a `str` and can be read as a message as well."""
+"""Text made safe to show: what is hidden, looks like something else or turns the direction is drawn as escapes.
+
+Also what a store can keep (`storable`), cells of a spreadsheet, which may be formulas, and `Text`.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Text"]
+import re
+import unicodedata
+from functools import lru_cache
+
+__all__ = ["Text", "cell", "escape", "hidden_in", "is_blank", "mixed_direction", "mixed_script", "storable"]
 
 
 class Text(str):
@@ -13,3 +20,129 @@ class Text(str):
     def collect_text(self) -> str:
         """Return the text."""
         return str(self)
+
+
+# `str.isprintable` is false for the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and every Zs but the space. These are
+# printable by their category and are seen as nothing, or as a space: fillers, joiners, variation selectors, U+FFFC.
+_BLANK = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef"
+)
+# A literal `<U+` would read as an escape, so its first character is one.
+_MARKED = re.compile(rf"<(?=U\+)|[{_BLANK}]")
+_ODD = re.compile(rf"<(?=U\+)|[{_BLANK}]|[^\x20-\x7e]")
+_BLANK_ONE = re.compile(f"[{_BLANK}]")
+_WORD = re.compile(r"[^\W_]+")
+
+_EAST_ASIAN = frozenset(
+    {"BOPOMOFO", "CJK", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "KATAKANA-HIRAGANA"}
+)
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
+_NO_SCRIPT = frozenset({"FEMININE", "MASCULINE", "MICRO", "MODIFIER", "SUBSCRIPT", "SUPERSCRIPT"})
+
+
+def escape(text: str, *, block: bool = False) -> str:
+    r"""Return `text` with every character that is not plainly visible as an ASCII escape like `<U+202E>`.
+
+    Escaped are control, format, surrogate, private and unassigned characters, every line end and space but U+0020,
+    fillers that look like nothing, and a combining mark with no letter before it. No two texts have the same result.
+
+    Args:
+        text: Anything.
+        block: Keep `\n`, for a surface that marks each line as part of the text.
+    """
+    if block:
+        return "\n".join(map(escape, text.split("\n"))) if "\n" in text else escape(text)
+    if text.isascii():
+        if text.isprintable() and "<U+" not in text:
+            return text
+    elif unicodedata.category(text[0])[0] == "M":
+        # It would be drawn onto whatever we put before the text, the opening quote for one.
+        marks = next((place for place, mark in enumerate(text) if unicodedata.category(mark)[0] != "M"), len(text))
+        return "".join(f"<{_name(mark)}>" for mark in text[:marks]) + escape(text[marks:])
+    elif text.isprintable() and _MARKED.search(text) is None:
+        return text
+    return _ODD.sub(_escaped, text)
+
+
+def storable(text: str) -> str:
+    r"""Return `text` with lone surrogates, which no file or stream takes, as `\udcff`: file names may bring them."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def hidden_in(text: str) -> list[str]:
+    """Return the hidden characters in `text`, as `U+202E`, each once; line feeds and tabs count as layout."""
+    if text.isprintable() and (text.isascii() or _BLANK_ONE.search(text) is None):
+        return []
+    return [_name(character) for character in dict.fromkeys(text) if character not in "\n\t" and _is_hidden(character)]
+
+
+def is_blank(text: str) -> bool:
+    """Say whether there is nothing in `text` that anybody could see."""
+    return all(character.isspace() or _is_hidden(character) for character in text)
+
+
+def mixed_script(text: str) -> dict[str, list[str]]:
+    r"""Return the words of `text` that mix scripts, with their scripts: `{"p\u0430ypal": ["Latin", "Cyrillic"]}`.
+
+    Latin beside East Asian letters is usual and not counted. A word in one script that looks like one in another is
+    not found.
+    """
+    if text.isascii():
+        return {}
+    words = (word for word in dict.fromkeys(_WORD.findall(text)) if not word.isascii())
+    scripts = {word: {_script(letter) for letter in word if letter.isalpha()} - {""} for word in words}
+    return {word: sorted(found, key=_latin_first) for word, found in scripts.items() if _is_odd(found)}
+
+
+def mixed_direction(text: str) -> str | None:
+    """Return the first right-to-left letter of a text that has left-to-right ones, too; None for any other text.
+
+    A terminal or browser draws the parts of such a text in another order than they stand in.
+    """
+    if text.isascii():
+        return None
+    ways = {letter: unicodedata.bidirectional(letter) for letter in dict.fromkeys(text)}
+    first = next((letter for letter, way in ways.items() if way in _RIGHT_TO_LEFT), None)
+    return first if first is not None and "L" in ways.values() else None
+
+
+def _is_odd(scripts: set[str]) -> bool:
+    return len(scripts) > 1 and scripts != {"Latin", "East Asian"}
+
+
+def _latin_first(script: str) -> tuple[bool, str]:
+    return script != "Latin", script
+
+
+def _is_hidden(character: str) -> bool:
+    return not character.isprintable() or _BLANK_ONE.match(character) is not None
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    return f"<{_name(character)}>" if character == "<" or _is_hidden(character) else character
+
+
+def _name(character: str) -> str:
+    return f"U+{ord(character):04X}"
+
+
+@lru_cache(maxsize=4096)
+def _script(letter: str) -> str:
+    first = unicodedata.name(letter, "").partition(" ")[0]
+    if first in _EAST_ASIAN:
+        return "East Asian"
+    return "" if first in _NO_SCRIPT else first.title()
+
+
+# What spreadsheets take for the beginning of a formula, also in the wide forms that they fold, and after blanks.
+_FORMULA = tuple("=+-@|%\t\r\n＝＋－＠")  # noqa: RUF001  these very letters
+# Where the comma is in numbers, spreadsheets end a cell at each semicolon, and take quotes there for their own.
+_BEHIND = re.compile(rf';(?=[\s"]*[{re.escape("".join(_FORMULA))}])')
+
+
+def cell(text: str) -> str:
+    """Return a text that can be read and not be run: what hides is escaped, and an apostrophe stops a formula."""
+    shown = _BEHIND.sub(";'", escape(text))
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

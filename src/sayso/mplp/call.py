@@ -3,7 +3,7 @@
 A plan waits as `carry_out_plan(title, objective, steps)`, its steps as the protocol's own JSON, so that people read the
 plan itself and may edit it like any other arguments; all other targets wait as `use_target(target_type, target_id,
 reason)`. Which target it is stands in the run's name; what the call says of it is read by `told_of`, and counts where
-both agree. What a decision about them needs is `sayso.model.target`. Invariant: what runs is what `doing` was told,
+both agree. What a decision about them needs is `sayso.model.edit`. Invariant: what runs is what `doing` was told,
 with the target as it was approved.
 """
 
@@ -22,9 +22,9 @@ from pydantic import Field
 from sayso.errors import ArgumentError
 from sayso.gates import Gate
 from sayso.model import canonical
-from sayso.model.call import Call
+from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.quorum import Quorum
-from sayso.model.target import PLAN_TOOL, TARGET_TOOL
+from sayso.model.request import Call
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.fault import NotConformantError
 from sayso.mplp.ids import id_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from sayso.model.edit import ID_PATTERN
 from sayso.model.ids import new_token
-from sayso.model.step import ID_PATTERN
 
 __all__ = ["ID_PATTERN", "id_of", "is_id", "new_id", "shaped"]
 

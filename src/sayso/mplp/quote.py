@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from sayso.model import canonical, told
-from sayso.model.call import Call
+from sayso.model import canonical, redaction
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request
+from sayso.model.request import Call, Request
 
 __all__ = ["redaction_of", "secrets_of", "without"]
 
@@ -51,12 +50,12 @@ def without(made: dict[str, Any], places: Sequence[tuple[str, str]], secrets: Co
     _gather(held, texts)
     # All texts are cleaned as one, which is quicker by far, and most have nothing to be cleaned of.
     together = _BETWEEN.join(texts)
-    clean = told.fit(together, secrets)
+    clean = redaction.fit(together, secrets)
     if clean == together:
         return made
     pieces = clean.split(_BETWEEN)
     if len(pieces) != len(texts) or any(_BETWEEN in secret for secret in secrets):
-        pieces = [told.fit(text, secrets) for text in texts]
+        pieces = [redaction.fit(text, secrets) for text in texts]
     fitted, result = _replaced(held, iter(pieces)), dict(made)
     for (part, name), value in zip(places, fitted, strict=True):
         if name in made[part]:

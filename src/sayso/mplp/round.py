@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.show.escape import is_blank
+from sayso.model.text import is_blank
 from sayso.mplp.confirm import Confirm, Decision
 from sayso.mplp.document import time_text
 from sayso.mplp.fault import ConfirmLockedError, ConfirmRefusedError, MismatchError, NotConformantError

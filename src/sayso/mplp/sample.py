@@ -14,9 +14,8 @@ from pydantic import ConfigDict, Field
 
 from sayso import clock
 from sayso.model import canonical
-from sayso.model.call import Call
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Document, Part, time_text
 from sayso.mplp.fault import MismatchError

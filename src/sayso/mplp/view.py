@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sayso.model.call import Call
-from sayso.model.decision import Decision as Said
-from sayso.model.request import Request, State
-from sayso.model.show.escape import storable
+from sayso.model.request import Call, Request, State
+from sayso.model.request import Decision as Said
+from sayso.model.text import storable
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, told_of
 from sayso.mplp.confirm import Confirm, Decision
 from sayso.mplp.fault import ConfirmRefusedError

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
-from sayso.model.told import words
+from sayso.model.redaction import words
 from sayso.runs.events import DeltaEvent, RunStatus
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst

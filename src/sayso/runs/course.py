@@ -15,13 +15,12 @@ from typing import Any, cast
 from sayso import errors
 from sayso.gates.words import secrets_of
 from sayso.model import canonical
-from sayso.model.call import Call
 from sayso.model.redaction import MASK, Redaction, scrub
-from sayso.model.request import Request
+from sayso.model.request import Call, Request
 from sayso.model.reviewer import Identity
-from sayso.model.show.for_model import secrets_of_call
 from sayso.runs.models import Message, ModelCall, Reply
 from sayso.runs.tool import Tool
+from sayso.view.for_model import secrets_of_call
 
 __all__ = ["Course", "Waiting"]
 

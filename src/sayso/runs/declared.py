@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from sayso.errors import ConfigError
 from sayso.gates.declared import check_hook, check_redact
-from sayso.model.escalation import Escalation
+from sayso.model.quorum import Escalation
 from sayso.model.reviewer import Reviewer
 from sayso.model.signature import method_refusal
 

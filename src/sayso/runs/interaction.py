@@ -17,13 +17,12 @@ from sayso.errors import ConfigError
 from sayso.gates import requester
 from sayso.gates.words import fit_facts, secrets_among
 from sayso.model import canonical
-from sayso.model.call import Question
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
-from sayso.model.request import Request, State
+from sayso.model.request import Question, Request, State
 from sayso.model.run import RunState
 from sayso.model.shape import Shape
-from sayso.model.show.escape import storable
+from sayso.model.text import storable
 from sayso.runs.decide import cancelled
 from sayso.runs.events import RunStatus
 from sayso.runs.frame import Frame, frame_now

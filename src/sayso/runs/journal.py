@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from sayso import clock
 from sayso.drive import Effect, offload
-from sayso.model.canonical.compact import dumps
+from sayso.model.canonical.tags import dumps
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.runs.proof import Proof
 from sayso.runs.values import Later, plain
 from sayso.stores.base import Store
-from sayso.stores.lease import Lease
+from sayso.stores.worker import Lease
 
 __all__ = ["Journal", "bodies"]
 

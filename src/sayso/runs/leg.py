@@ -17,7 +17,6 @@ from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
-from sayso.model.show import line
 from sayso.runs.code import changes, fingerprints
 from sayso.runs.decide import Decider, IgnoredInputWarning
 from sayso.runs.events import Event, OutputEvent, RunStatus
@@ -29,8 +28,9 @@ from sayso.runs.run import handed_back
 from sayso.runs.step import perform
 from sayso.runs.values import Given, Live, plain
 from sayso.stores.base import Store
-from sayso.stores.lease import Lease
 from sayso.stores.run_verbs import Kept
+from sayso.stores.worker import Lease
+from sayso.view import line
 from sayso.waiting import scope
 
 if TYPE_CHECKING:

@@ -16,12 +16,10 @@ from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolC
 from sayso.drive import offload
 from sayso.gates import requester, unknown_request
 from sayso.model import canonical
-from sayso.model.call import Call
 from sayso.model.ids import new_run_id
 from sayso.model.keywords import checks_keywords
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.model.shape import ShapeError
-from sayso.model.show import line
 from sayso.runs.course import Course, Waiting
 from sayso.runs.events import DeltaEvent
 from sayso.runs.models import ModelCall, ModelError, Reply, model_of
@@ -33,6 +31,7 @@ from sayso.runs.signature import Signature
 from sayso.runs.tool import Tool
 from sayso.runs.toolbox import ASK, FINISH, by_name, check_turns, finish_of, offer_of
 from sayso.stores.base import Store
+from sayso.view import line
 from sayso.waiting import scope, signals
 from sayso.waiting.frames import trimmed
 

@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRequired, ResumeState, respond_to_confirmation
-from sayso.model.call import Call
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.reviews import Review
 from sayso.runs.models import read_arguments
 from sayso.stores.base import Store

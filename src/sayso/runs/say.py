@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from sayso.model.show.escape import storable
-from sayso.model.show.for_model import not_run
+from sayso.model.text import storable
 from sayso.runs.halt import Denied
 from sayso.runs.models import Message, ModelCall
+from sayso.view.for_model import not_run
 
 __all__ = ["approval_words", "call_message", "denial_words", "not_a_tool"]
 

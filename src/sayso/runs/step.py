@@ -16,7 +16,7 @@ from sayso import errors
 from sayso.drive import Attempt, Effects, Suspended, Try, Verb, adrive
 from sayso.gates import Check, Needs, again, check, execute, lacking, requester, unknown_request
 from sayso.gates.words import secrets_among
-from sayso.model import canonical, told
+from sayso.model import canonical, redaction
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, Saved
 from sayso.runs.decide import cancelled, extras_place
@@ -370,4 +370,4 @@ def _failed(frame: Frame, error: BaseException) -> Failed:
     if isinstance(error, Failed):
         return error
     secrets = secrets_among(frame.runnable.gate, frame.arguments or {})
-    return Failed(type(error).__name__, "" if secrets is None else told.words(error, secrets), error)
+    return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets), error)

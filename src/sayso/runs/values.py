@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 from sayso.errors import ArgumentError, ValueNotKeptError
 from sayso.model import canonical
 from sayso.model.shape import Shape
-from sayso.model.show.escape import storable
+from sayso.model.text import storable
 
 __all__ = ["Given", "Later", "Live", "Lost", "Made", "back", "keep", "plain", "recorded", "result_classes"]
 

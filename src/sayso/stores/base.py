@@ -16,67 +16,27 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sayso import clock, errors
 from sayso.model import lifecycle
-from sayso.model.call import Call
-from sayso.model.decision import Decision
-from sayso.model.entry import Anchor, Entry
+from sayso.model.journal import Anchor, Entry
 from sayso.model.lifecycle import Outcome, Transition
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import Saved
 from sayso.stores import outbox, worker
+from sayso.stores.codec import altered
 from sayso.stores.evidence_verbs import EvidenceVerbs
-from sayso.stores.row import altered
+from sayso.stores.filter import Filter, Page
+from sayso.stores.records import SlipTransaction, SlipVerbs
 from sayso.stores.run_verbs import RunTransaction, RunVerbs, save
-from sayso.stores.slip_verbs import SlipTransaction, SlipVerbs
 
 __all__ = ["Filter", "Page", "Store", "Transaction", "Unwatch"]
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Which requests to list; an empty field does not restrict.
-
-    Attributes:
-        states: Any of these states.
-        run_id: Of this run.
-        name: Of the function with this name, or this qualified name (`module:function`).
-        risk: With this risk word.
-        claimed_by: Claimed by this identity, by folded comparison.
-        text: With this text in id, run, function name, prompt or question; not case-sensitive.
-        kind: Calls or questions only.
-        at: An instant at which whatever has reached its end counts as expired, though nobody wrote that down yet.
-    """
-
-    states: frozenset[State] = field(default=frozenset[State]())
-    run_id: str | None = None
-    name: str | None = None
-    risk: str | None = None
-    claimed_by: Identity | None = None
-    text: str | None = None
-    kind: Literal["call", "question"] | None = None
-    at: datetime | None = None
-
-
-@dataclass(frozen=True)
-class Page:
-    """A part of a list, in the order in which the requests were asked.
-
-    Attributes:
-        requests: At most as many as were asked for.
-        cursor: Give it back to get what follows; None at the end. It stays good while requests come and change.
-    """
-
-    requests: tuple[Request, ...]
-    cursor: str | None
 
 
 class Transaction(RunTransaction, SlipTransaction, Protocol):

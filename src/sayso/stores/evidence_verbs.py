@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from sayso import clock, errors
-from sayso.model.entry import Entry, Head
-from sayso.model.purge import purged
+from sayso.model.journal import Entry, Head, purged
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
@@ -55,7 +54,7 @@ class EvidenceVerbs(ABC):
             yield last
 
     def purge(self, request_id: str, by: Identity, *, before: datetime, channel: str) -> Request:
-        """In one transaction, remove what a request was about that ended before; see `sayso.model.purge`.
+        """In one transaction, remove what a request was about that ended before; see `sayso.model.journal`.
 
         The bytes may stay in the files until `scrub`. Does nothing to one that was purged already.
 

@@ -14,18 +14,16 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sayso import clock, errors
-from sayso.model.canonical.compact import dumps_sorted
-from sayso.model.entry import Anchor, Entry, chained, first_link
+from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
-from sayso.stores.memory_runs import RunShelf, RunWrites, ShelfReads
-from sayso.stores.memory_slips import SlipReads, SlipShelf, SlipWrites
-from sayso.stores.row import asked_digest, asked_values
+from sayso.stores.codec import Seal, asked_digest, asked_values
+from sayso.stores.filter import matches, read_cursor
+from sayso.stores.memory_tables import RunShelf, RunWrites, ShelfReads, SlipReads, SlipShelf, SlipWrites
 from sayso.stores.run_verbs import NOT_DECIDED
-from sayso.stores.seal import Seal
-from sayso.stores.select import matches, read_cursor
 from sayso.stores.watch import Bell
 
 __all__ = ["MemoryStore"]

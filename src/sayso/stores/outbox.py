@@ -19,7 +19,7 @@ from sayso import errors
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Identity
-from sayso.stores.slip import Slip, row_of, slip_of
+from sayso.stores.records import Slip, row_of, slip_of
 
 if TYPE_CHECKING:
     from sayso.stores.base import Transaction

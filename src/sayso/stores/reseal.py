@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso import errors
-from sayso.stores.memory_slips import slip_column
+from sayso.stores.codec import SEALED_COLUMNS, Seal, sealed_search
+from sayso.stores.memory_tables import slip_column
 from sayso.stores.migrate import migrate
-from sayso.stores.row import SEALED_COLUMNS, sealed_search
-from sayso.stores.seal import Seal
-from sayso.stores.sqlite_faults import DATABASE_ERRORS, fault
-from sayso.stores.sqlite_runs import step_column
+from sayso.stores.sqlite import DATABASE_ERRORS, fault
+from sayso.stores.sqlite_transaction import step_column
 
 __all__ = ["Resealed", "reseal"]
 

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from sayso import errors
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState, Saved, Step
-from sayso.stores import lease
+from sayso.stores import worker
 
 __all__ = ["NOT_DECIDED", "Kept", "RunFilter", "RunTransaction", "RunVerbs", "save"]
 
@@ -143,7 +143,7 @@ class RunVerbs(ABC):
                 raise errors.RunNotFoundError(run_id)
             if run.state is RunState.ENDED:
                 return run
-            if run.holder not in {holder, gone} and not lease.is_free(run.holder):
+            if run.holder not in {holder, gone} and not worker.is_free(run.holder):
                 raise errors.RunBusyError(run_id)
             tx.put_run(run.held_by(holder, tx.now()))
             return run

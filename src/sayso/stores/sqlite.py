@@ -1,4 +1,16 @@
-"""Requests in one SQLite file: the default, for any number of processes on one machine.
+"""Making the file of a SQLite store, before SQLite opens it.
+
+Invariant: only its owner can read it, and no descriptor of a file that is there is ever opened and closed here.
+
+What SQLite's errors mean, in the words of `sayso.errors`.
+
+A filter as a condition in SQL; every value is bound, and the words are constants.
+
+What evidence is made of, in SQLite, and how nothing stays in the files of what was removed.
+
+The newest row of every chain is found in one walk over the journal's key. Invariant: a scrub changes no row.
+
+Requests in one SQLite file: the default, for any number of processes on one machine.
 
 WAL, `synchronous=FULL`, every change in `BEGIN IMMEDIATE`, so that a verb's read and write cannot be torn apart and
 what a verb returned survives a power cut. Callers that arrive together share one commit: whoever gets the write lock
@@ -9,38 +21,174 @@ Not for network file systems, whose locks cannot be trusted.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sayso import clock, errors
-from sayso.model.entry import Anchor, Entry
-from sayso.model.request import Request, State
+from sayso.clock import microseconds
+from sayso.model.journal import Anchor, Entry, Head
+from sayso.model.request import LIVE, Request, State
 from sayso.stores.base import Filter, Page, Store, Transaction
+from sayso.stores.codec import Seal, anchor_of, legible
+from sayso.stores.filter import read_cursor
 from sayso.stores.migrate import migrate, refuse_foreign
-from sayso.stores.row import anchor_of
-from sayso.stores.seal import Seal
-from sayso.stores.select import read_cursor
-from sayso.stores.sqlite_evidence import SqliteEvidence
-from sayso.stores.sqlite_faults import DATABASE_ERRORS, fault, is_busy
-from sayso.stores.sqlite_file import make_file
-from sayso.stores.sqlite_filter import where_of
-from sayso.stores.sqlite_runs import SqliteRunReads
-from sayso.stores.sqlite_slips import SqliteSlipReads
-from sayso.stores.sqlite_transaction import COLUMNS, FIND, GET, Memo, SqliteTransaction, Stale
+from sayso.stores.sqlite_transaction import (
+    COLUMNS,
+    FIND,
+    GET,
+    Memo,
+    SqliteRunReads,
+    SqliteSlipReads,
+    SqliteTransaction,
+    Stale,
+)
 from sayso.stores.watch import Bell, Watched, Watcher
-from sayso.stores.words import legible
 
-__all__ = ["SqliteStore"]
+__all__ = ["DATABASE_ERRORS", "SqliteEvidence", "SqliteStore", "fault", "is_busy", "make_file", "where_of"]
+
+_SMALLEST = 512  # bytes of a database with one page
+
+
+def make_file(path: Path) -> None:
+    """Make the file with our mode, because SQLite would with the process's umask; -wal and -shm take its mode."""
+    # Never opened when it is there: closing any descriptor of a file drops every lock that this process has on it, and
+    # then another process may take away the -wal file that the connections of this one still write to.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if path.is_file() and 0 < path.stat().st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
+        raise errors.StoreCorruptError(f"{path} is not a sayso store; nothing was changed, name another file")
+
+
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the module raises; the second where SQLite quotes damaged bytes in a message, or finds them in a row."""
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+_UNREACHABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
+
+
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
+
+
+def is_busy(error: Exception) -> bool:
+    """Say whether somebody else holds the lock."""
+    return _code(error) in _BUSY
+
+
+def fault(error: Exception, path: str) -> errors.StoreError:
+    """Return the fault to raise for one of `DATABASE_ERRORS`."""
+    code = _code(error)
+    if code in _BUSY:
+        return errors.StoreBusyError(f"{path} stayed locked by another process; nothing was recorded, try again")
+    if code == sqlite3.SQLITE_FULL:
+        return errors.StoreFullError(f"no room left to write {path}; nothing was recorded, free some space")
+    if code in _READ_ONLY:
+        return errors.StoreReadOnlyError(f"{path} cannot be written ({error}); nothing was recorded")
+    if code in _CORRUPT or _shows_damage(error):
+        return errors.StoreCorruptError(
+            f"{path} is not a sayso store or is damaged ({error}); nothing was changed and nothing ran, restore it from"
+            " a copy or name another file"
+        )
+    if code in _UNREACHABLE:
+        return errors.StoreUnavailableError(f"{path} cannot be opened or read ({error}); nothing was recorded")
+    return errors.StoreError(f"{path}: {error}; nothing was recorded")
+
+
+def _shows_damage(error: Exception) -> bool:
+    # The module's own error about a row has no code. A table or column of ours is missing where the schema is damaged.
+    text = str(error)
+    return isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in text or text.startswith("no such ")
+
+
+def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:
+    """Return the parts of a condition that all hold, and the values bound in them."""
+    parts: list[str] = []
+    values: list[Any] = []
+    if wanted.states:
+        part, values = _in_states(wanted)
+        parts.append(part)
+    for column, value in (("run_id", wanted.run_id), ("risk", wanted.risk), ("kind", wanted.kind)):
+        if value is not None:
+            parts.append(f"{column} = ?")
+            values.append(value)
+    if wanted.name is not None:
+        parts.append("? IN (name, tool)")
+        values.append(wanted.name)
+    if wanted.claimed_by is not None:
+        parts.append("claimed_by = ?")
+        values.append(wanted.claimed_by.folded)
+    if wanted.text is not None:
+        parts.append("instr(search, ?) > 0")
+        values.append(wanted.text.casefold())
+    return parts, values
+
+
+def _in_states(wanted: Filter) -> tuple[str, list[Any]]:
+    part, values = f"state IN ({', '.join('?' * len(wanted.states))})", list[Any](sorted(wanted.states))
+    if wanted.states <= LIVE:
+        part = f"live = 1 AND {part}"
+    elif not wanted.states & LIVE:
+        part = f"live IS NULL AND {part}"
+    if wanted.at is None:
+        return part, values
+    at = microseconds(wanted.at)
+    # Only what is live has an end.
+    part, values = f"{part} AND (ends_at IS NULL OR ends_at > ?)", [*values, at]
+    if State.EXPIRED in wanted.states:
+        part, values = f"({part} OR (live = 1 AND ends_at <= ?))", [*values, at]
+    return part, values
+
+
+_PAGE = 1000
+# SQLite takes the other columns from the row that has the greatest `seq`.
+_HEADS = "SELECT run_id, max(seq), link FROM journal WHERE run_id > ? GROUP BY run_id ORDER BY run_id LIMIT ?"
+
+
+class SqliteEvidence(ABC):
+    """The part of a store that is about evidence."""
+
+    _path: str
+
+    @abstractmethod
+    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Return all rows."""
+
+    def heads(self) -> Iterator[Head]:
+        after: Any = ""
+        while True:
+            page = self._query(_HEADS, (after, _PAGE))
+            yield from map(Head._make, page)
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def scrub(self) -> bool:
+        try:
+            with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
+                # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid
+                # of those; then the log, which holds the pages as they were.
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA busy_timeout = 1000")  # who reads for longer is told about instead
+                return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        except DATABASE_ERRORS as error:
+            raise fault(error, self._path) from error
+
 
 T = TypeVar("T")
 
@@ -90,7 +238,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
     Args:
         path: The file; it is made, mode 0600, with its folder, when it is not there.
         key: Seals arguments, answers, what is recorded of decisions and outcomes, and people's words in the journal
-            (see `sayso.stores.seal`).
+            (see `sayso.stores.codec`).
 
     Raises:
         StoreError: One of its kinds, at the first use and not before.

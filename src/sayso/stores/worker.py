@@ -1,10 +1,6 @@
-"""Which process started a call, and whether it still lives.
+"""Which process has a start or a run, and whether it is surely gone.
 
-A worker is named by host, boot, process and time namespace, process id, the process's own start time, the program that
-runs in it, and the machine, so that neither a process id that was given out again nor another program in the same
-process (`os.execv`) is taken for the one that made the call. Only a process of the same host, boot and process
-namespace can be looked up. One of an earlier boot has surely ended only where both are the same machine, outside of
-any container: a container elsewhere may have the same host name. Of any other nothing is concluded.
+A worker is named by machine, namespace, process and its start time; a lease is its right to one run.
 """
 
 from __future__ import annotations
@@ -16,8 +12,11 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
-__all__ = ["current", "is_gone"]
+from sayso.model.ids import new_token
+
+__all__ = ["Lease", "current", "is_free", "is_gone"]
 
 _OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside of containers
 
@@ -143,3 +142,31 @@ def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:
     return bool(started and worker.started and started != worker.started) or bool(
         program and worker.program and program != worker.program
     )
+
+
+class Lease:
+    """The right to go on with one run.
+
+    Attributes:
+        holder: What stands in the run's record.
+    """
+
+    def __init__(self) -> None:
+        self._token = new_token()
+        self.holder = f"{current()}#{self._token}"
+        _live[self._token] = self
+
+    def release(self) -> None:
+        """Let it go; what was written under it can be taken by others at once."""
+        _live.pop(self._token, None)
+
+
+_live: WeakValueDictionary[str, Lease] = WeakValueDictionary()
+
+
+def is_free(holder: str | None) -> bool:
+    """Say whether a run that this one holds may be taken by another. False also when that cannot be known from here."""
+    if holder is None:
+        return True
+    process, _, token = holder.rpartition("#")
+    return token not in _live if process == current() else is_gone(process)

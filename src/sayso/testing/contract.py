@@ -22,9 +22,8 @@ from functools import partial
 from unittest.mock import patch
 
 from sayso import audit, errors
-from sayso.model.decision import Verb
 from sayso.model.lifecycle import Outcome
-from sayso.model.request import FINAL, Request, State
+from sayso.model.request import FINAL, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter

@@ -9,9 +9,8 @@ from datetime import timedelta
 
 from sayso import audit, errors
 from sayso.model import canonical
-from sayso.model.call import Call
 from sayso.model.lifecycle import Outcome
-from sayso.model.request import FINAL, Request, State
+from sayso.model.request import FINAL, Call, Request, State
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, Scene, refusal

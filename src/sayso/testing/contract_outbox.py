@@ -10,13 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 from sayso import errors
-from sayso.model.escalation import Escalation
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
+from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import outbox
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, BOB, Scene, refusal
 

@@ -19,8 +19,8 @@ from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.stores.lease import Lease
 from sayso.stores.run_verbs import Kept, RunFilter
+from sayso.stores.worker import Lease
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
 

@@ -1,6 +1,6 @@
 """What a store promises about slips; a part of `sayso.testing.contract`.
 
-Every test is one fact about the verbs of `sayso.stores.slip_verbs.SlipVerbs`. Nothing here knows how a store keeps its
+Every test is one fact about the verbs of `sayso.stores.records.SlipVerbs`. Nothing here knows how a store keeps its
 slips, or what stands in them.
 """
 
@@ -12,8 +12,7 @@ from typing import Any
 
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Store
-from sayso.stores.slip import Slip
-from sayso.stores.slip_verbs import Note
+from sayso.stores.records import Note, Slip
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
 __all__ = ["SlipContract"]

@@ -11,12 +11,11 @@ from typing import Any, cast
 
 from sayso import clock
 from sayso.model import canonical
-from sayso.model.call import Call, Question
 from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest, fingerprint, question_digest
 from sayso.model.ids import new_request_id, new_run_id
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request
+from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.shape import Shape
 

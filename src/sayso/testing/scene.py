@@ -12,13 +12,11 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from sayso.errors import SaysoError
-from sayso.model.call import Call
-from sayso.model.decision import Decision, Verb
-from sayso.model.entry import Entry
 from sayso.model.fingerprint import fingerprint
 from sayso.model.ids import new_token
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Filter, Store
 from sayso.testing.frozen import Clock, frozen_clock

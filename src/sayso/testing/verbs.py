@@ -11,11 +11,10 @@ from functools import partial
 from typing import Any
 
 from sayso import audit, errors
-from sayso.model.decision import Decision, Verb
-from sayso.model.entry import first_link
+from sayso.model.journal import first_link
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
-from sayso.model.request import Request, State
+from sayso.model.request import Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.stores.base import Filter
 from sayso.testing.sample import sample_call, sample_edit

@@ -20,7 +20,7 @@ from sayso.model.keywords import checks_keywords
 from sayso.model.quorum import Quorum
 from sayso.model.request import State
 from sayso.model.shape import Shape
-from sayso.model.show.escape import storable
+from sayso.model.text import storable
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
 from sayso.waiting.block import block_of

@@ -19,8 +19,8 @@ from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.gates.declared import span_of
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
-from sayso.model.show.label import is_random
 from sayso.stores.base import Store
+from sayso.view.summary import is_random
 from sayso.waiting import signals, stop, terminal
 from sayso.waiting.waiter import Waiter
 

@@ -18,7 +18,7 @@ from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, exception_classes, execute
 from sayso.gates.declared import check_known, quorum_of, span_of
 from sayso.gates.words import must_keep_bounds
-from sayso.model.escalation import Escalation
+from sayso.model.quorum import Escalation
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer

@@ -17,12 +17,11 @@ from sayso.drive import Effects, Verb
 from sayso.errors import InvalidAnswerError
 from sayso.gates import Needs, Place, not_found_again, open_request, requester
 from sayso.model import canonical
-from sayso.model.call import Question
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
 from sayso.model.quorum import Quorum
-from sayso.model.request import Request, State
+from sayso.model.request import Question, Request, State
 from sayso.model.shape import Shape, ShapeError
 from sayso.stores import worker
 from sayso.stores.base import Store

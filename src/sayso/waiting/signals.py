@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from sayso.model.call import Call
 from sayso.model.ids import new_request_id
-from sayso.model.request import Request
-from sayso.model.show import line
-from sayso.model.show.for_model import not_run
-from sayso.model.show.label import is_random, short
+from sayso.model.request import Call, Request
+from sayso.view import line
+from sayso.view.for_model import not_run
+from sayso.view.summary import is_random, short
 
 __all__ = [
     "ConfirmationCancelled",

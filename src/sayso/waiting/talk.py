@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sayso import clock, errors
+from sayso.model.edit import is_target
 from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
 from sayso.model.shape import Shape, ShapeError
 from sayso.model.shape.hint import choices_of, kinds_of
-from sayso.model.show import card
-from sayso.model.show.escape import escape
-from sayso.model.show.label import in_short, short, token
-from sayso.model.show.literal import brief, value
-from sayso.model.show.standing import changed, stands
-from sayso.model.target import is_target
+from sayso.model.text import escape
 from sayso.reviews import Review, edited_call, shape_of
+from sayso.view import card
+from sayso.view.arguments import brief, value
+from sayso.view.card import changed, stands
+from sayso.view.summary import in_short, short, token
 from sayso.waiting.screen import Screen
 
 __all__ = ["LEFT", "Talk"]

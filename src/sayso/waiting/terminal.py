@@ -16,12 +16,12 @@ from contextlib import suppress
 from sayso import clock, config, errors
 from sayso.model.duration import ago
 from sayso.model.request import Request, State
-from sayso.model.show import card
-from sayso.model.show.escape import escape
-from sayso.model.show.label import is_random, short, time_left, token
-from sayso.model.show.standing import changed, decided
+from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
+from sayso.view import card
+from sayso.view.card import changed, decided
+from sayso.view.summary import is_random, short, time_left, token
 from sayso.waiting.screen import Gone, Over, Screen, is_there
 from sayso.waiting.talk import Talk
 

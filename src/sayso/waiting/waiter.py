@@ -22,8 +22,8 @@ from sayso import errors
 from sayso.drive import Effects
 from sayso.gates import withdraw
 from sayso.model.request import Request
-from sayso.model.show.label import is_random
 from sayso.stores.base import Store
+from sayso.view.summary import is_random
 from sayso.waiting import pool, scope, signals, stop
 
 __all__ = ["Waiter"]

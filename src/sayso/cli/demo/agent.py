@@ -21,9 +21,9 @@ import sayso
 from sayso.cli.demo.place import RUN, Effect, Place, say
 from sayso.drive import drive
 from sayso.errors import ConfigError
-from sayso.model.show import escape, line
-from sayso.model.show.label import short
 from sayso.testing import ScriptedModel
+from sayso.view import escape, line
+from sayso.view.summary import short
 from sayso.waiting import scope
 from sayso.waiting.block import Block
 from sayso.waiting.waiter import Waiter

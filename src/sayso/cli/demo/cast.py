@@ -22,8 +22,8 @@ from sayso.cli.demo.inbox import SIMULATED, Deed, Inbox, NotTakenError, is_insta
 from sayso.cli.demo.place import Place, say
 from sayso.cli.say import out
 from sayso.model.request import Request, State
-from sayso.model.show.label import short
 from sayso.stores.base import Filter
+from sayso.view.summary import short
 from sayso.waiting import terminal
 
 __all__ = ["PATIENCE", "Agent", "Broken", "Stage"]

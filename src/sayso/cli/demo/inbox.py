@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from sayso.cli.login_page import LoginPage
-from sayso.model.show.label import short
 from sayso.stores.base import Store
+from sayso.view.summary import short
 
 __all__ = ["SIMULATED", "Deed", "Inbox", "NotTakenError", "is_installed"]
 

@@ -24,9 +24,9 @@ from sayso.cli.demo.place import RUN, Place, say
 from sayso.cli.say import WRONG, complain, out
 from sayso.errors import ConfigError
 from sayso.model.request import Request, State
-from sayso.model.show import escape
-from sayso.model.show.label import short
 from sayso.runs.models import model_of
+from sayso.view import escape
+from sayso.view.summary import short
 from sayso.waiting import terminal
 
 __all__ = ["Left", "crash", "improvise", "tidy", "tour"]

@@ -46,14 +46,14 @@ from sayso.inbox.api.row_wire import (
 from sayso.inbox.api.sound import sound
 from sayso.inbox.api.wait import Changes, until_changed
 from sayso.model import canonical
-from sayso.model.entry import Entry
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.show.literal import brief
 from sayso.stores.base import Filter
-from sayso.stores.http_wire import mark_of, request_wire
+from sayso.stores.http_transport import mark_of, request_wire
 from sayso.stores.outbox import waiting_kind
+from sayso.view.arguments import brief
 
 __all__ = [
     "OPERATIONS",

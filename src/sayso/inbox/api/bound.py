@@ -11,8 +11,8 @@ from typing import Any, NoReturn, cast
 
 from sayso import errors
 from sayso.model import canonical
+from sayso.model.canonical.decode import fields_of, items_of
 from sayso.model.canonical.tags import Json, dump
-from sayso.model.canonical.tree import fields_of, items_of
 from sayso.model.shape import Shape, ShapeError
 
 __all__ = ["LARGEST", "MOST_CLASSES", "MOST_VALUES", "must_be_bound", "must_be_small"]

@@ -19,8 +19,8 @@ from itertools import islice
 
 from sayso import errors
 from sayso.clock import instant, written
-from sayso.model.entry import Entry
 from sayso.model.ids import new_token
+from sayso.model.journal import Entry
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Store, Unwatch

@@ -18,8 +18,8 @@ from sayso.inbox.api.operation import Asked, Input, Operation, Output
 from sayso.inbox.api.own import Own
 from sayso.inbox.api.problem import Problem
 from sayso.model.run import RunRecord, RunState, Saved
-from sayso.stores.http_wire import kept_wire, saved_of
-from sayso.stores.memory_runs import run_values
+from sayso.stores.http_transport import kept_wire, saved_of
+from sayso.stores.memory_tables import run_values
 from sayso.stores.run_verbs import RunFilter
 
 __all__ = [

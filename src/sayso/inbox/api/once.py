@@ -17,7 +17,7 @@ from sayso.inbox.api.operation import Asked
 from sayso.inbox.api.own import Own
 from sayso.inbox.api.problem import Problem
 from sayso.model.request import Request
-from sayso.stores.slip import Slip
+from sayso.stores.records import Slip
 
 __all__ = ["HEADERS", "Once"]
 

@@ -12,13 +12,13 @@ import re
 
 from sayso import errors
 from sayso.inbox.api.operation import Asked
-from sayso.model.entry import Entry
+from sayso.model.journal import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Saved
 from sayso.stores.base import Filter, Page, Store
+from sayso.stores.records import Slip
 from sayso.stores.run_verbs import Kept
-from sayso.stores.slip import Slip
 
 __all__ = ["Own"]
 

@@ -1,8 +1,8 @@
 """How often, and how much at a time, one token, session or stranger may ask; counted in this process.
 
 How often is a moving window (the library `limits`), and how much at a time is what is being worked on. Both answer 429
-with `Retry-After`, so that a program is slowed down and loses no call (`sayso.stores.http_line`). The invariant: one
-who asks too much slows nobody else down, and what sleeps until something changes takes no slot.
+with `Retry-After`, so that a program is slowed down and loses no call (`sayso.stores.http_transport`). The
+invariant: one who asks too much slows nobody else down, and what sleeps until something changes takes no slot.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What programs say to the API and hear from it, as the pydantic models of their operations.
 
-Rows go in and out as a store has them (`sayso.stores.http_wire`); the texts in them are looked into by
+Rows go in and out as a store has them (`sayso.stores.http_transport`); the texts in them are looked into by
 `sayso.inbox.api.sound`. The invariant: a field that is not named here is refused.
 """
 

@@ -19,17 +19,15 @@ from sayso.inbox.api.bound import must_be_bound, must_be_small
 from sayso.inbox.api.operation import Input
 from sayso.inbox.form import answer_fields, argument_fields
 from sayso.model import canonical
-from sayso.model.call import Call, Question
 from sayso.model.canonical.tags import dump
 from sayso.model.edit import shape_of
 from sayso.model.fingerprint import call_digest, fingerprint, question_digest
 from sayso.model.redaction import FAILED, Redaction, agrees
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Question, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.shape import Shape
-from sayso.model.show.card import headline, subject_rows
-from sayso.stores.row import Row, asked_values, request_of, text_key
-from sayso.stores.seal import Seal
+from sayso.stores.codec import Row, Seal, asked_values, request_of, text_key
+from sayso.view.card import headline, subject_rows
 
 __all__ = ["LONGEST", "AskedRequest", "sound"]
 
@@ -64,7 +62,7 @@ class AskedRequest(Input):
 
 
 class _Words(Input):
-    """What stands in `asked`, as `sayso.stores.row` writes it; a key that is not here is not the program's to say."""
+    """What stands in `asked`, as `sayso.stores.codec` writes it; a key that is not here is not the program's to say."""
 
     requester: Person
     window: int = Field(ge=0, le=10**15)

@@ -1,6 +1,6 @@
 """What answers hold, as pydantic models: requests, rows of the journal, runs, tokens, and who asks.
 
-Their JSON is that of `--json` (`sayso.model.show.document`); the models say so to the OpenAPI document and hold it to
+Their JSON is that of `--json` (`sayso.view.document`); the models say so to the OpenAPI document and hold it to
 its word. The invariant: arguments and answers are masked, and no model has room for a secret of a token.
 """
 
@@ -15,12 +15,12 @@ from pydantic import Field
 from sayso.inbox import token as tokens
 from sayso.inbox.api.operation import Output
 from sayso.inbox.token import TokenKind
-from sayso.model import request as model
-from sayso.model.entry import Entry as Row
+from sayso.model import request
+from sayso.model.journal import Entry as Row
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
-from sayso.model.show.document import entry_document, request_document
 from sayso.reviews import Review
+from sayso.view.document import entry_document, request_document
 
 __all__ = [
     "Change", "Decision", "Entry", "Escalation", "Execution", "Journal", "Me", "Quorum", "Request",
@@ -115,7 +115,7 @@ class Request(Output):
     execution: Execution | None
 
     @classmethod
-    def of(cls, request: model.Request, review: Review) -> Request:
+    def of(cls, request: request.Request, review: Review) -> Request:
         """Return a request as it is told, with what the reviews of its store know of its program."""
         return cls.model_validate(request_document(request, program_gone=review.program_is_gone(request)))
 

@@ -16,14 +16,13 @@ from sayso.inbox.form.scalar import scalar_widget
 from sayso.inbox.form.text import as_json
 from sayso.inbox.form.widget import Way, Widget
 from sayso.model.canonical import MASK, Json, display
-from sayso.model.canonical.tree import class_in, fields_of, items_of, tag_in
+from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
 from sayso.model.request import Request
 from sayso.model.shape import Shape
 from sayso.model.shape.hint import kinds_of
 from sayso.model.shape.limits import Descriptor
-from sayso.model.show import escape
-from sayso.model.show.layout import Layout
-from sayso.model.show.literal import brief
+from sayso.view import escape
+from sayso.view.arguments import Layout, brief
 
 __all__ = ["ABSENT", "answer_fields", "argument_fields"]
 

@@ -12,9 +12,9 @@ from typing import cast
 from sayso.inbox.form.text import is_visible
 from sayso.inbox.form.widget import Kind, Widget
 from sayso.model.canonical import Json, display
-from sayso.model.canonical.tree import tag_in
+from sayso.model.canonical.decode import tag_in
 from sayso.model.shape.limits import Descriptor
-from sayso.model.show.layout import Layout
+from sayso.view.arguments import Layout
 
 __all__ = ["scalar_widget"]
 

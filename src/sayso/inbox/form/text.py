@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from sayso.model.canonical import Json, display
-from sayso.model.show.escape import escape
+from sayso.model.text import escape
 
 __all__ = ["as_json", "is_same", "is_visible", "read_json", "unified"]
 

@@ -18,9 +18,16 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, cast
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical.display import display
+from sayso.model.canonical.decode import (
+    LIMIT_DEPTH,
+    Reader,
+    dataclass_fields,
+    dataclass_parts,
+    display,
+    is_model,
+    model_parts,
+)
 from sayso.model.canonical.names import class_name, function_name, place
-from sayso.model.canonical.rebuild import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, is_model, model_parts
 from sayso.model.canonical.tags import MASK, Json, Unfit, dump, tag_of
 from sayso.model.text import Text
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, form_of
-from sayso.model.canonical.rebuild import dataclass_fields, is_model
+from sayso.model.canonical.decode import dataclass_fields, is_model
 from sayso.model.shape.limits import Descriptor
 
 __all__ = ["Walker", "define", "hints_of", "is_definable", "optional"]

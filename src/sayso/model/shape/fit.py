@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, form_of, text_of, value_of
+from sayso.model.canonical.decode import is_model
 from sayso.model.canonical.names import class_name, place
-from sayso.model.canonical.rebuild import is_model
 from sayso.model.shape.limits import Descriptor
 from sayso.model.shape.scalar import is_scalar, scalar, spoken
 

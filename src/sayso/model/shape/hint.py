@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from sayso.model.shape import Shape
-from sayso.model.show import escape
-from sayso.model.show.literal import brief
+from sayso.model.text import escape
+from sayso.view.arguments import brief
 
 __all__ = ["choices_of", "kinds_of"]
 

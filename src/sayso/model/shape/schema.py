@@ -1,7 +1,7 @@
 """JSON Schema of a descriptor, for forms and API descriptions: it says what `Shape.validate` takes from JSON.
 
 It is made without the program's code and without pydantic.
-The invariant: what a value is shown as (`sayso.model.canonical.display`) is valid against it.
+The invariant: what a value is shown as (`sayso.model.canonical.decode`) is valid against it.
 """
 
 from __future__ import annotations

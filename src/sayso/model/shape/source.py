@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from sayso.model.canonical.decode import dataclass_fields, is_model
 from sayso.model.canonical.names import class_name, function_name
-from sayso.model.canonical.rebuild import dataclass_fields, is_model
 from sayso.model.field import Field, annotated, fields_of
 from sayso.model.redaction import Redaction
 from sayso.model.shape.define import hints_of, optional

@@ -1,4 +1,16 @@
-"""The line to a sayso server: connections that are kept, answers that are awaited, faults that come back as ours.
+"""What a sayso server answered instead of a yes, as the fault that a store on this machine would have raised.
+
+The server names faults by their classes in `sayso.errors` (`already_started` is `AlreadyStartedError`) and sends their
+facts along. The invariant: whatever it answers, what is raised is a `SaysoError`, which runs nothing.
+
+Requests, runs and rows of the journal as JSON between a sayso server and the programs that use it as their store.
+
+A request travels as the columns of its row (`sayso.stores.codec`), unsealed, with the text of its shape beside them, so
+that there is one codec and not two; the connection keeps it from others. What a program sends when it asks is less: no
+state, no decision and no instant, which are the server's to say. The invariant: what is read here was written here, or
+is refused.
+
+The line to a sayso server: connections that are kept, answers that are awaited, faults that come back as ours.
 
 Every verb that goes over it may be sent twice: asking finds what was asked, a start and its end know their token. So
 where a connection breaks, it is sent again until patience ends, and then the program hears that the server is away.
@@ -9,22 +21,217 @@ is followed, and the token goes to the one server that it was given for.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlencode, urlsplit
 
 from sayso import errors
+from sayso.model.canonical.tags import dumps
 from sayso.model.ids import new_token
-from sayso.stores.http_fault import fault_of
+from sayso.model.journal import Entry
+from sayso.model.request import Request
+from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, asked_values, progress_values, request_of
+from sayso.stores.memory_tables import run_of, run_values
+from sayso.stores.run_verbs import Kept
 
-__all__ = ["BROKEN", "LATER", "Line", "LostError", "encoded", "jittered"]
+__all__ = [
+    "BROKEN",
+    "LATER",
+    "Line",
+    "LostError",
+    "asked_wire",
+    "beginning",
+    "encoded",
+    "entry_of",
+    "fault_of",
+    "jittered",
+    "kept_of",
+    "kept_wire",
+    "mark_of",
+    "readable",
+    "request_from",
+    "request_wire",
+    "run_from",
+    "saved_of",
+    "saved_wire",
+]
+
+_NOT_KNOWN, _NOT_LET_IN = 401, 403
+_INSTANTS = ("at", "expired_at")
+_OF_DOCUMENT = ("type", "title", "status", "detail", "code")
+
+
+def fault_of(status: int, problem: Any, about: str) -> errors.SaysoError:
+    """Return the fault that an answer tells of.
+
+    Args:
+        status: Of the answer.
+        problem: Its content, which should be problem details (RFC 9457).
+        about: The id of the request or run that was spoken of; the server does not repeat one that it does not show.
+    """
+    said = cast("Mapping[str, Any]", problem if isinstance(problem, dict) else {})
+    code, detail = str(said.get("code", "")), str(said.get("detail", f"HTTP status {status}"))
+    match code:
+        case "request_not_found":
+            return errors.RequestNotFoundError(about)
+        case "run_not_found":
+            return errors.RunNotFoundError(about)
+        case "rate_limited":
+            return errors.StoreBusyError(f"the sayso server has heard enough of this token for now: {detail}")
+        case _:
+            kind = _kind(code)
+    if kind is not None:
+        return _rebuilt(kind, detail, said)
+    if status == _NOT_KNOWN:
+        return errors.StoreForbiddenError(
+            "the server does not know SAYSO_TOKEN: revoked, ended or mistyped; nothing runs, make another one with"
+            " `sayso token new` on the server"
+        )
+    if status == _NOT_LET_IN:
+        return errors.StoreForbiddenError(f"the sayso server does not let this token do that: {detail}")
+    if status >= 500:
+        return errors.StoreUnavailableError(f"the sayso server failed ({detail}); nothing runs that it did not allow")
+    if not code:
+        return errors.StoreError(f"this address does not answer as a sayso server ({detail}); look at SAYSO_STORE")
+    return errors.StoreError(f"the sayso server did not take what was sent ({code}: {detail})")
+
+
+@contextmanager
+def beginning(run_id: str) -> Generator[None]:
+    """Say inside the block, where a run may be begun, that its name is another's instead of that it is not there.
+
+    The server answers the same for both; a name that nobody has used is never refused to who begins a run.
+    """
+    try:
+        yield
+    except errors.RunNotFoundError as refusal:
+        said = (
+            f"the run name {run_id!r} cannot be used with this token, and nothing was asked; choose another name (a run"
+            " belongs to the program that began it)"
+        )
+        refusal.args = (said,)
+        raise
+
+
+def _kind(code: str) -> type[errors.SaysoError] | None:
+    name = "".join(part.capitalize() for part in code.split("_")) + "Error"
+    return getattr(errors, name) if name in errors.__all__ else None
+
+
+def _rebuilt(kind: type[errors.SaysoError], detail: str, said: Mapping[str, Any]) -> errors.SaysoError:
+    # The message was made over there, of facts that all come along: the class's own way to make it is not wanted.
+    fault = kind.__new__(kind, detail)
+    fault.args = (detail,)
+    for name, value in said.items():
+        if name not in _OF_DOCUMENT:
+            setattr(fault, name, _instant(value) if name in _INSTANTS else value)
+    return fault
+
+
+def _instant(value: Any) -> Any:
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return value
+
+
+_OPEN = Seal()
+_MICROSECOND = timedelta(microseconds=1)
+_SERVERS = ("search", "created_at")  # columns that are not the program's to say
+
+
+def asked_wire(request: Request) -> dict[str, Any]:
+    """Return what a program sends when it asks."""
+    columns = dict(zip(ASKED_COLUMNS, asked_values(request, _OPEN), strict=True))
+    lasts = (request.expires_at - request.created_at) // _MICROSECOND
+    said = {name: value for name, value in columns.items() if name not in _SERVERS}
+    return {**said, "shape": request.subject.shape, "lasts": lasts}
+
+
+def request_wire(request: Request) -> dict[str, Any]:
+    """Return a request as it stands: its row, its shape, and a mark that differs after each change of it."""
+    columns = asked_values(request, _OPEN) + progress_values(request, _OPEN, "")
+    return {
+        "row": dict(zip(Row._fields, columns, strict=True)),
+        "shape": request.subject.shape,
+        "mark": mark_of(request),
+    }
+
+
+def request_from(wire: Mapping[str, Any]) -> Request:
+    """Return the request that `request_wire` wrote; raises `StoreCorruptError` where it did not."""
+    with readable():
+        row, shape = Row(**wire["row"]), str(wire["shape"])
+    return request_of(row, _OPEN, lambda _: shape)
+
+
+def mark_of(request: Request) -> str:
+    """Return something that differs after each change of a request."""
+    return hashlib.sha256(dumps(progress_values(request, _OPEN, "")).encode()).hexdigest()[:32]
+
+
+def saved_wire(saved: Saved | None) -> dict[str, Any] | None:
+    """Return what is to be saved of a run."""
+    if saved is None:
+        return None
+    return {"run": run_values(saved.run), "steps": [list(step) for step in saved.steps], "left": saved.left}
+
+
+def saved_of(wire: Mapping[str, Any]) -> Saved:
+    """Return what `saved_wire` wrote; raises `LookupError`, `TypeError` or `ValueError` where it did not."""
+    left = wire["left"]
+    return Saved(run_of(wire["run"]), [Step(*step) for step in wire["steps"]], None if left is None else RunState(left))
+
+
+def kept_wire(kept: Kept) -> dict[str, Any]:
+    """Return a run and its steps."""
+    return {"run": run_values(kept.run), "steps": [list(step) for step in kept.steps]}
+
+
+def kept_of(wire: Mapping[str, Any]) -> Kept:
+    """Return what `kept_wire` wrote; raises `StoreCorruptError` where it did not."""
+    with readable():
+        return Kept(run_of(wire["run"]), tuple(Step(*step) for step in wire["steps"]))
+
+
+def run_from(wire: Mapping[str, Any]) -> RunRecord:
+    """Return a run without its steps; raises `StoreCorruptError` where it is none."""
+    with readable():
+        return run_of(wire)
+
+
+def entry_of(wire: Any) -> Entry:
+    """Return a row of the journal; raises `StoreCorruptError` where it is none."""
+    with readable():
+        return Entry(*wire)
+
+
+@contextmanager
+def readable() -> Generator[None]:
+    """Read a server's answer inside the block; raises `StoreCorruptError` where it is not as a server answers."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> errors.StoreCorruptError:
+    return errors.StoreCorruptError(
+        f"this address does not answer as a sayso server ({type(error).__name__} in reading its answer); nothing runs"
+        " by it: look at SAYSO_STORE, and whether both sides are of the same version"
+    )
+
 
 BROKEN = (OSError, HTTPException)
 """What a connection raises that breaks."""

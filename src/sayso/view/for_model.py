@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sayso.model import canonical
-from sayso.model.call import Call
 from sayso.model.redaction import Redaction, scrub
-from sayso.model.request import Request, State
-from sayso.model.show.label import name_of
-from sayso.model.show.literal import brief
-from sayso.model.show.standing import changed
+from sayso.model.request import Call, Request, State
+from sayso.view.arguments import brief
+from sayso.view.card import changed
+from sayso.view.summary import name_of
 
 __all__ = ["message", "not_run", "secrets_of_call"]
 

@@ -1,22 +1,88 @@
-"""The verbs of a store about slips: keep one, read it, swap it for its next version, drop it. Each is one transaction.
+"""Small rows beside requests: tokens, registered channels, messages that are to be sent.
 
-They come to every store from here, made of four small operations of its transactions. The invariant: of two callers
-that keep, swap or drop the same slip at once, one is told that it came second, and then wrote nothing, nor noted
-anything in the journal.
+Each has a kind, a key, a JSON body, and an instant when something is to be done about it. The verbs are those of
+`Store`.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from sayso.clock import microseconds
+from sayso import errors
+from sayso.clock import instant, microseconds
+from sayso.model.canonical.tags import dumps_sorted
 from sayso.model.reviewer import Identity
-from sayso.stores.slip import Slip, SlipRow, row_of, slip_of
 
-__all__ = ["Note", "SlipTransaction", "SlipVerbs"]
+__all__ = ["Note", "Slip", "SlipRow", "SlipTransaction", "SlipVerbs", "row_of", "slip_of"]
+
+
+@dataclass(frozen=True)
+class Slip:
+    """One small row.
+
+    Attributes:
+        kind: What it is, e.g. `token`; whoever keeps slips of a kind owns the word.
+        key: Which one it is; there is one slip of this kind and key.
+        body: JSON values; they are copied when they are kept.
+        due: When something is to be done about it; None where nothing is.
+
+    Raises:
+        ValueError: The kind or the key is empty or no text that can be written, or the instant has no zone.
+    """
+
+    kind: str
+    key: str
+    body: dict[str, Any]
+    due: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name, text in (("kind", self.kind), ("key", self.key)):
+            if not text or not _is_writable(text):
+                raise ValueError(f"the {name} of a slip is a text that can be written, not {text!a}; nothing was kept")
+        if self.due is not None and self.due.tzinfo is None:
+            raise ValueError(f"slip {self.key!r} is due at {self.due}, which has no zone; nothing was kept")
+
+
+def _is_writable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class SlipRow(NamedTuple):
+    """A slip as stores write it: the body as sorted JSON, and the instant in microseconds."""
+
+    kind: str
+    key: str
+    body: str
+    due: int | None
+
+
+def row_of(slip: Slip) -> SlipRow:
+    """Return what is written of a slip; raises `TypeError` or `ValueError` where its body is no JSON."""
+    return SlipRow(slip.kind, slip.key, dumps_sorted(slip.body), None if slip.due is None else microseconds(slip.due))
+
+
+def slip_of(row: SlipRow) -> Slip:
+    """Return the slip of a row; raises `StoreCorruptError` where somebody wrote something else into it."""
+    try:
+        body: Any = json.loads(row.body)
+        due = None if row.due is None else instant(row.due)
+        if isinstance(body, dict):
+            return Slip(row.kind, row.key, cast("dict[str, Any]", body), due)
+    except (ArithmeticError, RecursionError, TypeError, ValueError):
+        pass
+    raise errors.StoreCorruptError(
+        f"the slip {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed, restore the store"
+    )
+
 
 T = TypeVar("T")
 

@@ -1,19 +1,15 @@
-"""What an edit changes: the leaves in which two argument trees differ.
-
-Here is the comparison and how a difference reads. Invariant: every leaf that differs, in value or type, is listed, and
-its two texts differ too.
-"""
+"""What an edit changed: one row for each place, old and new shown so that the difference can be seen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from sayso.model.canonical.decode import class_in, fields_of, items_of
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import MASK, Json
-from sayso.model.canonical.tree import class_in, fields_of, items_of
-from sayso.model.show.escape import escape
-from sayso.model.show.literal import brief, quoted
+from sayso.model.text import escape
+from sayso.view.arguments import brief, quoted
 
 __all__ = ["Change", "changes"]
 

@@ -1,38 +1,151 @@
-"""A request as the columns of a row, and back; shared by the stores that keep rows.
-
-What is looked for stands in columns of its own; the rest are JSON texts: `asked`, which never changes, and `progress`
-and `execution`, which `sayso.stores.progress` writes. Everything that may hold what a program or a person wrote
-passes through the seal.
-"""
+"""Requests as rows and back: columns, JSON inside them, the digests that tie a row to the journal, and sealing."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sayso import errors
 from sayso.clock import instant, microseconds
-from sayso.model.call import Call, Question
-from sayso.model.canonical.compact import dumps
-from sayso.model.decision import Decision
-from sayso.model.entry import Anchor
-from sayso.model.escalation import Escalation
-from sayso.model.quorum import Quorum
-from sayso.model.request import Execution, Request, State
+from sayso.model.canonical.tags import dumps, dumps_sorted
+from sayso.model.journal import Anchor, Entry, stands_in
+from sayso.model.quorum import Escalation, Quorum
+from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.trail import stands_in
-from sayso.stores.progress import progress_values
-from sayso.stores.seal import Seal
-from sayso.stores.select import search_text
+from sayso.stores.filter import search_text
 
 __all__ = [
-    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "altered", "anchor_of", "asked_again", "asked_digest",
-    "asked_values", "is_borne_out", "progress_values", "request_of", "sealed_search", "stands_digest", "text_key",
-]  # fmt: skip
+    "ASKED_COLUMNS",
+    "PROGRESS_COLUMNS",
+    "SEALED_COLUMNS",
+    "Row",
+    "Seal",
+    "altered",
+    "anchor_of",
+    "asked_again",
+    "asked_digest",
+    "asked_values",
+    "changed_values",
+    "is_borne_out",
+    "legible",
+    "progress_values",
+    "request_of",
+    "sealed",
+    "sealed_search",
+    "stands_digest",
+    "text_key",
+]
+
+_MARK = "sealed:2:"
+_ANY = "sealed:"
+_NONCE = 12
+_HOW = "`sayso doctor --seal` seals what was written before the key was set, if nobody else wrote it"
+
+
+class Seal:
+    """Closes and opens texts; without a key it lets them through as they are."""
+
+    def __init__(self, key: str | None = None) -> None:
+        self.is_open = key is None
+        self._cipher: Any = None if key is None else _cipher(key)
+
+    def close(self, text: str, owner: str, column: str) -> str:
+        """Return what may be written to disk in this column of this request (of this run, where there is none)."""
+        if self.is_open:
+            return text
+        nonce = os.urandom(_NONCE)
+        sealed = self._cipher.encrypt(nonce, text.encode(), _place(owner, column).encode())
+        return _MARK + base64.b64encode(nonce + sealed).decode("ascii")
+
+    def open(self, text: str, owner: str, column: str) -> str:
+        """Return what was closed.
+
+        Raises:
+            StoreSealedError: It was sealed with another key, or for another place; it is not sealed though there is
+                a key; or there is no key here.
+        """
+        if self.is_open:
+            if text.startswith(_ANY):
+                raise errors.StoreSealedError(f"request {owner} is sealed; set SAYSO_KEY to the key of this store")
+            return text
+        if not text.startswith(_MARK):
+            raise errors.StoreSealedError(f"{column} of request {owner} is not sealed, and SAYSO_KEY is set; {_HOW}")
+        return self._opened(text, _place(owner, column), owner)
+
+    def open_earlier(self, text: str, owner: str, column: str) -> str:
+        """Return what was closed, or written without a seal, by any version; for `sayso.stores.reseal` alone."""
+        if text.startswith("sealed:1:"):
+            return self._opened(text, owner, owner)
+        return self.open(text, owner, column) if text.startswith(_ANY) else text
+
+    def _opened(self, text: str, bound_to: str, owner: str) -> str:
+        try:
+            packed = base64.b64decode(text[len(_MARK) :], validate=True)
+            return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], bound_to.encode()).decode()
+        except Exception as error:  # the cipher's own error class must not be imported without the extra
+            raise errors.StoreSealedError(
+                f"request {owner} does not open with this SAYSO_KEY: another key sealed it, or it was altered"
+            ) from error
+
+
+def _place(owner: str, column: str) -> str:
+    return f"{owner}/{column}"
+
+
+def _cipher(key: str) -> Any:
+    try:
+        raw = base64.b64decode(key, altchars=b"-_", validate=True)  # a mistyped key must not become another one
+    except (ValueError, binascii.Error):
+        raw = b""
+    if len(raw) != 32:
+        raise errors.ConfigError(
+            "SAYSO_KEY must be 32 random bytes in URL-safe base64, e.g. from "
+            '`python -c "import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())"`'
+        )
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError:
+        raise errors.ConfigError('SAYSO_KEY needs the extra `crypto`: pip install "sayso[crypto]"') from None
+    return AESGCM(raw)
+
+
+_SEALED_WORDS = ("comment", "reason")
+
+
+def sealed(detail: dict[str, Any], owner: str, seal: Seal) -> dict[str, Any]:
+    """Return a row's detail with people's words sealed; the chain then covers them as they are kept."""
+    words = {name: detail[name] for name in _SEALED_WORDS if isinstance(detail.get(name), str)}
+    return detail | {name: seal.close(text, owner, f"journal/{name}") for name, text in words.items()}
+
+
+def legible(entry: Entry, seal: Seal) -> Entry:
+    """Return a row with people's words to read, or a note where they do not open; the link covers the sealed ones."""
+    # Somebody may have written bytes into the file.
+    is_sealed = type(entry.detail) is str and '"sealed:' in entry.detail
+    return entry._replace(detail=_opened(entry, seal)) if is_sealed else entry
+
+
+def _opened(entry: Entry, seal: Seal) -> str:
+    owner = entry.request_id or entry.run_id
+    try:
+        detail: Any = json.loads(entry.detail)
+        words = {name: detail[name] for name in _SEALED_WORDS if str(detail.get(name)).startswith("sealed:")}
+    except (AttributeError, ValueError, RecursionError):
+        return entry.detail
+    for name, text in words.items():
+        try:
+            detail[name] = seal.open(text, owner, f"journal/{name}")
+        except errors.StoreSealedError:
+            detail[name] = "(sealed)"
+    return dumps_sorted(detail)
+
 
 _MICROSECOND = timedelta(microseconds=1)
 _KINDS = {
@@ -361,3 +474,110 @@ def _edited(row: Row, seal: Seal, subject: Call | Question) -> Call | None:
     form = seal.open(row.edited_form, row.id, "edited_form")
     masked = None if row.edited_masked is None else seal.open(row.edited_masked, row.id, "edited_masked")
     return Call(row.tool, row.name, form, masked, row.edited_digest, subject.shape, row.shape_digest)
+
+
+_PROGRESS_WORDS = {
+    state: state.value for state in State
+}  # plain texts: SQLite's driver looks long at what is only like one
+
+
+def progress_values(request: Request, seal: Seal, link: str) -> tuple[Any, ...]:
+    """Return the values of `PROGRESS_COLUMNS`; `link` is that of the journal's row for the change."""
+    end, claimed_by, execution = _end(request), request.claimed_by, request.execution
+    return (
+        1 if request.holds else None,
+        _PROGRESS_WORDS[request.state],
+        1 if request.state in LIVE else None,
+        None if end is None else microseconds(end),
+        None if claimed_by is None else claimed_by.folded,
+        *_edited_values(request.id, request.edited, seal),
+        seal.close(_progress(request), request.id, "progress"),
+        None if execution is None else seal.close(_execution_value(execution), request.id, "execution"),
+        link,
+    )
+
+
+def changed_values(before: Request, after: Request, seal: Seal) -> dict[str, Any]:
+    """Return what a transition changed of `PROGRESS_COLUMNS`, by name; without the link."""
+    changed: dict[str, Any] = {}
+    if after.holds is not before.holds:
+        changed["holds"] = 1 if after.holds else None
+    if after.state is not before.state:
+        changed["state"] = _PROGRESS_WORDS[after.state]
+        if after.state not in LIVE:
+            changed["live"] = None
+    end = _end(after)
+    if end is not _end(before):
+        changed["ends_at"] = None if end is None else microseconds(end)
+    if after.claimed_by is not before.claimed_by:
+        changed["claimed_by"] = None if after.claimed_by is None else after.claimed_by.folded
+    if after.edited is not before.edited:
+        names = ("edited_form", "edited_masked", "edited_digest")
+        changed.update(zip(names, _edited_values(after.id, after.edited, seal), strict=True))
+    if _has_moved(before, after):
+        changed["progress"] = seal.close(_progress(after), after.id, "progress")
+    if after.execution is not before.execution:
+        execution = after.execution
+        changed["execution"] = (
+            None if execution is None else seal.close(_execution_value(execution), after.id, "execution")
+        )
+    return changed
+
+
+def _end(request: Request) -> datetime | None:
+    """Return when what the request waits for now is too late."""
+    if request.state is State.PENDING:
+        return request.expires_at
+    return request.approval_expires_at if request.state is State.APPROVED else None
+
+
+def _has_moved(before: Request, after: Request) -> bool:
+    return (
+        after.decision is not before.decision
+        or after.votes is not before.votes
+        or after.expires_at is not before.expires_at
+        or after.approval_expires_at is not before.approval_expires_at
+        or after.claimed_by is not before.claimed_by
+        or after.escalated_at is not before.escalated_at
+    )
+
+
+def _edited_values(request_id: str, edited: Call | None, seal: Seal) -> tuple[str | None, str | None, str | None]:
+    if edited is None:
+        return None, None, None
+    masked = None if edited.masked is None else seal.close(edited.masked, request_id, "edited_masked")
+    return seal.close(edited.form, request_id, "edited_form"), masked, edited.digest
+
+
+def _progress(request: Request) -> str:
+    fields: dict[str, Any] = {"ends": microseconds(request.expires_at)}
+    if request.votes and request.votes[-1] is not request.decision:
+        fields["votes"] = [_packed(vote) for vote in request.votes]
+    elif request.votes:
+        fields["earlier"] = [_packed(vote) for vote in request.votes[:-1]]
+    if request.decision is not None:
+        fields["decision"] = _packed(request.decision)
+    if request.claimed_by is not None and request.claimed_at is not None:
+        claimed_by = request.claimed_by
+        fields["claimed"] = claimed_by.issuer, claimed_by.subject, microseconds(request.claimed_at)
+    if request.escalated_at is not None:
+        fields["escalated"] = microseconds(request.escalated_at)
+    if request.approval_expires_at is not None:
+        fields["approval_ends"] = microseconds(request.approval_expires_at)
+    return dumps(fields)
+
+
+def _packed(decision: Decision) -> tuple[Any, ...]:
+    return (
+        decision.verb, decision.by.issuer, decision.by.subject, microseconds(decision.at), decision.channel,
+        decision.comment, decision.fingerprint, decision.edited, decision.answer,
+    )  # fmt: skip
+
+
+def _execution_value(execution: Execution) -> str:
+    ended, by = execution.finished_at, execution.resolved_by
+    return dumps((
+        execution.token, execution.worker, execution.attempt, microseconds(execution.started_at),
+        None if ended is None else microseconds(ended), execution.result, execution.error,
+        None if by is None else (by.issuer, by.subject), *([execution.stopped] if execution.stopped else ()),
+    ))  # fmt: skip

@@ -1,27 +1,25 @@
-"""Requests and rows of the journal as JSON values: for `--json`, the HTTP API, and whoever else reads by program.
-
-The keys are stable: none is renamed or taken away without a deprecation, new ones may come. Instants are ISO 8601 in
-UTC with a Z, people `issuer:subject`, what there is not is null. The invariant: arguments and answers are masked.
-"""
+"""A request and its journal as JSON for machines and as rows for people."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sayso.clock import instant, written
 from sayso.model import canonical
-from sayso.model.call import Call
-from sayso.model.decision import Decision
-from sayso.model.entry import Entry
-from sayso.model.escalation import Escalation
-from sayso.model.request import Execution, Request
+from sayso.model.journal import Entry
+from sayso.model.quorum import Escalation
+from sayso.model.request import Call, Decision, Execution, Request
 from sayso.model.reviewer import Identity
-from sayso.model.show import card
-from sayso.model.show.standing import changed
+from sayso.model.text import escape
+from sayso.view import card
+from sayso.view.arguments import brief
+from sayso.view.card import changed
+from sayso.view.summary import columns, padded, token
 
-__all__ = ["entry_document", "request_document"]
+__all__ = ["entry_document", "event_rows", "moment", "request_document"]
 
 
 def _at(moment: datetime | None) -> str | None:
@@ -138,3 +136,64 @@ def entry_document(entry: Entry) -> dict[str, Any]:
         "detail": detail,
         "link": entry.link,
     }
+
+
+_ROOM = 300
+_EVENT_ROOM = 10, 24  # the usual words fit; a longer one widens the column, and a strange one sticks out
+_OWN_CHANNELS = frozenset({"clock", "program", "sweep"})
+# What the other columns say already, or only machines read.
+_SILENT = frozenset({
+    "asked", "at", "attempt", "before", "fingerprint", "heads", "key", "kind", "root", "shown", "signature", "stands",
+    "worker",
+})  # fmt: skip
+_WORDS = {
+    "comment": "", "edited": "with changes", "missing": "more approvals needed:", "until": "until",
+    "what": "the", "reason": "", "on_behalf_of": "on behalf of",
+}  # fmt: skip
+
+
+def moment(at: datetime) -> str:
+    """Return an instant in UTC, to the second."""
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def event_rows(entries: Iterable[Entry]) -> list[str]:
+    """Return of each when what happened by whom, and what the row says of it; what and whom stand in columns."""
+    rows = [(entry, token(entry.event)) for entry in entries]
+    usual, most = _EVENT_ROOM
+    pad = max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])
+    return [_row(entry, padded(event, pad)) for entry, event in rows]
+
+
+def _row(entry: Entry, event: str) -> str:
+    # The program's own steps come through no other channel, so its issuer says nothing more.
+    issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
+    who = f"{token(entry.by.removeprefix(issuer))} ({token(entry.channel)})"
+    return f"{_when(entry.at)}  {event}  {who}{_detail(entry.detail)}"
+
+
+def _when(at: int) -> str:
+    try:
+        return moment(instant(at))
+    except (OverflowError, TypeError, ValueError):  # a row that somebody altered
+        return escape(str(at))
+
+
+def _detail(text: str) -> str:
+    try:
+        detail = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        detail = text
+    if not isinstance(detail, dict):
+        return f"  {brief(str(detail), _ROOM)}"
+    parts = [_part(name, value) for name, value in cast("dict[str, Any]", detail).items() if name not in _SILENT]
+    return "".join(f"  {part}" for part in parts)
+
+
+def _part(name: str, value: Any) -> str:
+    said = _WORDS.get(name, f"{token(name)}:")
+    if value is True:
+        return said if name in _WORDS else f"{said} yes"
+    if name in {"until", "on_behalf_of", "tool", "what"} and isinstance(value, str):
+        return f"{said} {token(value)}"
+    return f"{said} {brief(value, _ROOM)}".strip()

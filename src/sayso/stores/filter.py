@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
 
-from sayso.model.call import Call
 from sayso.model.lifecycle import is_due
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
+from sayso.model.reviewer import Identity
 
-if TYPE_CHECKING:
-    from sayso.stores.base import Filter
+__all__ = ["Filter", "Page", "matches", "read_cursor", "search_text"]
 
-__all__ = ["matches", "read_cursor", "search_text"]
+
+@dataclass(frozen=True)
+class Filter:
+    """Which requests to list; an empty field does not restrict.
+
+    Attributes:
+        states: Any of these states.
+        run_id: Of this run.
+        name: Of the function with this name, or this qualified name (`module:function`).
+        risk: With this risk word.
+        claimed_by: Claimed by this identity, by folded comparison.
+        text: With this text in id, run, function name, prompt or question; not case-sensitive.
+        kind: Calls or questions only.
+        at: An instant at which whatever has reached its end counts as expired, though nobody wrote that down yet.
+    """
+
+    states: frozenset[State] = field(default=frozenset[State]())
+    run_id: str | None = None
+    name: str | None = None
+    risk: str | None = None
+    claimed_by: Identity | None = None
+    text: str | None = None
+    kind: Literal["call", "question"] | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of a list, in the order in which the requests were asked.
+
+    Attributes:
+        requests: At most as many as were asked for.
+        cursor: Give it back to get what follows; None at the end. It stays good while requests come and change.
+    """
+
+    requests: tuple[Request, ...]
+    cursor: str | None
 
 
 def read_cursor(cursor: str | None) -> int | None:

@@ -1,0 +1,272 @@
+"""The journal: rows chained by hash, what they say must have happened, and what is left of them after a purge.
+
+An `Entry` is one transition. Its hash is SHA-256 over the JSON array of the link before and every field but the link,
+in the order of `Entry`, without spaces, as UTF-8. Changing, removing, swapping or inserting a row inside a chain shows
+when the chain is walked (`sayso.audit.verify`); a chain that was cut at its end needs an outside witness.
+`Trail` reads the rows of one request and says whether they tell a possible story.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from sayso import clock, errors
+from sayso.model.canonical.tags import dumps, quote
+from sayso.model.lifecycle import Transition
+from sayso.model.request import Call, Decision, Request, State
+from sayso.model.reviewer import Identity
+
+__all__ = ["KINDS", "Anchor", "Entry", "Head", "Trail", "chained", "ended_at", "first_link", "purged", "stands_in"]
+
+
+class Entry(NamedTuple):
+    """A transition, as it is kept.
+
+    Attributes:
+        run_id: The chain it stands in.
+        seq: Its place there, from 1.
+        at: Microseconds since 1970, UTC, by the store's clock.
+        request_id: Which request.
+        event: What happened: `asked`, `voted`, `approved`, `started`, …
+        by: `issuer:subject` of whoever did it.
+        channel: Through which channel.
+        detail: A JSON object as text; never holds the value of an argument.
+        link: Hash over all of the above and the link before.
+    """
+
+    run_id: str
+    seq: int
+    at: int
+    request_id: str
+    event: str
+    by: str
+    channel: str
+    detail: str
+    link: str
+
+
+KINDS = (str, int, int, str, str, str, str, str, str)
+"""Of what is written; a database takes other values as well."""
+
+
+class Head(NamedTuple):
+    """A place in a chain, usually its newest row.
+
+    Attributes:
+        run_id: Which chain.
+        seq: Which row.
+        link: Of that row; it stands for all rows up to there.
+    """
+
+    run_id: str
+    seq: int
+    link: str
+
+
+class Anchor(NamedTuple):
+    """How the row of a request is tied to the journal, for `sayso.audit`.
+
+    Attributes:
+        request_id: Which request.
+        run_id: In which chain its rows stand.
+        state: The state that the row says.
+        link: Of the journal's row that made this row what it is.
+        asked: Digest of what never changes, computed from the row (see `sayso.stores.codec.asked_digest`); the
+            journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
+        stands: Digest of the whole row, computed from it (see `sayso.stores.codec.stands_digest`); every row
+            of the journal about it carries the one of then. None as for `asked`, and where nobody could change it.
+    """
+
+    request_id: str
+    run_id: str
+    state: str
+    link: str
+    asked: str | None
+    stands: str | None = None
+
+
+def first_link(run_id: str) -> str:
+    """Return what stands before the first row of a chain."""
+    return hashlib.sha256(b"sayso/journal/1:" + run_id.encode()).hexdigest()
+
+
+def chained(
+    before: str, run_id: str, seq: int, at: int, request_id: str, event: str, by: str, channel: str, detail: str
+) -> Entry:
+    """Return the row that follows the link `before`."""
+    texts = quote(request_id), quote(event), quote(by), quote(channel), quote(detail)
+    content = f"[{quote(before)},{quote(run_id)},{seq},{at},{','.join(texts)}]"
+    link = hashlib.sha256(content.encode()).hexdigest()
+    return Entry(run_id, seq, at, request_id, event, by, channel, detail, link)
+
+
+_LEADS_TO = {
+    "asked": State.PENDING,
+    "voted": State.PENDING,
+    "claimed": State.PENDING,
+    "escalated": State.PENDING,
+    "released": State.PENDING,
+    "approved": State.APPROVED,
+    "rejected": State.REJECTED,
+    "feedback": State.FEEDBACK,
+    "answered": State.ANSWERED,
+    "cancelled": State.CANCELLED,
+    "withdrawn": State.CANCELLED,
+    "expired": State.EXPIRED,
+    "started": State.RUNNING,
+    "suspended": State.APPROVED,
+    "done": State.DONE,
+    "unknown": State.UNKNOWN,
+}
+_ALONE = {event: frozenset({state.value}) for event, state in _LEADS_TO.items()}
+_NOT_HAPPENED = frozenset({State.FAILED.value, State.APPROVED.value})
+_ANY = frozenset(state.value for state in State)
+
+
+def _states(*states: State) -> frozenset[str]:
+    return frozenset(state.value for state in states)
+
+
+_WAITS = _states(State.PENDING)
+_OPEN = _states(State.PENDING, State.APPROVED)
+_BEGUN = _states(State.RUNNING, State.UNKNOWN)
+_COMES_FROM = {
+    "voted": _WAITS, "claimed": _WAITS, "escalated": _WAITS, "released": _WAITS, "approved": _WAITS,
+    "rejected": _WAITS, "feedback": _WAITS, "answered": _WAITS, "cancelled": _OPEN, "withdrawn": _OPEN,
+    "expired": _OPEN, "extended": _OPEN, "started": _states(State.APPROVED, State.UNKNOWN), "suspended": _BEGUN,
+    "done": _BEGUN, "failed": _BEGUN, "unknown": _BEGUN, "resolved": _BEGUN,
+    "cleared": _states(State.REJECTED, State.FEEDBACK, State.ANSWERED, State.CANCELLED),
+}  # fmt: skip
+
+
+class Trail(NamedTuple):
+    """What the rows of a request say of it, up to one of them.
+
+    Attributes:
+        states: The states in which it can stand, as their words; none before its first row.
+        asked: Digest of what was asked, or of what a purge left of it.
+        stands: Digest of its whole row since; None where a row of the journal carries none.
+        approved: Fingerprint of what was approved last.
+    """
+
+    states: frozenset[str] = frozenset()
+    asked: str | None = None
+    stands: str | None = None
+    approved: str | None = None
+
+    def after(self, event: str, detail: str) -> tuple[Trail, str | None]:
+        """Return what its rows say with the next one, and why that one cannot follow; None where it can.
+
+        Args:
+            event: What happened.
+            detail: The row's detail, a JSON object as text.
+        """
+        read = _read(detail)
+        asked = _text(read, "asked") if event == "purged" or not self.states else self.asked
+        approved = _text(read, "fingerprint") if event == "approved" else self.approved
+        new = Trail(self._states_after(event, read), asked, _text(read, "stands"), approved)
+        return new, self._problem(event, read)
+
+    def _states_after(self, event: str, read: dict[str, Any]) -> frozenset[str]:
+        alone = _ALONE.get(event)
+        if alone is not None:
+            return alone
+        match event:
+            case "failed":
+                return _states(State.APPROVED if read.get("may_try_again") else State.FAILED)
+            case "resolved":
+                return _states(State.DONE) if read.get("happened") else _NOT_HAPPENED
+            case "extended" | "cleared" | "purged":
+                return self.states
+            case _:
+                return _ANY
+
+    def _problem(self, event: str, read: dict[str, Any]) -> str | None:
+        if (event == "asked") is bool(self.states):
+            return "asked a second time" if self.states else f"{event} before it was asked"
+        before = _COMES_FROM.get(event)
+        if before is not None and not before & self.states:
+            return f"{event}, and it was {' or '.join(sorted(self.states))}"
+        if event == "started" and _text(read, "fingerprint") != self.approved:
+            return "started with another call than the one that was approved"
+        return None
+
+
+def stands_in(detail: str) -> str | None:
+    """Return the digest of the whole row of its request that a row of the journal carries."""
+    return _text(_read(detail), "stands")
+
+
+def _text(read: dict[str, Any], name: str) -> str | None:
+    found = read.get(name)
+    return found if isinstance(found, str) else None
+
+
+def _read(detail: str) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(detail)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+_GONE = "<purged>"
+
+
+def ended_at(request: Request) -> datetime:
+    """Return when the last thing happened to a final request that its record has an instant for."""
+    instants = [request.created_at, *(vote.at for vote in request.votes)]
+    if request.state is State.EXPIRED:
+        instants.append(request.approval_expires_at or request.expires_at)
+    if request.decision is not None:
+        instants.append(request.decision.at)
+    if request.execution is not None:
+        instants.append(request.execution.finished_at or request.execution.started_at)
+    return max(instants)
+
+
+def purged(request: Request, by: Identity, *, before: datetime, channel: str, now: datetime) -> Transition | None:
+    """Return the transition that removes what a request was about; None where that was done before.
+
+    Args:
+        request: The request as it stands.
+        by: Who removes it.
+        before: Only what ended before this instant goes.
+        channel: Through which channel.
+        now: The store's instant.
+
+    Raises:
+        PurgeRefusedError: Something can still happen to it, or it ended later.
+    """
+    if not request.is_final:
+        raise errors.PurgeRefusedError(request.id, f"is {request.state}, and something can still happen to it")
+    if ended_at(request) >= before:
+        raise errors.PurgeRefusedError(
+            request.id, f"ended on {ended_at(request):%Y-%m-%d %H:%M:%S}Z, which is not before"
+        )
+    if request.purged_at is not None:
+        return None
+    form, decision, execution = dumps({_GONE: f"{now:%Y-%m-%d}"}), request.decision, request.execution
+    subject, muted = request.subject, None if decision is None else _mute(decision)
+    gone = replace(
+        request,
+        subject=_bare(subject, form) if isinstance(subject, Call) else replace(subject, text=_GONE),
+        edited=None if request.edited is None else _bare(request.edited, form),
+        prompt=None, description=None, rule=None, context=None, decision=muted,
+        votes=tuple((muted or vote) if vote is decision else _mute(vote) for vote in request.votes),
+        execution=None if execution is None else replace(execution, result=None, error=None),
+        purged_at=now,
+    )  # fmt: skip
+    return Transition(gone, "purged", by, channel, {"before": clock.written(before)})
+
+
+def _bare(call: Call, form: str) -> Call:
+    return replace(call, form=form, masked=None)
+
+
+def _mute(decision: Decision) -> Decision:
+    return replace(decision, comment=None, answer=None)
