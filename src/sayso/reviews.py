@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from sayso import clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
+from sayso.model.canonical.tags import dump
 from sayso.model.edit import edited_call, shape_of
 from sayso.model.ids import ID_LENGTH
 from sayso.model.keywords import checks_keywords
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
 from sayso.model.reviewer import Reviewer
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 from sayso.model.text import storable
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
@@ -368,8 +369,8 @@ class Review:
         if request.kind != "question" or request.state is not State.PENDING:
             return self._decide(request.id, "answer", by, comment, None, channel)
         try:
-            answer = canonical.encode(shape_of(request).validate({"answer": value}, written=["answer"])).text
-        except ShapeError as error:
+            answer = dump(shape_of(request).fit({"answer": canonical.form_of(value)}))
+        except SchemaError as error:
             raise errors.InvalidAnswerError(request.id, error.problems) from None
         except errors.ArgumentError as error:
             raise errors.InvalidAnswerError(request.id, [f"the answer {error.reason}"]) from None

@@ -17,9 +17,9 @@ from pydantic import AliasChoices, Field, Strict, StrictInt
 import sayso
 from sayso import errors
 from sayso.inbox.form import argument_fields, read_edit
-from sayso.model.shape import ShapeError
-from sayso.model.shape.hint import kinds_of
+from sayso.model.schema import SchemaError
 from sayso.reviews import shape_of
+from sayso.view.hint import kinds_of
 from tests.integration.acting import held
 
 RAN: list[dict[str, Any]] = []
@@ -135,7 +135,7 @@ def test_a_held_call_has_the_defaults_of_its_author(way: str, written: str) -> N
 def test_what_is_out_of_bounds_is_not_even_asked(way: str, written: str) -> None:
     call = HELD[way](FUNCTIONS[written])
     for amount in (5000, 0, -1):
-        with pytest.raises((errors.ArgumentError, ShapeError), match="amount"):
+        with pytest.raises((errors.ArgumentError, SchemaError), match="amount"):
             call(amount, "ada")
     assert sayso.Review().list().requests == ()
     assert RAN == []
@@ -144,7 +144,7 @@ def test_what_is_out_of_bounds_is_not_even_asked(way: str, written: str) -> None
 @written
 @pytest.mark.parametrize("way", HELD)
 def test_what_must_be_given_must_be_given(way: str, written: str) -> None:
-    with pytest.raises((TypeError, ShapeError), match="to"):
+    with pytest.raises((TypeError, SchemaError), match="to"):
         HELD[way](FUNCTIONS[written])(5)
     assert sayso.Review().list().requests == ()
 
@@ -157,7 +157,7 @@ def test_an_alias_is_another_name_of_the_argument(way: str, written: str) -> Non
     assert first.tool_call is not None
     assert first.tool_call.args == {**WHOLE, "sender": "bob"}
     assert held(call, 5, "ada", sender="bob").confirmation_id == first.confirmation_id
-    with pytest.raises((TypeError, ShapeError), match="from"):
+    with pytest.raises((TypeError, SchemaError), match="from"):
         call(5, "ada", sender="bob", **{"from": "eve"})
 
 
@@ -201,9 +201,9 @@ def test_a_call_that_is_let_through_has_the_defaults_and_the_alias(way: str, wri
 @pytest.mark.parametrize("way", FREE)
 def test_a_bound_counts_for_a_call_that_is_let_through(way: str, written: str) -> None:
     call = FREE[way](FUNCTIONS[written])
-    with pytest.raises((errors.ArgumentError, ShapeError), match="amount"):
+    with pytest.raises((errors.ArgumentError, SchemaError), match="amount"):
         result(call, 5000, "ada")
-    with pytest.raises((TypeError, ShapeError), match="to"):
+    with pytest.raises((TypeError, SchemaError), match="to"):
         result(call, 5)
     assert RAN == []
 
@@ -277,7 +277,7 @@ def test_a_strict_parameter_takes_no_value_of_another_type(case: str) -> None:
     name, value = NOT_STRICTLY[case]
     given = {"count": 5, name: value}
     for way, call in {**HELD, **{way: FREE[way] for way in ("gate that is off", "tool")}}.items():
-        with pytest.raises((errors.ArgumentError, ShapeError), match=name):
+        with pytest.raises((errors.ArgumentError, SchemaError), match=name):
             call(strict)(**given)
         assert RAN == [], way
     assert sayso.Review().list().requests == ()
@@ -346,7 +346,7 @@ def test_the_form_shows_description_and_bounds_and_takes_the_value(written: str)
     assert all(field.can_change for field in fields.values())
     assert kinds_of(shape_of(request))["amount"] == fields["amount"].hint
     assert shape_of(request).parse("from", "bob") == "bob"
-    with pytest.raises(ShapeError):
+    with pytest.raises(SchemaError):
         shape_of(request).parse("amount", "5000")
 
 
@@ -379,7 +379,7 @@ def test_the_seeds_tool_with_a_required_field_holds_and_runs() -> None:
         RAN.append({"path": path})
         return f"Deleted {path}"
 
-    with pytest.raises((TypeError, ShapeError), match="path"):
+    with pytest.raises((TypeError, SchemaError), match="path"):
         delete_file.call()
     signal = held(delete_file.call, path="/tmp/test.txt")
     assert signal.question == "Confirm execution of delete_file(path='/tmp/test.txt')?"

@@ -25,7 +25,7 @@ import sayso
 from sayso import errors
 from sayso.gates import Gate, apart
 from sayso.model.request import State
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.ids import stable
@@ -218,7 +218,7 @@ def test_state_that_a_function_keeps_for_itself_asks_nobody_again(store: Store) 
 def test_function_without_a_closure_has_the_shape_that_it_always_had() -> None:
     def pay(amount: int) -> None: ...
 
-    assert Gate(pay).shape.digest == Shape.of(pay).digest
+    assert Gate(pay).shape.digest == Schema.of(pay).digest
     assert "around" not in Gate(pay).shape.text
 
 

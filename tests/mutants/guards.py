@@ -537,12 +537,42 @@ MUTANTS = [
     ),
     Mutant(
         "an answer fits the question", "reviews.py",
-        'shape_of(request).validate({"answer": value}, written=["answer"])', '{"answer": value}',
+        'shape_of(request).fit({"answer": canonical.form_of(value)})', '{"answer": canonical.form_of(value)}',
         _GUARDS + "test_an_answer_that_does_not_fit_decides_nothing",
     ),
     Mutant(
+        "nothing is fetched for a reference", "model/json_schema.py",
+        '"offline": True,', '"offline": False,',
+        "unit/test_foreign_schema.py::test_no_reference_is_ever_fetched",
+    ),
+    Mutant(
+        "a pattern is given up", "model/json_schema.py",
+        "backtrack_limit=100_000", "backtrack_limit=100_000_000_000",
+        "unit/test_foreign_schema.py::test_a_pattern_that_takes_for_ever_is_given_up",
+    ),
+    Mutant(
+        "formats are asserted", "model/json_schema.py",
+        '"validate_formats": True,', '"validate_formats": False,',
+        "unit/test_foreign_schema.py::test_arguments_are_held_to_a_foreign_schema",
+    ),
+    Mutant(
+        "a problem holds no value", "model/json_schema.py",
+        'jsonschema_rs.validator_for(tree, mask="Input", **options)', "jsonschema_rs.validator_for(tree, **options)",
+        "unit/test_foreign_schema.py::test_no_problem_of_a_foreign_schema_contains_the_value",
+    ),
+    Mutant(
+        "a foreign schema brings none of our keywords", "model/json_schema.py",
+        "if '\"x-sayso-' in text:", "if False:",
+        "unit/test_foreign_schema.py::test_what_is_no_schema_is_refused_by_name",
+    ),
+    Mutant(
+        "an object of a class that checks itself is not built without its code", "model/schema_fit.py",
+        'if "x-sayso-code" in node and self._builds:', "if False:",
+        "unit/test_schema.py::test_without_the_code_a_class_that_checks_itself_is_passed_on_and_not_built",
+    ),
+    Mutant(
         "an edit fits the function", "model/edit.py",
-        "fitted = shape.validate(values, written=values.keys() - kept)", "fitted = values",
+        "schema.fit(merged, kept=kept)", "merged",
         _PEERS + "test_edit_is_validated_before_it_counts",
     ),
     Mutant(
@@ -1099,8 +1129,8 @@ MUTANTS = [
         _FIELD + "test_bounds_stand_in_annotated_types_and_within_other_types_too",
     ),
     Mutant(
-        "a strict parameter is strict", "model/shape/limits.py",
-        '_STRICT = frozenset({"strict"})', "_STRICT = frozenset[str]()",
+        "a strict parameter is strict", "model/pydantic_schema.py",
+        'if kind in _JSON_SCALARS and schema.get("strict"):', "if False:",
         _FIELD + "test_a_strict_parameter_takes_no_value_of_another_type",
     ),
     Mutant(
@@ -1109,7 +1139,7 @@ MUTANTS = [
         _FIELD + "test_a_call_that_is_let_through_has_the_defaults_and_the_alias",
     ),
     Mutant(
-        "what must be given must be given", "model/field.py",
+        "what must be given must be given", "model/signature.py",
         "return bool(self.info.is_required())", "return False",
         _FIELD + "test_what_must_be_given_must_be_given",
     ),
@@ -1597,7 +1627,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer fits what was asked for", "runs/interaction.py",
-        "Shape.of_type(str if asks.schema is None else annotation_of(asks.schema))", "Shape.of_type(object)",
+        "Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)", "Schema.of_type(object)",
         _ASKED + "test_a_handler_asks_and_goes_on_with_the_answer",
     ),
     Mutant(
@@ -2238,7 +2268,7 @@ MUTANTS = [
         _ATTACKS + "test_of_every_one_leaf_mutation_nothing_is_asked_that_lies",
     ),
     Mutant(
-        "a form has one reading", "inbox/api/bound.py", "if written != form:", "if False:",
+        "a form has one reading", "inbox/api/bound.py", "must_be_canonical(tree)\n    except", "pass\n    except",
         _ATTACKS + "test_a_tagged_value_that_no_gate_writes_is_refused",
     ),
     Mutant(
@@ -2258,7 +2288,7 @@ MUTANTS = [
     ),
     Mutant(
         "what runs with a default is shown", "inbox/api/bound.py",
-        'if named.keys() != {field["name"] for field in told["fields"]}:', "if False:",
+        "if named.keys() != schema.properties.keys():", "if False:",
         _ATTACKS + "test_arguments_that_are_not_all_the_functions_are_refused",
     ),
     Mutant(
@@ -2288,8 +2318,8 @@ MUTANTS = [
         _SHOW + "test_a_tree_full_of_traps_is_not_looked_at_to_its_end",
     ),
     Mutant(
-        "a shape is the one of its digest", "inbox/api/sound.py",
-        "if Shape.from_text(said.shape).digest != said.shape_digest:", "if False:",
+        "a schema is the one of its digest", "inbox/api/sound.py",
+        "if Schema.from_text(said.shape).digest != said.shape_digest:", "if False:",
         _ATTACKS + "test_a_shape_cannot_be_swapped_for_that_of_another_function",
     ),
     Mutant(
@@ -3034,7 +3064,8 @@ MUTANTS = [
     # -- the pages of the inbox ------------------------------------------------------------------------------------
     Mutant(
         "what nobody gave counts as not given after an edit", "model/edit.py",
-        "return form if tree == form.text else canonical.encode(canonical.decode(tree, shape.classes))", "return form",
+        "with_unset(_wrapped(schema.fit(merged, kept=kept)), canonical.load(before.form))",
+        "_wrapped(schema.fit(merged, kept=kept))",
         "integration/test_inbox_deeds.py::test_what_nobody_gave_counts_as_given_only_once_it_is_changed",
     ),
     Mutant(

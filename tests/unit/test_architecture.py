@@ -25,8 +25,9 @@ LONG_FILES = {"errors.py": "the whole tree of faults, so that one page shows it;
 LONGEST_FILE, LONGEST_EXCUSED, LONGEST_FUNCTION = 600, 650, 60
 
 HEAVY = {
-    "_ssl", "asyncio", "click", "concurrent", "cryptography", "email", "http", "logging", "multiprocessing", "pydantic",
-    "pydantic_core", "sqlite3", "ssl", "tomllib", "unittest", "urllib", "zoneinfo",
+    "_ssl", "annotated_types", "asyncio", "click", "concurrent", "cryptography", "email", "http", "jsonschema_rs",
+    "logging", "multiprocessing", "pydantic", "pydantic_core", "sqlite3", "ssl", "tomllib", "unittest", "urllib",
+    "zoneinfo",
 }  # fmt: skip
 
 # Modules whose reading of data can run code; and calls that run what they are given.

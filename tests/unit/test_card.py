@@ -19,11 +19,11 @@ import sayso
 from sayso import config
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.shape import Shape
-from sayso.model.shape.hint import choices_of, kinds_of
+from sayso.model.schema import Schema
 from sayso.testing import sample_call
 from sayso.view import card, summary
 from sayso.view.card import changed, decided, stands
+from sayso.view.hint import choices_of, kinds_of
 from tests.conftest import Clock
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -299,7 +299,7 @@ def test_kinds_are_said_in_words() -> None:
         h: Colour, i: dict[str, int], *rest: int,
     ) -> None: ...  # fmt: skip
 
-    kinds = kinds_of(Shape.of(f))
+    kinds = kinds_of(Schema.of(f))
     assert kinds["a"] == "integer"
     assert kinds["b"] == "number, at least 0, at most 500"
     assert kinds["c"] == "'x' | 'y'"
@@ -310,9 +310,9 @@ def test_kinds_are_said_in_words() -> None:
 
 
 def test_choices_are_those_of_the_type() -> None:
-    assert choices_of(Shape.of_type(Literal["berlin", "lyon"])) == ["berlin", "lyon"]
-    assert choices_of(Shape.of_type(int)) == []
-    assert len(choices_of(Shape.of_type(Colour))) == 2
+    assert choices_of(Schema.of_type(Literal["berlin", "lyon"])) == ["berlin", "lyon"]
+    assert choices_of(Schema.of_type(int)) == []
+    assert len(choices_of(Schema.of_type(Colour))) == 2
 
 
 def test_how_often_one_approval_may_start_the_call_is_shown_where_it_is_not_once() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
 from sayso import errors
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 from sayso.runs.prediction import Prediction
 from sayso.runs.signature import Signature
 
@@ -28,7 +28,7 @@ def test_field_without_a_type_is_text() -> None:
     assert signature.inputs.names == ("question", "context")
     assert signature.outputs.names == ("answer",)
     assert types_of("question -> answer")["answer"]["type"] == "string"
-    with pytest.raises(ShapeError, match="answer"):
+    with pytest.raises(SchemaError, match="answer"):
         signature.outputs.validate({"answer": 7})
 
 
@@ -59,7 +59,7 @@ def test_type_in_the_text_is_the_type_that_counts(written: str, fits: Any, does_
     outputs = Signature.of(f"question -> answer: {written}").outputs
     assert outputs.validate({"answer": fits}) == {"answer": fits}
     if does_not is not ...:
-        with pytest.raises(ShapeError):
+        with pytest.raises(SchemaError):
             outputs.validate({"answer": does_not})
 
 
@@ -162,7 +162,7 @@ def test_pair_of_models_says_names_types_and_limits() -> None:
     assert signature.inputs.names == ("subject", "tags")
     assert signature.inputs.validate({"subject": "help"}) == {"subject": "help", "tags": []}
     assert signature.outputs.validate({"team": "ops", "urgency": "3"}) == {"team": "ops", "urgency": 3}
-    with pytest.raises(ShapeError) as refused:
+    with pytest.raises(SchemaError) as refused:
         signature.outputs.validate({"team": "ops", "urgency": 12})
     assert "urgency" in str(refused.value)
     assert signature.inputs.words == "What a customer wrote."
@@ -171,7 +171,7 @@ def test_pair_of_models_says_names_types_and_limits() -> None:
 def test_problem_never_quotes_the_value() -> None:
     outputs = Signature.of((Ticket, Triage)).outputs
     for wrong in ({"team": "hunter2", "urgency": 1}, {"team": "hunter2hunter2", "urgency": 1}):
-        with pytest.raises(ShapeError) as refused:
+        with pytest.raises(SchemaError) as refused:
             outputs.validate(wrong)
         assert "hunter2" not in str(refused.value)
 

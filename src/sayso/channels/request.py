@@ -20,7 +20,7 @@ from sayso.model import duration
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.model.text import storable
 from sayso.reviews import Review
 from sayso.runs.frame import current_frame
@@ -195,8 +195,8 @@ async def carried(request: HumanInputRequest, requester: Requester) -> str:
 
 
 @cache
-def _text() -> Shape:
-    return Shape.of_type(str)
+def _text() -> Schema:
+    return Schema.of_type(str)
 
 
 def _came_second(work: asyncio.Future[None]) -> bool:

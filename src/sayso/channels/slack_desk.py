@@ -21,7 +21,7 @@ from sayso.channels.admission import Admission
 from sayso.model.edit import is_target, shape_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
@@ -257,7 +257,7 @@ def _approve(review: Review, request: Request, said: _Said, seen: str) -> Reques
     for name, text in new.items():
         try:
             changes[name] = shape_of(request).parse(name, text)
-        except ShapeError as error:
+        except SchemaError as error:
             problems += error.problems
     if problems:
         raise _Wrong(show.problems_in(problems, names))
@@ -274,7 +274,7 @@ def _answer(request: Request, text: str | None) -> object:
         raise _Wrong({"answer": "Write an answer; nothing was decided."})
     try:
         return shape_of(request).parse("answer", text)
-    except ShapeError as error:
+    except SchemaError as error:
         raise _Wrong(show.problems_in(error.problems, {"answer": "answer"})) from None
 
 

@@ -19,7 +19,7 @@ from sayso.cli.desk import Desk, as_json, decides
 from sayso.cli.filters import Chosen, filters
 from sayso.model.edit import edited_call, shape_of
 from sayso.model.request import Call, Request, State
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 from sayso.reviews import Review
 from sayso.view import card
 from sayso.view.card import changed
@@ -124,7 +124,7 @@ def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
             raise click.UsageError(f"--set gives {name!r} twice")
         try:
             values[name] = shape.parse(name, text)
-        except ShapeError as error:
+        except SchemaError as error:
             problems += error.problems
     if problems:
         raise errors.InvalidChangesError(request.id, problems)

@@ -12,7 +12,7 @@ from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.cli.filters import Chosen, filters
 from sayso.model.request import Request
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 from sayso.reviews import Review, shape_of
 from sayso.waiting.talk import LEFT
 
@@ -104,7 +104,7 @@ def _value(request: Request, text: str) -> object:
         return text  # the door says that a call takes no answer
     try:
         return shape_of(request).parse("answer", text)
-    except ShapeError as error:
+    except SchemaError as error:
         raise errors.InvalidAnswerError(request.id, error.problems) from None
 
 

@@ -16,9 +16,9 @@ import click
 from sayso import errors
 from sayso.cli.say import complain
 from sayso.model.request import Request
-from sayso.model.shape.hint import kinds_of
 from sayso.model.text import escape, hidden_in
 from sayso.reviews import edited_call, shape_of
+from sayso.view.hint import kinds_of
 
 __all__ = ["edited"]
 

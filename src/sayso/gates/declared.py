@@ -8,7 +8,7 @@ here has not been called, and nothing was written.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from types import MethodType, ModuleType
@@ -16,10 +16,12 @@ from typing import Any, cast
 
 from sayso.errors import ConfigError
 from sayso.model import canonical, duration
+from sayso.model.json_schema import mapped
 from sayso.model.keywords import unknown_keyword
 from sayso.model.quorum import Quorum
 from sayso.model.redaction import marks
-from sayso.model.signature import method_refusal
+from sayso.model.schema import Schema
+from sayso.model.signature import hints_of, method_refusal
 
 __all__ = ["check_hook", "check_known", "check_redact", "has_own_name", "quorum_of", "span_of", "tool_of"]
 
@@ -169,40 +171,29 @@ def check_redact(function: Callable[..., Any], redact: Collection[str], tool: st
 
 def _names(function: Callable[..., Any]) -> Iterator[str]:
     """Yield the names under which a value can stand, fields with a dot before them; "" where any name can be."""
-    # Read anew, and not from the gate's shape: that one is read at the first call, when every annotation can be.
-    from sayso.model.shape.define import hints_of
-    from sayso.model.shape.source import of_function, of_type
-
-    arguments = of_function(function, ())
-    yield from (field["name"] for field in arguments.fields)
-    told = [arguments]
+    # Read anew, and not from the gate's schema: that one is read at the first call, when every annotation can be.
+    schemas = [Schema.of(function)]
+    yield from schemas[0].names
     plain = inspect.unwrap(function)
     # Without an annotation there is nothing to say of the result; with one that cannot be read yet it may be anything.
     if "return" in getattr(plain, "__annotations__", {}):
-        told.append(of_type(hints_of(plain).get("return", Any)))
-    for each in told:
-        for field in each.fields:
-            yield from _fields(field["type"])
-        for definition in (*each.definitions.values(), *each.more_definitions().values()):
-            yield from _defined(definition)
-        yield from (f".{name}" for cls in each.classes.values() for name in getattr(cls, "__private_attributes__", ()))
+        schemas.append(Schema.of_type(hints_of(plain).get("return", Any)))
+    found: list[str] = []
+    for schema in schemas:
+        for part in [*schema.properties.values(), *schema.tree.get("$defs", {}).values()]:
+            mapped(part, partial(_gathered, found))
+        for cls in schema.classes.values():
+            found += [f".{name}" for name in getattr(cls, "__private_attributes__", ())]
+            found += [f".{name}" for name in getattr(cls, "__dataclass_fields__", getattr(cls, "model_fields", ()))]
+    yield from found
 
 
-def _defined(definition: Mapping[str, Any]) -> Iterator[str]:
-    if definition.get("extra"):
-        yield ""
-    for field in definition.get("fields", ()):
-        yield f".{field['name']}"
-        yield from _fields(field["type"])
-
-
-def _fields(kind: Mapping[str, Any]) -> Iterator[str]:
-    if kind["kind"] in {"any", "dict"}:
-        yield ""
-    for part in kind.values():
-        for inner in cast("list[object]", part) if isinstance(part, list) else [part]:
-            if isinstance(inner, dict) and "kind" in inner:
-                yield from _fields(cast("Mapping[str, Any]", inner))
+def _gathered(found: list[str], node: dict[str, Any]) -> dict[str, Any]:
+    is_open = node.get("type", "object") == "object" and node.get("additionalProperties", True) is not False
+    if is_open and not node.keys() & {"$ref", "anyOf", "oneOf", "enum", "not"}:
+        found.append("")
+    found += [f".{name}" for name in node.get("properties", ())]
+    return node
 
 
 def _there_are(names: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request
 from sayso.model.run import Saved
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 from sayso.stores.base import Store
 
 __all__ = ["execute"]
@@ -124,10 +124,16 @@ def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, A
     if request.edited is not None:
         # The reviewer's process may not have had the function's own validators; here they are.
         try:
-            gate.shape.validate(arguments)
-        except ShapeError as error:
+            gate.shape.validate(arguments, kept=_unchanged(request))
+        except SchemaError as error:
             raise errors.InvalidChangesError(request.id, error.problems) from None
     return arguments
+
+
+def _unchanged(request: Request) -> set[str]:
+    """Return the names of the arguments that an edit left as the program gave them."""
+    before, after = (canonical.load(call.form) for call in (request.call, request.effective))
+    return {name for name in after if name in before and dump(after[name]) == dump(before[name])}
 
 
 def _finish(store: Store, request: Request, token: str, outcome: Outcome, saved: Saved | None = None) -> Effects[bool]:

@@ -22,7 +22,7 @@ from sayso.model.redaction import Redaction
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Saved
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.model.signature import Signature, chosen
 from sayso.policy import describe
 
@@ -75,9 +75,9 @@ class Gate:
     name: str = field(init=False)
     signature: Signature = field(init=False)
     stands_alone: bool = field(init=False)
-    _bare: Shape = field(init=False, repr=False)
+    _bare: Schema = field(init=False, repr=False)
     _around: Surroundings = field(init=False, repr=False)
-    _among: dict[str, Shape] = field(init=False, repr=False)
+    _among: dict[str, Schema] = field(init=False, repr=False)
     _picks: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Gate:
             "name": self.named or getattr(function, "__name__", type(function).__name__),
             "signature": signature,
             "stands_alone": self.named is None and hides_nothing(function),
-            "_bare": Shape.of(function, redact=self.redact),
+            "_bare": Schema.of(function, redact=self.redact),
             "_around": Surroundings(function),
             "_among": {},
             "_picks": {id(hook): chosen(hook) for hook in hooks.values() if callable(hook)},
@@ -124,7 +124,7 @@ class Gate:
         return self._bare.out_of_bounds(arguments)
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> Schema:
         """What the calls look like now; its digest covers the plain values around the function."""
         if self.stands_alone:
             return self._bare

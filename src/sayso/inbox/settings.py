@@ -29,11 +29,11 @@ from sayso.model.canonical import MASK
 from sayso.model.duration import ago
 from sayso.model.edit import shape_of
 from sayso.model.request import Request
-from sayso.model.shape import Shape
-from sayso.model.shape.hint import kinds_of
+from sayso.model.schema import Schema
 from sayso.model.text import escape
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
+from sayso.view.hint import kinds_of
 from sayso.view.summary import name_of, token
 
 __all__ = ["public_address", "send_test", "settings"]
@@ -152,7 +152,7 @@ def _gate(tool: str, requests: list[Request], now: datetime) -> _Gate:
 
 def _shape_said(request: Request) -> tuple[list[tuple[str, str]], str]:
     try:
-        shape: Shape = shape_of(request)
+        shape: Schema = shape_of(request)
     except errors.StoreCorruptError as fault:
         return [], escape(str(fault))
     schema = json.dumps(shape.json_schema(), indent=2, ensure_ascii=False)

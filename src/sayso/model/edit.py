@@ -17,7 +17,7 @@ from sayso.model.canonical.tags import MASK, Json, dump
 from sayso.model.fingerprint import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
 from sayso.model.request import Call, Decision, Request
-from sayso.model.shape import Shape, ShapeError
+from sayso.model.schema import Schema, SchemaError
 
 __all__ = [
     "ID_PATTERN",
@@ -251,18 +251,18 @@ def _unset(tree: Json) -> set[str]:
             return set()
 
 
-def shape_of(request: Request) -> Shape:
+def shape_of(request: Request) -> Schema:
     """Return the types of a request's arguments or answer: the program's own where it lives in this process.
 
     Raises:
         StoreCorruptError: What the store holds is not the text of a shape that this version knows.
     """
     subject = request.subject
-    live = Shape.live(subject.shape_digest)
+    live = Schema.live(subject.shape_digest)
     if live is not None:
         return live
     try:
-        return Shape.from_text(subject.shape)
+        return Schema.from_text(subject.shape)
     except ValueError as error:
         raise errors.StoreCorruptError(
             f"the types of request {request.id} cannot be read ({error}); it can be rejected, not edited or answered"
@@ -284,12 +284,15 @@ def edited_call(
         )
     if changes is not None and arguments is not None:
         raise errors.InvalidChangesError(request.id, ["give changes or arguments, not both"])
-    shape, before = shape_of(request), request.effective
-    changes, arguments = (None if given is None else shape.by_name(given) for given in (changes, arguments))
+    schema, before = shape_of(request), request.effective
+    changes, arguments = (None if given is None else schema.by_name(given) for given in (changes, arguments))
     try:
-        tree = _merged(before, changes, arguments)
-        form = _as_given(shape, canonical.encode(_validated(shape, tree, canonical.load(before.form))), before)
-    except ShapeError as error:
+        real = _named(canonical.load(before.form))
+        merged = _merged(real, before, changes, arguments)
+        # What was not changed stays to the byte, whatever its type would make of it.
+        kept = {name for name, form in merged.items() if name in real and dump(form) == dump(real[name])}
+        form = _form(with_unset(_wrapped(schema.fit(merged, kept=kept)), canonical.load(before.form)))
+    except SchemaError as error:
         raise errors.InvalidChangesError(request.id, error.problems) from None
     except UnmaskError as error:
         raise errors.InvalidChangesError(request.id, [str(error)]) from None
@@ -309,25 +312,27 @@ def _unfit(request: Request, after: dict[str, Any]) -> list[str]:
     return moved(request, canonical.load(request.call.form), after)
 
 
-def _validated(shape: Shape, tree: dict[str, Any], real: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of an edit; what was not changed stays to the byte, whatever validation would make of it."""
-    values = canonical.decode(dump(tree), shape.classes)
-    kept = {name for name, form in tree.items() if name in real and dump(form) == dump(real[name])}
-    fitted = shape.validate(values, written=values.keys() - kept)
-    return {name: values[name] if name in kept else value for name, value in fitted.items()}
+def _form(tree: Json) -> canonical.Form:
+    text = dump(tree)
+    raw = canonical.digest_input(text)
+    if len(raw) > canonical.LIMIT_BYTES:
+        raise errors.ArgumentError("the changes", f"make the arguments larger than {canonical.LIMIT_BYTES:,} bytes")
+    return canonical.Form(text, raw)
 
 
-def _as_given(shape: Shape, form: canonical.Form, before: Call) -> canonical.Form:
-    """Return an edit in which what nobody gave does not count as given."""
-    tree = dump(with_unset(canonical.load(form.text), canonical.load(before.form)))
-    return form if tree == form.text else canonical.encode(canonical.decode(tree, shape.classes))
+def _named(tree: dict[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", tree.get("$dict", tree))
 
 
-def _merged(before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    real, shown = canonical.load(before.form), before.shown
-    given = arguments if changes is None else changes
-    tree = canonical.load(canonical.encode(dict(given or {})).text)
-    written = cast("dict[str, Any]", tree.get("$dict", tree))
+def _wrapped(named: dict[str, Any]) -> dict[str, Any]:
+    return {"$dict": named} if any(name.startswith("$") for name in named) else named
+
+
+def _merged(
+    real: Mapping[str, Any], before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    shown = _named(before.shown)
+    written = _named(canonical.load(canonical.encode(dict((arguments if changes is None else changes) or {})).text))
     new = {name: _meant(name, value, real, shown) for name, value in written.items()}
     return new if changes is None else {**real, **new}
 

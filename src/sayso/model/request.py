@@ -29,7 +29,7 @@ class Call:
         form: Canonical form of the arguments, as JSON text, with their real values.
         masked: The same with secrets masked; None where there are none.
         digest: Digest over tool, shape and form (see `sayso.model.fingerprint`).
-        shape: The function's parameters and their types, as JSON text (see `sayso.model.shape`).
+        shape: The function's parameters and their types, as JSON text (see `sayso.model.schema`).
         shape_digest: Digest of that.
     """
 

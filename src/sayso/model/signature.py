@@ -1,20 +1,25 @@
 """A function's parameters: from a call to arguments by name, and back.
 
-`*args` stand as a tuple, and `**kwargs` as a dict, under their own names; defaults are filled in, also those of
-pydantic's `Field(...)` (`sayso.model.field`). Which callables may be gated at all is in `sayso.gates.declared`.
-The invariant: what `bind` returned, `spread` calls the function with.
+`*args` stand as a tuple, and `**kwargs` as a dict, under their own names; defaults are filled in. A parameter may be
+described by pydantic's `Field(...)`, as a default or inside of `Annotated`; it is read as its author means it, and
+pydantic is not imported: whoever wrote a `Field` has done so. What types the parameters have is in
+`sayso.model.schema`. The invariants: what `bind` returned, `spread` calls the function with; and no function is called
+with a `Field` in the place of a value.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import cached_property
-from typing import Any
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
+from typing import Annotated, Any, NamedTuple, cast
 
-from sayso.model.field import Field, annotated, check_fields, fields_of, is_field
+from sayso.errors import ConfigError
 
-__all__ = ["Signature", "chosen", "method_refusal"]
+__all__ = ["Field", "Signature", "annotated", "chosen", "fields_of", "hints_of", "method_refusal"]
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
@@ -38,7 +43,7 @@ class Signature:
             raise TypeError(method_refusal(function))
         self._function = function
         parameters = self._signature.parameters.values()
-        check_fields(parameters)
+        _check_fields(parameters)
         self.names = tuple(self._signature.parameters)
         self._known = frozenset(self.names)
         self._positional = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -98,8 +103,6 @@ class Signature:
     @cached_property
     def fields(self) -> Mapping[str, Field]:
         """What pydantic's `Field` says of those parameters that have one; read at the first use."""
-        from sayso.model.shape.define import hints_of
-
         return fields_of(self._signature.parameters.values(), lambda: hints_of(annotated(self._function)))
 
     @cached_property
@@ -167,7 +170,7 @@ def method_refusal(function: object) -> str:
 
 
 def _is_unset(default: object) -> bool:
-    return default is inspect.Parameter.empty or is_field(default)
+    return default is inspect.Parameter.empty or _is_field(default)
 
 
 def chosen(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -180,3 +183,135 @@ def chosen(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[s
         return dict
     names = tuple(p.name for p in parameters)
     return lambda arguments: {name: arguments[name] for name in names if name in arguments}
+
+
+def hints_of(thing: Any) -> dict[str, Any]:
+    """Return the annotations of a function or class, resolved as far as they can be; one that cannot be is left out."""
+    try:
+        return typing.get_type_hints(thing, include_extras=True)
+    except Exception:  # noqa: BLE001  # annotations are the user's code, and may raise anything
+        return _hints_one_by_one(thing)
+
+
+def _hints_one_by_one(thing: Any) -> dict[str, Any]:
+    hints: dict[str, Any] = {}
+    for owner in reversed(getattr(thing, "__mro__", (thing,))):
+        names = dict(vars(sys.modules.get(getattr(owner, "__module__", None) or "", types.SimpleNamespace())))
+        for name, annotation in _annotations(owner).items():
+            alone = types.SimpleNamespace(__annotations__={name: annotation})
+            try:
+                hints |= typing.get_type_hints(alone, globalns=names, include_extras=True)
+            except Exception:  # noqa: BLE001  # as above: this one is not understood, the others are
+                hints.pop(name, None)
+    return hints
+
+
+def _annotations(thing: object) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return annotationlib.get_annotations(thing, format=annotationlib.Format.FORWARDREF)
+    return dict(getattr(thing, "__annotations__", {}))
+
+
+class Field(NamedTuple):
+    """What a `Field` says of a parameter.
+
+    Attributes:
+        info: pydantic's own object, with that of `Annotated` and that of the default in one.
+        aliases: Other names by which the argument may be given; the first one is shown to models.
+    """
+
+    info: Any
+    aliases: tuple[str, ...]
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the argument must be given."""
+        return bool(self.info.is_required())
+
+    def default(self, given: Mapping[str, object]) -> Any:
+        """Return the value for an argument that is not given: its own copy, or what the factory makes.
+
+        Args:
+            given: The arguments before it, which some factories ask for.
+        """
+        if getattr(self.info, "default_factory_takes_validated_data", False):
+            return self.info.get_default(call_default_factory=True, validated_data=dict(given))
+        return self.info.get_default(call_default_factory=True)
+
+    @property
+    def annotation(self) -> Any:
+        """The type with its bounds, and without the default."""
+        info = self.info
+        bounds = tuple(info.metadata)
+        if getattr(info, "discriminator", None) is not None:
+            bounds += (sys.modules["pydantic.fields"].Field(discriminator=info.discriminator),)
+        return Annotated[(info.annotation, *bounds)] if bounds else info.annotation
+
+
+def _is_field(value: object) -> bool:
+    """Say whether something is what pydantic's `Field(...)` returns."""
+    module: Any = sys.modules.get("pydantic.fields")
+    return module is not None and isinstance(value, module.FieldInfo)
+
+
+def _check_fields(parameters: Iterable[inspect.Parameter]) -> None:
+    """Refuse a default that is a `Field` of pydantic's first version, which nobody would read.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for parameter in parameters:
+        kind: type[Any] = type(parameter.default)  # pyright: ignore[reportUnknownVariableType]  # of Any
+        if kind.__name__ == "FieldInfo" and kind.__module__ == "pydantic.v1.fields":
+            raise ConfigError(f"the default of {parameter.name!r} is a Field of pydantic.v1; use pydantic.Field")
+
+
+def fields_of(parameters: Iterable[inspect.Parameter], hints: Callable[[], Mapping[str, Any]]) -> dict[str, Field]:
+    """Return what is said of those parameters that a `Field` describes, by name.
+
+    Args:
+        parameters: Those of a function.
+        hints: Returns its annotations, resolved as far as they can be.
+    """
+    module: Any = sys.modules.get("pydantic.fields")
+    if module is None:
+        return {}
+    found: dict[str, Field] = {}
+    known: Mapping[str, Any] | None = None
+    for parameter in parameters:
+        if parameter.annotation is inspect.Parameter.empty and not _is_field(parameter.default):
+            continue
+        known = hints() if known is None else known
+        stands = Any if isinstance(parameter.annotation, str) else parameter.annotation
+        hint = known.get(parameter.name, stands)
+        if _is_field(parameter.default) or _has_field(hint):
+            found[parameter.name] = _field(module.FieldInfo, hint, parameter.default)
+    return found
+
+
+def annotated(function: Callable[..., Any]) -> Any:
+    """Return where the annotations of a callable stand: on a partial's function, on an object's `__call__`."""
+    while isinstance(function, partial):
+        function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
+    return function if hasattr(function, "__qualname__") else type(function).__call__
+
+
+def _has_field(hint: Any) -> bool:
+    return typing.get_origin(hint) is Annotated and any(map(_is_field, hint.__metadata__))
+
+
+def _field(kind: Any, hint: Any, default: Any) -> Field:
+    hint = Any if hint is inspect.Parameter.empty else hint
+    if default is inspect.Parameter.empty:
+        info = kind.from_annotation(hint)
+    else:
+        info = kind.from_annotated_attribute(hint, default)
+    return Field(info, tuple(dict.fromkeys(_aliases(info))))
+
+
+def _aliases(info: Any) -> Iterable[str]:
+    validation = info.alias if info.validation_alias is None else info.validation_alias
+    choices: Iterable[object] = getattr(validation, "choices", (validation,))
+    return (name for name in choices if isinstance(name, str))

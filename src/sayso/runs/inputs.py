@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from inspect import Parameter
 from typing import Annotated, Any, NamedTuple
 
-from sayso.model.field import fields_of
-from sayso.model.shape.define import hints_of
+from sayso.model.signature import fields_of, hints_of
 
 __all__ = ["Taken", "inputs_of"]
 

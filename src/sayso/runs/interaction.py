@@ -21,7 +21,7 @@ from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.request import Question, Request, State
 from sayso.model.run import RunState
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.model.text import storable
 from sayso.runs.decide import cancelled
 from sayso.runs.events import RunStatus
@@ -29,7 +29,6 @@ from sayso.runs.frame import Frame, frame_now
 from sayso.runs.halt import Halt
 from sayso.runs.pending import event_of, waiting_output
 from sayso.runs.proof import must_be_of
-from sayso.runs.schema import annotation_of, plain_answer
 from sayso.waiting import signals
 
 __all__ = ["Asks", "Holds", "answers", "ask_for", "ask_user", "ask_user_multi", "confirm", "hold_for", "suspend"]
@@ -78,7 +77,7 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
     if number in frame.answers:
         return frame.answers[number]
     if response_schema is not None:
-        annotation_of(response_schema)
+        Schema.of_json_answer(response_schema)
     _must_be_json(payload)
     raise Asks(number, payload, kind, response_schema)
 
@@ -178,9 +177,7 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
         return None
     if schema is None:
         return request.answer
-    shape = Shape.of_type(annotation_of(schema))
-    answer = canonical.decode(request.decision.answer, shape.classes)
-    return plain_answer(shape.validate(answer)["answer"])
+    return Schema.of_json_answer(schema).validate(canonical.decode(request.decision.answer, {}))["answer"]
 
 
 def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
@@ -188,7 +185,7 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     secrets = secrets_among(frame.runnable.gate, frame.arguments or {}) or frozenset[str]()
     payload = fit_facts(frame.runnable.gate, asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
-    shape = Shape.of_type(str if asks.schema is None else annotation_of(asks.schema))
+    shape = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
     place = _place(frame, asks.number)
     digest = question_digest(text, shape.digest, 0)
     facts = {**(frame.gate_place.context or {}), "kind": asks.kind, "payload": payload}

@@ -9,7 +9,7 @@ from typing import Any
 
 from sayso import clock
 from sayso.model.request import Request, State
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.runs.events import ApprovalEvent, InteractionEvent, RunStatus
 
 __all__ = [
@@ -64,7 +64,7 @@ def approval_event(
         **_place_of(request, path),
         approval_id=request.id,
         input=call.arguments,
-        input_schema=Shape.from_text(call.shape).json_schema(),
+        input_schema=Schema.from_text(call.shape).json_schema(),
         prompt=request.prompt,
         description=facts.get("description") or request.description,
         kind=facts.get("kind"),

@@ -19,7 +19,7 @@ from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.keywords import checks_keywords
 from sayso.model.request import Call, Request, State
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 from sayso.runs.course import Course, Waiting
 from sayso.runs.events import DeltaEvent
 from sayso.runs.models import ModelCall, ModelError, Reply, model_of
@@ -99,7 +99,7 @@ class ReAct(Module):
         """
         try:
             given = self.signature.inputs.validate(inputs)
-        except ShapeError as error:
+        except SchemaError as error:
             raise TypeError(f"the inputs do not fit: {error}") from None
         shown = self.signature.inputs.plain(given)
         run_id = f"react{new_run_id().removeprefix('run')}"
@@ -185,7 +185,7 @@ class ReAct(Module):
             return None
         try:
             answer = self.signature.outputs.validate(call.arguments) if call.problem is None else None
-        except ShapeError as error:
+        except SchemaError as error:
             course.told(call.id, FINISH, f"the answer does not fit: {error}", is_error=True)
             return None
         course.told(call.id, FINISH, "done" if call.problem is None else call.problem, is_error=answer is None)
@@ -197,7 +197,7 @@ class ReAct(Module):
         if only is not None and text.strip():
             try:
                 return self.signature.outputs.validate({only: text})
-            except ShapeError:
+            except SchemaError:
                 pass  # e.g. a text that is too long: `finish` will say so
         course.messages.append(_user("Call a tool, or call `finish` with the answer."))
         return None
@@ -238,7 +238,7 @@ class ReAct(Module):
             return signal
         except ConfirmationRejected as no:
             return await self._refused(course, tool.store, no)
-        except (errors.ArgumentError, ShapeError) as error:
+        except (errors.ArgumentError, SchemaError) as error:
             return Observation(f"not run: {error}", is_error=True)
         except errors.SaysoError:
             raise  # not run, or nobody can say whether: no model should talk its way around that

@@ -18,7 +18,7 @@ from sayso.gates import Gate
 from sayso.gates.declared import check_known, has_own_name, quorum_of, span_of
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
-from sayso.model.shape import Shape, ShapeError
+from sayso.model.schema import Schema, SchemaError
 from sayso.model.signature import Signature
 from sayso.runs import declared
 from sayso.runs.approval import Approval, by_name, rest_of
@@ -183,7 +183,7 @@ class Runnable(ABC):
         return Signature(self.function)
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> Schema:
         """Which arguments it takes."""
         return self.gate.shape
 
@@ -232,7 +232,7 @@ class Runnable(ABC):
         """
         try:
             return self.validate(self._placed({**defaults, **self.signature.by_name(given)}))
-        except ShapeError as error:
+        except SchemaError as error:
             raise Failed("ValidationError", "; ".join(error.problems), error) from None
 
     def completed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -241,7 +241,7 @@ class Runnable(ABC):
         try:
             # Twice, because what is filled in is as the author wrote it: an `int` where the type is `float`.
             return self.validate(self.validate(self._placed({**fixed, **given})))
-        except ShapeError:
+        except SchemaError:
             return given
 
     @cached_property
@@ -284,7 +284,7 @@ class Runnable(ABC):
         """Return the arguments as the handler takes them, from values or from JSON.
 
         Raises:
-            sayso.model.shape.ShapeError: They do not fit its types.
+            sayso.model.schema.SchemaError: They do not fit its types.
         """
         return self.shape.validate(arguments)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Optional, Union, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sayso.errors import ConfigError
-from sayso.model.shape import ShapeError
+from sayso.model.schema import SchemaError
 
 if sys.version_info >= (3, 12):
     from typing import TypedDict
@@ -82,12 +82,12 @@ class Fields:
         """Return the values by name, as their types.
 
         Raises:
-            ShapeError: They do not fit; no problem contains a value.
+            SchemaError: They do not fit; no problem contains a value.
         """
         try:
             fitted = self._adapter.validate_python(dict(values))
         except ValidationError as error:
-            raise ShapeError([_problem(one) for one in error.errors(include_input=False, include_url=False)]) from None
+            raise SchemaError([_problem(one) for one in error.errors(include_input=False, include_url=False)]) from None
         return {name: fitted[name] if isinstance(fitted, dict) else getattr(fitted, name) for name in self.names}
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:

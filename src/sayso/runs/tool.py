@@ -128,7 +128,7 @@ class Tool(Runnable, Generic[P, R_co]):
             ConfirmationRequired: A person must decide first; calling again then goes on.
             ConfirmationRejected: The answer was no.
             TypeError: The handler is async; use `acall`.
-            sayso.model.shape.ShapeError: The arguments do not fit its types.
+            sayso.model.schema.SchemaError: The arguments do not fit its types.
         """
         if self.is_async:
             raise TypeError(f"{self.name} is async; use `await {self.name}.acall(...)`")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 
 from sayso.errors import ArgumentError, ValueNotKeptError
 from sayso.model import canonical
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.model.text import storable
 
 __all__ = ["Given", "Later", "Live", "Lost", "Made", "back", "keep", "plain", "recorded", "result_classes"]
@@ -160,4 +160,4 @@ def result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
         annotation = get_type_hints(function, include_extras=True).get("return")
     except Exception:  # noqa: BLE001  annotations are user code; what cannot be read names no class
         return {}
-    return {} if annotation is None else Shape.of_type(annotation).classes
+    return {} if annotation is None else Schema.of_type(annotation).classes

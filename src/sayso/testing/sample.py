@@ -17,7 +17,7 @@ from sayso.model.ids import new_request_id, new_run_id
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 
 __all__ = ["sample_call", "sample_edit", "sample_question"]
 
@@ -39,7 +39,7 @@ def _taking(arguments: Mapping[str, Any]) -> Callable[..., object]:
     return pay
 
 
-def _call(arguments: Mapping[str, Any], shape: Shape) -> Call:
+def _call(arguments: Mapping[str, Any], shape: Schema) -> Call:
     form = canonical.encode(arguments)
     tree = canonical.load(form.text)
     masked = Redaction().mask(tree)
@@ -57,19 +57,19 @@ def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None =
         fields: Any other field of `Request`, in place of the sample's.
     """
     given = {"amount": 10, "to": "alice"} if arguments is None else arguments
-    call = _call(given, Shape.of(_taking(given)))
+    call = _call(given, Schema.of(_taking(given)))
     return _request("call", run_id or new_run_id(), call, fields)
 
 
 def sample_edit(request: Request, **changes: Any) -> Call:
     """Return the call of a `sample_call` as a reviewer changed it."""
     before = request.effective
-    return _call({**canonical.decode(before.form, {}), **changes}, Shape.from_text(before.shape))
+    return _call({**canonical.decode(before.form, {}), **changes}, Schema.from_text(before.shape))
 
 
 def sample_question(run_id: str | None = None, text: str = "Which account?", **fields: Any) -> Request:
     """Return a new pending question whose answer is a text; not in any store yet."""
-    shape = Shape.of_type(str)
+    shape = Schema.of_type(str)
     subject = Question(text, question_digest(text, shape.digest, 0), shape.text, shape.digest)
     return _request("question", run_id or new_run_id(), subject, fields)
 

@@ -6,7 +6,6 @@ process; asked a second time in the same run of the program, it is a new questio
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -19,7 +18,7 @@ from sayso.gates.declared import quorum_of, span_of
 from sayso.model.keywords import checks_keywords
 from sayso.model.quorum import Quorum
 from sayso.model.request import State
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.model.text import storable
 from sayso.stores.base import Store
 from sayso.waiting import scope, signals
@@ -33,7 +32,7 @@ __all__ = ["AskOptions", "aask", "ask"]
 T = TypeVar("T")
 
 # Shapes live as long as somebody holds them, and who answers in this process should find the types themselves.
-_lately: deque[Shape] = deque(maxlen=128)
+_lately: deque[Schema] = deque(maxlen=128)
 
 
 class AskOptions(TypedDict, total=False):
@@ -158,10 +157,10 @@ def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
     return Literal[cast("Any", tuple(choices))]
 
 
-def _shape(answer_type: Any) -> Shape:
-    shape = Shape.of_type(answer_type)
-    (field,) = json.loads(shape.text)["fields"]
-    if field["type"]["kind"] == "any" and "only_in" in field:
+def _shape(answer_type: Any) -> Schema:
+    shape = Schema.of_type(answer_type)
+    node = shape.resolved(shape.properties["answer"])
+    if node.get("x-sayso-type") == "set" or node.keys() == {"x-sayso-code"}:
         raise ConfigError(
             f"type= {answer_type!r} cannot be asked for: it has no form in which an answer could be kept and checked"
         )

@@ -22,7 +22,7 @@ from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
 from sayso.model.quorum import Quorum
 from sayso.model.request import Question, Request, State
-from sayso.model.shape import Shape, ShapeError
+from sayso.model.schema import Schema, SchemaError
 from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.waiting.scope import Scope
@@ -42,7 +42,7 @@ class Asking:
             of two places have two answers.
     """
 
-    def __init__(self, text: str, shape: Shape, here: Scope, at: str = "", *, place: Place | None = None) -> None:
+    def __init__(self, text: str, shape: Schema, here: Scope, at: str = "", *, place: Place | None = None) -> None:
         self._shape, self._here = shape, here
         self._place = here.place_of_block() if place is None else place
         self._at = at or next((known.at for known in here.lineage() if known.at), "")
@@ -75,7 +75,7 @@ class Asking:
         text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
         try:
             answer = self._shape.validate(canonical.decode(text, self._shape.classes))["answer"]
-        except ShapeError as error:
+        except SchemaError as error:
             yield Verb(store.blocks, store.clear, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
         for known in self._here.lineage():

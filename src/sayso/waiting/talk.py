@@ -14,13 +14,13 @@ from sayso import clock, errors
 from sayso.model.edit import is_target
 from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
-from sayso.model.shape import Shape, ShapeError
-from sayso.model.shape.hint import choices_of, kinds_of
+from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import escape
 from sayso.reviews import Review, edited_call, shape_of
 from sayso.view import card
 from sayso.view.arguments import brief, value
 from sayso.view.card import changed, stands
+from sayso.view.hint import choices_of, kinds_of
 from sayso.view.summary import in_short, short, token
 from sayso.waiting.screen import Screen
 
@@ -73,7 +73,7 @@ class Talk:
                 continue
             try:
                 after = self._deeds[letter]() if letter in self._deeds else self._other(typed)
-            except (errors.DecisionRefusedError, errors.ConfigError, ShapeError) as refusal:
+            except (errors.DecisionRefusedError, errors.ConfigError, SchemaError) as refusal:
                 after = self._refused(refusal)
             if after is not None and after.state is not State.PENDING:
                 return after, ""
@@ -143,7 +143,7 @@ class Talk:
             self._screen.say("  y runs it so, n drops the changes")
         return typed in {"y", "yes"}
 
-    def _new_values(self, shape: Shape, shown: Mapping[str, Any]) -> dict[str, object]:
+    def _new_values(self, shape: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
         """Ask for each argument; enter keeps it."""
         given: dict[str, object] = {}
         self._screen.say('  enter keeps a value, "" is the empty text')
@@ -153,7 +153,7 @@ class Talk:
                 try:
                     given[name] = shape.parse(name, "" if typed in {'""', "''"} else typed)
                     break
-                except ShapeError as problem:
+                except SchemaError as problem:
                     self._screen.say(f"  {escape(str(problem))}")
         return given
 

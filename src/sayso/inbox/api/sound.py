@@ -25,7 +25,7 @@ from sayso.model.fingerprint import call_digest, fingerprint, question_digest
 from sayso.model.redaction import FAILED, Redaction, agrees
 from sayso.model.request import Call, Question, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 from sayso.stores.codec import Row, Seal, asked_values, request_of, text_key
 from sayso.view.card import headline, subject_rows
 
@@ -172,8 +172,8 @@ def _must_be_its_name(tool: str, name: str) -> None:
 
 
 def _must_be_its_shape(said: AskedRequest) -> None:
-    if Shape.from_text(said.shape).digest != said.shape_digest:
-        _refuse("the shape's digest is not that of the shape")
+    if Schema.from_text(said.shape).digest != said.shape_digest:
+        _refuse("the schema's digest is not that of the schema")
 
 
 def _drawn(request: Request) -> None:

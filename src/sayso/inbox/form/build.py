@@ -1,14 +1,12 @@
-"""A shape and the values that stand, made into fields: of each type the input that fits it.
+"""A schema and the values that stand, made into fields: of each type the input that fits it.
 
-It is made from the text of the shape that is stored beside a request, so it needs none of the program's code.
+It is made from the text of the schema that is stored beside a request, so it needs none of the program's code.
 What has no input of its own is JSON. The invariant: where a secret is masked, or the program's code would be needed
 to check a change, the field cannot be changed.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,12 +15,12 @@ from sayso.inbox.form.text import as_json
 from sayso.inbox.form.widget import Way, Widget
 from sayso.model.canonical import MASK, Json, display
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
+from sayso.model.json_schema import Node
 from sayso.model.request import Request
-from sayso.model.shape import Shape
-from sayso.model.shape.hint import kinds_of
-from sayso.model.shape.limits import Descriptor
+from sayso.model.schema import Schema
 from sayso.view import escape
 from sayso.view.arguments import Layout, brief
+from sayso.view.hint import kind_of, kinds_of
 
 __all__ = ["ABSENT", "answer_fields", "argument_fields"]
 
@@ -32,111 +30,130 @@ ABSENT: Json = {"$absent": None}
 _DEEPEST, _MOST_PARTS = 5, 60
 _ROOM = 60
 _WIDTH = 96
-_LINES = frozenset({"str", "int", "float", "decimal", "date", "uuid", "path"})
+_LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
 
 
-def argument_fields(request: Request, shape: Shape) -> tuple[Widget, ...]:
+def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
     """Return the fields of the call that would run, as it stands, in the order of its parameters."""
-    builder = _Builder(shape)
-    shown = request.effective.shown
-    made = [builder.field(field, shown.get(field["name"], _HIDDEN), (at,)) for at, field in enumerate(builder.fields)]
-    known = {field["name"] for field in builder.fields}
-    more = [name for name in shown if name not in known]
+    builder = _Builder(schema)
+    shown = fields_of(cast("Json", request.effective.shown)) or {}
+    # A gate gives all of its function's arguments, and one that is not shown is hidden; a foreign call may do without.
+    absent = _HIDDEN if schema.is_own else ABSENT
+    made = [builder.argument(at, name, shown.get(name, absent)) for at, name in enumerate(schema.names)]
+    more = [name for name in shown if name not in schema.properties]
     return (*made, *(_fixed(f"x{at}", name, name, shown[name], "") for at, name in enumerate(more)))
 
 
-def answer_fields(shape: Shape) -> tuple[Widget, ...]:
+def answer_fields(schema: Schema) -> tuple[Widget, ...]:
     """Return the field of a question's answer, with nothing in it."""
-    builder = _Builder(shape)
-    return tuple(builder.field(field, ABSENT, (at,)) for at, field in enumerate(builder.fields))
+    builder = _Builder(schema)
+    return tuple(builder.argument(at, name, ABSENT) for at, name in enumerate(schema.names))
 
 
 _HIDDEN: Json = MASK
 
 
 class _Builder:
-    def __init__(self, shape: Shape) -> None:
-        told = cast("Descriptor", json.loads(shape.text))
-        self.fields: list[Descriptor] = told["fields"]
-        self._defs: dict[str, Descriptor] = {**told["defs"], **told.get("more", {})}
-        self._has_code = Shape.live(shape.digest) is not None
-        self._hints = kinds_of(shape)
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._has_code = Schema.live(schema.digest) is not None
+        self._hints = kinds_of(schema)
 
-    def field(self, field: Descriptor, tree: Json, steps: tuple[int, ...], within: str = "") -> Widget:
+    def argument(self, at: int, name: str, tree: Json) -> Widget:
+        """Return the widget of an argument."""
+        node = self._schema.properties[name]
+        return self.field(name, node, tree, (at,), is_required=name in self._schema.required)
+
+    def field(
+        self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool
+    ) -> Widget:
         """Return the widget of an argument, or of a field of an object."""
-        name: str = field["name"]
+        part = cast("Node", part) if isinstance(part, dict) else {}
         path = f"{within}.{name}" if within else name
         key = "f" + ".".join(map(str, steps))
-        kind, can_be_null = self._without_none(field["type"])
-        why_fixed = self._why_fixed(field, kind, tree)
+        kind, can_be_null = self._without_null(part)
+        why_fixed = self._why_fixed(part, kind, tree)
         if why_fixed is not None:
-            return _fixed(key, name, path, tree, why_fixed, is_given="given" not in field)
+            return _fixed(key, name, path, tree, why_fixed, is_given="readOnly" not in part)
         if tree is None and not can_be_null:
             made = _json(key, path, tree)
         else:
             made = self._typed(kind, None if tree is ABSENT else tree, key, path, steps)
-        ways = self._ways(field, tree, can_be_null=can_be_null)
+        ways = self._ways(part, tree, can_be_null=can_be_null, is_required=is_required)
         return replace(
             made, name=name, path=path, key=key, label=escape(name), tree=tree, ways=ways, way=_way_of(tree, ways),
-            hint=_hint_of(field["type"]) if within else self._hints.get(escape(name), ""),
-            default=brief(field["default"], _ROOM) if "default" in field else "",
+            hint=kind_of(self._schema, part) if within else self._hints.get(escape(name), ""),
+            default=brief(part["default"], _ROOM) if "default" in part else "",
         )  # fmt: skip
 
-    def _why_fixed(self, field: Descriptor, kind: Descriptor, tree: Json) -> str | None:
+    def _why_fixed(self, part: Node, kind: Node, tree: Json) -> str | None:
         """Return why a field cannot be changed; None where it can."""
-        if "given" in field:
+        if part.get("readOnly") is True and not self._has_code:
             return "set by the class itself"
         if _is_masked(tree):
             return "masked; it stays what it really is"
         return "can only be changed where the program's code is" if self._needs_code(kind) else None
 
-    def _ways(self, field: Descriptor, tree: Json, *, can_be_null: bool) -> tuple[Way, ...]:
-        has_default = "default" in field or tree is ABSENT or self._has_code
+    def _ways(self, part: Node, tree: Json, *, can_be_null: bool, is_required: bool) -> tuple[Way, ...]:
+        has_default = "default" in part or tree is ABSENT or self._has_code
         null: tuple[Way, ...] = ("null",) if can_be_null else ()
-        absent: tuple[Way, ...] = ("absent",) if has_default and not field["required"] else ()
+        absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
         return ("value", *null, *absent)
 
-    def _without_none(self, kind: Descriptor) -> tuple[Descriptor, bool]:
-        if kind["kind"] != "union":
-            return kind, False
-        others = [part for part in kind["of"] if part["kind"] != "none"]
-        return (others[0], True) if len(others) == 1 and len(others) < len(kind["of"]) else (kind, False)
+    def _without_null(self, part: Node) -> tuple[Node, bool]:
+        found = self._schema.resolved(part)
+        parts: list[Any] = found.get("anyOf") or found.get("oneOf") or []
+        others = [one for one in map(self._schema.resolved, parts) if one.get("type") != "null"]
+        if len(others) == 1 and len(parts) > 1:
+            return others[0], True
+        named = found.get("type")
+        if isinstance(named, list) and "null" in named and len(cast("list[str]", named)) == 2:
+            (only,) = (one for one in cast("list[str]", named) if one != "null")
+            return {**found, "type": only}, True
+        return found, False
 
-    def _needs_code(self, kind: Descriptor) -> bool:
-        return not self._has_code and kind["kind"] == "ref" and bool(self._defs[kind["name"]].get("checked"))
+    def _needs_code(self, kind: Node) -> bool:
+        return not self._has_code and "x-sayso-code" in kind and _class_of(kind) is not None
 
-    def _typed(self, kind: Descriptor, tree: Json, key: str, path: str, steps: tuple[int, ...]) -> Widget:
+    def _typed(self, kind: Node, tree: Json, key: str, path: str, steps: tuple[int, ...]) -> Widget:
         """Return the input of a type; `tree` is None where there is no value yet."""
         made: Widget | None = None
-        match kind["kind"]:
-            case "ref" if self._defs[kind["name"]]["kind"] == "enum":
-                members = [str(member[0]) for member in self._defs[kind["name"]]["members"]]
-                made = _choice(key, members, tree)
-            case "literal":
-                made = _choice(key, [display(form) for form in kind["values"]], tree)
-            case "ref":
-                made = self._object(kind["name"], tree, key, path, steps)
-            case "list" | "tuple" if "items" in kind and kind["items"]["kind"] in _LINES:
-                made = _lines(key, tree)
-            case _:
-                made = scalar_widget(kind, tree, key)
+        items: Any = kind.get("items")
+        if "enum" in kind:
+            made = _choice(key, kind["enum"], tree)
+        elif "properties" in kind:
+            made = self._object(kind, tree, key, path, steps)
+        elif kind.get("type") == "array" and isinstance(items, dict) and _is_a_line(self._schema.resolved(items)):
+            made = _lines(key, tree)
+        else:
+            made = scalar_widget(kind, tree, key)
         return made or (Widget(key, "", path, "json", "") if tree is None else _json(key, path, tree))
 
-    def _object(self, name: str, tree: Json, key: str, path: str, steps: tuple[int, ...]) -> Widget | None:
-        definition = self._defs[name]
-        fields: list[Descriptor] = definition.get("fields", [])
+    def _object(self, kind: Node, tree: Json, key: str, path: str, steps: tuple[int, ...]) -> Widget | None:
+        properties: dict[str, Any] = kind["properties"]
         held = {} if tree is None else fields_of(tree)
-        is_plain = definition["kind"] == "typed_dict"
-        if held is None or definition.get("root") or len(steps) > _DEEPEST or len(fields) > _MOST_PARTS:
+        if held is None or len(steps) > _DEEPEST or len(properties) > _MOST_PARTS:
             return None
-        if tree is not None and class_in(tree) != (None if is_plain else name):
+        if tree is not None and class_in(tree) != _class_of(kind):
             return None  # of a subclass, or not yet of this class
-        if held.keys() - {field["name"] for field in fields}:
+        if held.keys() - properties.keys():
             return None
+        required = kind.get("required", ())
         parts = tuple(
-            self.field(field, held.get(field["name"], ABSENT), (*steps, at), path) for at, field in enumerate(fields)
+            self.field(name, part, held.get(name, ABSENT), (*steps, at), path, is_required=name in required)
+            for at, (name, part) in enumerate(properties.items())
         )
         return Widget(key, "", path, "fields", "", parts=parts)
+
+
+def _class_of(kind: Node) -> str | None:
+    made_of, _, name = str(kind.get("x-sayso-type", "")).partition(" ")
+    return name if made_of in {"model", "dataclass", "root"} else None
+
+
+def _is_a_line(kind: Node) -> bool:
+    """Say whether a value of this kind is one line of text."""
+    return kind.get("type") in {"string", "integer", "number"} and kind.get("x-sayso-type", "float") in _LINES
 
 
 def _way_of(tree: Json, ways: tuple[Way, ...]) -> Way:
@@ -161,17 +178,6 @@ def _fixed(key: str, name: str, path: str, tree: Json, why: str, *, is_given: bo
 
 def _drawn(tree: Json) -> str:
     return "\n".join(Layout(_WIDTH, None).rows(tree))
-
-
-def _hint_of(kind: Descriptor) -> str:
-    """Return what a field of an object may be; its limits are told by what is refused."""
-    if kind["kind"] == "union":
-        return " or ".join(map(_hint_of, kind["of"]))
-    if kind["kind"] == "ref":
-        return escape(str(kind["name"]).rpartition(":")[2].rpartition(".")[2])
-    limits = cast("Mapping[str, Json]", kind.get("limits", {}))
-    said = [f"{name.replace('_', ' ')} {brief(form, _ROOM)}" for name, form in limits.items()]
-    return ", ".join([str(kind["kind"]), *said])
 
 
 def _choice(key: str, values: list[Any], tree: Json) -> Widget | None:

@@ -16,7 +16,7 @@ from sayso.errors import ArgumentError
 from sayso.inbox.form.text import is_same, read_json, unified
 from sayso.inbox.form.widget import LABELS, Way, Widget
 from sayso.model.canonical import Json, display, value_of
-from sayso.model.shape import Shape, ShapeError
+from sayso.model.schema import Schema, SchemaError
 
 __all__ = ["Edit", "read_answer", "read_edit"]
 
@@ -171,7 +171,7 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
     Args:
         widgets: The fields as they are made of the call as it stands.
         form: What was sent.
-        classes: The classes of the call's shape (`Shape.classes`).
+        classes: The classes of the call's shape (`Schema.classes`).
     """
     reader, edit = _Reader(form, classes), Edit()
     for widget in widgets:
@@ -186,7 +186,7 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
 
 
 def read_answer(
-    widgets: Sequence[Widget], form: Mapping[str, str], shape: Shape
+    widgets: Sequence[Widget], form: Mapping[str, str], shape: Schema
 ) -> tuple[object, list[str], tuple[Widget, ...]]:
     """Return the answer in a form, what cannot be read of it, and the fields as they were sent."""
     reader = _Reader(form, shape.classes)
@@ -197,7 +197,7 @@ def read_answer(
     if widget.kind == "json":  # any type at all: people type it as at a terminal
         try:
             return shape.parse("answer", unified(form.get(widget.key, ""))), [], filled
-        except ShapeError as error:
+        except SchemaError as error:
             return None, error.problems, filled
     new = reader._read_value(widget)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     value = reader._first_value(widget) if new is _UNCHANGED else new  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -125,7 +125,7 @@ def display(tree: Json) -> Json:
 
     Dates become ISO text, bytes base64, enum members their name, dataclasses and models objects of their fields,
     tuples lists.
-    Types are lost: this is to look at, and to edit (`Shape.validate` takes it back), never to run from.
+    Types are lost: this is to look at, and to edit (`Schema.validate` takes it back), never to run from.
     """
     match tree:
         case list():

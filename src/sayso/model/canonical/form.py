@@ -2,7 +2,7 @@
 
 `encode` writes it, `decode` reads it back to equal Python values, `display` makes plain JSON of it for people.
 Scalars that JSON has no word for are in `sayso.model.canonical.tags`; the types that a function wants are in
-`sayso.model.shape`.
+`sayso.model.schema`.
 The invariant: different acts have different forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and what has no
 form is refused.
 """
@@ -353,7 +353,7 @@ def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
 
     Args:
         text: A `Form.text`.
-        classes: The enums, dataclasses and models that may appear, by `module:QualName` (see `Shape.classes`).
+        classes: The enums, dataclasses and models that may appear, by `module:QualName` (see `Schema.classes`).
             Nothing is imported.
 
     Raises:

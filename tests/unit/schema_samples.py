@@ -1,7 +1,7 @@
-"""Functions as programs write them, whose shapes are written down in `golden/shape.json`.
+"""Functions as programs write them, whose schemas `test_schema.py` looks at.
 
-Run as a program it prints the descriptors, so that other processes, hash seeds and versions of Python and pydantic can
-be compared. Annotations are real objects here; in `test_shape.py` they are texts.
+Run as a program it prints them, so that other processes and hash seeds can be compared. Annotations are real objects
+here; in `test_schema.py` they are texts.
 """
 
 # ruff: noqa: UP006, UP007, UP035, UP045, PYI041, PYI061  # that old ways of writing a type are understood is the point
@@ -39,7 +39,7 @@ from pydantic import (
 from typing_extensions import NotRequired
 from typing_extensions import TypedDict as ExtendedTypedDict
 
-from sayso.model.shape import Shape
+from sayso.model.schema import Schema
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)
@@ -208,20 +208,16 @@ def secret_default(word: SecretStr = SecretStr("hunter2"), other: int = 1) -> No
 FUNCTIONS = [
     pay, kinds, scalars, containers, unions, classes, limits, typed_dicts, checked, computed, beyond, secret_default,
 ]  # fmt: skip
-NAMES = ("tests.unit.shape_samples:", "shape_samples:", "__main__:")
 
 
-def plain(text: str) -> str:
-    """Return a descriptor's text without the ways in which this file is loaded (typed dicts take no other name)."""
-    for name in NAMES:
-        text = text.replace(name, "samples:")
-    return text
-
-
-def written() -> dict[str, Any]:
-    """Return every function's descriptor, as the golden file holds it."""
-    return {function.__name__: json.loads(plain(Shape.of(function).text)) for function in FUNCTIONS}
+def written() -> str:
+    """Return the text of every function's schema, without the names by which this file may be loaded."""
+    texts = {function.__name__: Schema.of(function).text for function in FUNCTIONS}
+    told = json.dumps(texts, sort_keys=True)
+    for name in ("tests.unit.schema_samples:", "__main__:"):
+        told = told.replace(name, "schema_samples:")
+    return told
 
 
 if __name__ == "__main__":
-    print(json.dumps(written(), sort_keys=True))
+    print(written())

@@ -1,0 +1,70 @@
+"""What a value may be, in a few words or as a list to choose from: for prompts, editors and error messages.
+
+Invariant: names and values that a program chose are escaped in what is returned as text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sayso.model.schema import Schema
+from sayso.model.text import escape
+from sayso.view.arguments import brief
+
+__all__ = ["choices_of", "kind_of", "kinds_of"]
+
+_MOST_CHOICES = 50
+_ROOM = 60
+_MOST_SAID = 200
+_LIMITS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+    "multipleOf": "a multiple of",
+    "minLength": "length at least",
+    "maxLength": "length at most",
+    "minItems": "items at least",
+    "maxItems": "items at most",
+    "pattern": "matching",
+}
+
+
+def choices_of(schema: Schema) -> list[Any]:
+    """Return the values that an answer may have, where these are a short list; else nothing."""
+    found = cast("list[Any]", schema.resolved(schema.properties["answer"]).get("enum", []))
+    return found if len(found) <= _MOST_CHOICES else []
+
+
+def kinds_of(schema: Schema) -> dict[str, str]:
+    """Return for each argument what it may be, and what its author says of it: `{"amount": "number, at most 500"}`."""
+    return {escape(name): _described(schema, part) for name, part in schema.properties.items()}
+
+
+def _described(schema: Schema, part: Any) -> str:
+    part = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+    kind, said = kind_of(schema, part), escape(" ".join(str(part.get("description", "")).split()))
+    return f"{kind}: {said if len(said) <= _MOST_SAID else said[:_MOST_SAID] + '…'}" if said else kind
+
+
+def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
+    """Return what a value of one schema may be."""
+    if depth > 3:
+        return "…"
+    part = schema.resolved(part)
+    if "enum" in part:
+        return " | ".join(brief(choice, _ROOM) for choice in part["enum"][:_MOST_CHOICES])
+    if "anyOf" in part or "oneOf" in part:
+        return " or ".join(kind_of(schema, one, depth + 1) for one in part.get("anyOf") or part["oneOf"])
+    if "const" in part:
+        return brief(part["const"], _ROOM)
+    named = part.get("type")
+    kind = " or ".join(map(str, cast("list[Any]", named))) if isinstance(named, list) else named
+    words = escape(str(part.get("format") or part.get("contentEncoding") or kind or "anything"))
+    if part.get("type") == "array" and isinstance(part.get("items"), dict):
+        words = f"array of {kind_of(schema, part['items'], depth + 1)}"
+    if part.get("type") == "object" and "properties" in part:
+        inside = (f"{escape(name)}: {kind_of(schema, one, depth + 1)}" for name, one in part["properties"].items())
+        words = f"object ({', '.join(inside)})"
+    limits = (f"{said} {brief(part[name], _ROOM)}" for name, said in _LIMITS.items() if name in part)
+    return ", ".join([words, *limits])
