@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sayso.errors import SaysoError as SaysoError
     from sayso.gates import NotExecuted as NotExecuted
     from sayso.gates import current_request as current_request
+    from sayso.gating import gate as gate
     from sayso.model.request import Decision as Decision
     from sayso.model.request import Request as Request
     from sayso.model.reviewer import Identity as Identity
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sayso.policy import allow as allow
     from sayso.policy import deny as deny
     from sayso.policy import hold as hold
+    from sayso.questions import ask as ask
     from sayso.reviews import Review as Review
     from sayso.runs.agent import Agent as Agent
     from sayso.runs.events import ApprovalEvent as ApprovalEvent
@@ -51,13 +53,11 @@ if TYPE_CHECKING:
     from sayso.runs.tool import Tool as Tool
     from sayso.runs.tool import tool as tool
     from sayso.runs.workflow import Workflow as Workflow
-    from sayso.waiting.ask import ask as ask
-    from sayso.waiting.passage import gate as gate
-    from sayso.waiting.scope import run as run
-    from sayso.waiting.signals import ConfirmationCancelled as ConfirmationCancelled
-    from sayso.waiting.signals import ConfirmationDenied as ConfirmationDenied
-    from sayso.waiting.signals import ConfirmationExpired as ConfirmationExpired
-    from sayso.waiting.signals import ConfirmationFeedback as ConfirmationFeedback
+    from sayso.scope import run as run
+    from sayso.signals import ConfirmationCancelled as ConfirmationCancelled
+    from sayso.signals import ConfirmationDenied as ConfirmationDenied
+    from sayso.signals import ConfirmationExpired as ConfirmationExpired
+    from sayso.signals import ConfirmationFeedback as ConfirmationFeedback
 
 __version__ = "0.1.0"
 
@@ -67,10 +67,10 @@ _HOMES = {
     "ApprovalPolicyDecision": "runs.resolution",
     "ApprovalResolution": "runs.resolution",
     "Cancel": "runs.resolution",
-    "ConfirmationCancelled": "waiting.signals",
-    "ConfirmationDenied": "waiting.signals",
-    "ConfirmationExpired": "waiting.signals",
-    "ConfirmationFeedback": "waiting.signals",
+    "ConfirmationCancelled": "signals",
+    "ConfirmationDenied": "signals",
+    "ConfirmationExpired": "signals",
+    "ConfirmationFeedback": "signals",
     "ConfirmationRejected": "confirmation",
     "ConfirmationRequired": "confirmation",
     "Decision": "model.request",
@@ -95,20 +95,20 @@ _HOMES = {
     "Workflow": "runs.workflow",
     "aio": "",
     "allow": "policy",
-    "ask": "waiting.ask",
+    "ask": "questions",
     "clear_all_confirmations": "confirmation",
     "clear_confirmation": "confirmation",
     "configure": "config",
     "confirm_first": "confirmation",
     "current_request": "gates",
     "deny": "policy",
-    "gate": "waiting.passage",
+    "gate": "gating",
     "get_confirmation_context": "confirmation",
     "get_confirmation_status": "confirmation",
     "hold": "policy",
     "load_run": "runs.load",
     "respond_to_confirmation": "confirmation",
-    "run": "waiting.scope",
+    "run": "scope",
     "suspend": "runs.interaction",
     "tool": "runs.tool",
 }

@@ -12,13 +12,13 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from sayso import reviews
-from sayso.drive import offload
+from sayso.effects import offload
 from sayso.model.keywords import checks_keywords
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
+from sayso.questions import aask as ask
 from sayso.reviews import RequestPage
 from sayso.stores.base import Page, Store
-from sayso.waiting.ask import aask as ask
 
 __all__ = ["AsyncPage", "Listing", "Review", "ask"]
 

@@ -2,7 +2,7 @@
 
 Everything here is a thin layer over the two doors: `confirm_first` is a gate that raises, `respond_to_confirmation`
 a review. What the program was told in this thread or task, and about which requests, is kept in its scope
-(`sayso.waiting.scope`) and shown by `get_confirmation_context`; whether a call may run is in the store alone.
+(`sayso.scope`) and shown by `get_confirmation_context`; whether a call may run is in the store alone.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
-from sayso import config, errors
+from sayso import config, errors, scope
 from sayso.gates import requester
-from sayso.gates.declared import check_known
+from sayso.gates.options import check_known
+from sayso.gating import ConfirmOptions, gate
 from sayso.model.request import Call, Request, State
 from sayso.model.text import escape
 from sayso.reviews import Review
+from sayso.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.stores.base import Store
 from sayso.view.arguments import brief
-from sayso.waiting import scope
-from sayso.waiting.frames import trimmed
-from sayso.waiting.passage import ConfirmOptions, gate
-from sayso.waiting.signals import ConfirmationRejected, ConfirmationRequired, ToolCall
 
 __all__ = [
     "ConfirmationRejected",

@@ -47,7 +47,7 @@
     ├── RunPurgedError              the run has ended, and what it did was removed
     └── OutcomeNotRecordedError     the call ran, and the store could not be told
 
-Signals (`ConfirmationRequired`, `ConfirmationRejected` and theirs) are not faults and live in `sayso.waiting.signals`.
+Signals (`ConfirmationRequired`, `ConfirmationRejected` and theirs) are not faults and live in `sayso.signals`.
 Every fault carries its facts as attributes and survives pickling; one about a request has its `id`.
 """
 

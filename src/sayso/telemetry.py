@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from sayso.drive import Attempt, Effect, Suspended, Try
+from sayso.effects import Attempt, Effect, Suspended, Try
 from sayso.model.request import Call, Request, Verb
 
 if TYPE_CHECKING:

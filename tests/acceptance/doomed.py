@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import sayso
-from sayso import audit, drive, errors
+from sayso import audit, effects, errors
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
@@ -93,15 +93,15 @@ def install() -> None:
     sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
     for verb in ("open", "decide", "start", "finish"):
         setattr(Store, verb, wrapped(verb))
-    run = drive.Try.run
+    run = effects.Try.run
 
-    def call(self: drive.Try) -> drive.Attempt:
+    def call(self: effects.Try) -> effects.Attempt:
         reach("call: before the effect")
         attempt = run(self)
         reach("call: after the effect")
         return attempt
 
-    drive.Try.run = call
+    effects.Try.run = call
 
 
 # -- the program ---------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def live(folder: Path, store: Store, n: int = 1) -> str:
         return pay(n)
 
 
-def effects(folder: Path) -> list[str]:
+def effects_in(folder: Path) -> list[str]:
     """Return what happened, as the kernel kept it."""
     path = folder / "effects"
     return path.read_text(encoding="ascii").split() if path.exists() else []
@@ -187,7 +187,7 @@ def come_back(folder: Path) -> dict[str, Any]:
     store = SqliteStore(folder / "requests.db")
     found = states(store)
     went = live(folder, store)
-    once = effects(folder)
+    once = effects_in(folder)
     again = live(folder, store) if went == "unknown" else went
     told = {"found": found, "went": went, "again": again, "effects": once, "states": states(store)}
     if went == "unknown":
@@ -208,7 +208,7 @@ def sweep(folder: Path, times: int, points: list[str]) -> None:
             place = folder / f"{POINTS.index(point)}-{n}"
             place.mkdir()
             code, said = in_child(lambda place=place, point=point: die(place, point))
-            killed = effects(place)
+            killed = effects_in(place)
             back, told = in_child(lambda place=place: come_back(place))
             line = {"point": point, "code": code, "said": said, "killed": killed, "back": back, "told": told}
             print(json.dumps(line), flush=True)
@@ -260,7 +260,7 @@ def storm(folder: Path, times: int) -> None:
         return {"went": went, "broken": len(audit.verify(store).broken)}
 
     code, told = in_child(look)
-    print(json.dumps({"kills": kills, "code": code, "told": told, "effects": effects(folder)}))
+    print(json.dumps({"kills": kills, "code": code, "told": told, "effects": effects_in(folder)}))
 
 
 # -- hold ----------------------------------------------------------------------------------------------------------

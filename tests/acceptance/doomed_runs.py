@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import sayso
-from sayso import Agent, OutputEvent, Tool, Workflow, drive
+from sayso import Agent, OutputEvent, Tool, Workflow, effects
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Filter, Store
 from sayso.testing import ScriptedModel
@@ -42,15 +42,15 @@ def install() -> None:
     """Put the points in their places, in this process."""
     for verb in VERBS:
         setattr(Store, verb, _wrapped(verb, getattr(Store, verb)))
-    arun = drive.Try.arun
+    arun = effects.Try.arun
 
-    async def call(self: drive.Try) -> drive.Attempt:
+    async def call(self: effects.Try) -> effects.Attempt:
         reach("before the call")
         attempt = await arun(self)
         reach("after the call")
         return attempt
 
-    drive.Try.arun = call
+    effects.Try.arun = call
 
 
 def _wrapped(verb: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,11 +152,11 @@ def resolve(folder: Path, store: str) -> list[str]:
     review = sayso.Review(reviewer="ada")
     for request in review.list(state="unknown").requests:
         if request.call.name == "pay":
-            review.resolve(request.id, happened=f"pay {request.call.arguments['n']}" in effects(folder))
+            review.resolve(request.id, happened=f"pay {request.call.arguments['n']}" in effects_in(folder))
     return [str(request.state) for request in review.list(limit=100).requests]
 
 
-def effects(folder: Path) -> list[str]:
+def effects_in(folder: Path) -> list[str]:
     """Return what happened, as the kernel kept it."""
     path = folder / "effects"
     return path.read_text(encoding="ascii").splitlines() if path.exists() else []
@@ -171,7 +171,7 @@ def die(folder: Path, store: str, kind: str, point: str) -> dict[str, Any]:
     if code == 0:
         return {"died": False}
     _, found = in_child(lambda: look_at(folder, store))
-    killed, told, states = effects(folder), [], []
+    killed, told, states = effects_in(folder), [], []
     for _ in range(12):
         _, said = in_child(lambda: leg(folder, store, kind))
         told.append(said)
@@ -180,7 +180,7 @@ def die(folder: Path, store: str, kind: str, point: str) -> dict[str, Any]:
         _, now = in_child(lambda: resolve(folder, store))
         states += now if said["reason"] == "outcome_unknown" else []
     return {
-        "died": True, "code": code, "found": found, "killed": killed, "told": told, "effects": effects(folder),
+        "died": True, "code": code, "found": found, "killed": killed, "told": told, "effects": effects_in(folder),
         "resolved": states,
     }  # fmt: skip
 

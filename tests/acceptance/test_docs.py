@@ -13,12 +13,11 @@ import click
 import pytest
 
 import sayso
-from sayso import cli, config, errors
+from sayso import cli, config, errors, signals
 from sayso.cli import say
 from sayso.cli.plain import request_document
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
-from sayso.waiting import signals
 from tests.acceptance.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, confirm_first
+from sayso import config, confirm_first, scope
 from sayso.stores.base import Store
-from sayso.waiting import scope
 from tests.conftest import Clock
 from tests.integration.acting import Disk, Pay, payer
 from tests.integration.canaries import Program

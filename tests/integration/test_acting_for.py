@@ -9,10 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import errors, scope
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
-from sayso.waiting import scope
 from tests.integration.acting import held, payer, waiting_in
 
 BARRED = [

@@ -18,10 +18,9 @@ from queue import SimpleQueue
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import errors, terminal, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
-from sayso.waiting import block, terminal
 
 CONVERSATIONS, AMOUNTS, PATIENCE = 200, 5, 60
 HALF = CONVERSATIONS // 2
@@ -93,7 +92,7 @@ def server(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
     monkeypatch.setattr(terminal, "is_there", lambda: False)
     monkeypatch.setattr(terminal, "announce", server.announce)
-    monkeypatch.setattr(block, "_LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     return server
 
 

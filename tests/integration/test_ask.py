@@ -18,10 +18,9 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
 import sayso
-from sayso import errors
+from sayso import errors, terminal
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
-from sayso.waiting import terminal
 from tests.conftest import Clock
 from tests.ids import stable
 from tests.integration.acting import held, program, running

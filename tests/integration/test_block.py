@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors
+from sayso import config, errors, terminal, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
-from sayso.waiting import block, terminal
 from tests.conftest import Clock
 from tests.integration.acting import held, program, running
 
@@ -39,7 +38,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Request]:
     monkeypatch.setattr(terminal, "is_there", lambda: False)
     monkeypatch.setattr(terminal, "announce", announce_and_tell)
     # Only a wake-up ends a wait in these tests, not the look that is taken now and then.
-    monkeypatch.setattr(block, "_LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     return begun
 
 
@@ -286,7 +285,7 @@ def test_expired_request_is_asked_anew_where_the_gate_says_so(
 def test_timeout_counts_from_the_first_asking_where_an_expired_request_is_asked_anew(
     store: Store, announced: SimpleQueue[Request], clock: Clock, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(block, "time", SimpleNamespace(monotonic=lambda: clock().timestamp()))
+    monkeypatch.setattr(wait, "time", SimpleNamespace(monotonic=lambda: clock().timestamp()))
     paid: list[int] = []
     options: Any = {"expires": "1h", "timeout": "90m", "on_expiry": "ask"}
     waiter = Waiter({

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import sayso
-from sayso import channels, errors
+from sayso import channels, errors, terminal, wait
 from sayso.channels.message import notice_of
+from sayso.gating import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State
 from sayso.runs.declared import options_of
 from sayso.stores.base import Store
-from sayso.waiting import block, terminal
-from sayso.waiting.passage import ConfirmOptions, GateOptions
 from tests.conftest import Clock
 from tests.integration.acting import held
 
@@ -212,7 +211,7 @@ def notify_arguments(made: Gated, option: str) -> None:
     assert message.arguments == {"amount": 5, "to": "alice"}
 
 
-def wait(made: Gated, option: str) -> None:
+def wait_option(made: Gated, option: str) -> None:
     held(made(**{option: "raise"}), 5)
     # A gate that blocks takes a timeout; one that raises has no use for it.
     held(made(**{option: "block", "timeout": "1ms"}), 6)
@@ -238,7 +237,7 @@ def on_expiry(made: Gated, option: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "is_there", lambda: False)
         patch.setattr(terminal, "announce", expire_the_first)
-        patch.setattr(block, "_LOOK_AGAIN", 3600.0)
+        patch.setattr(wait, "_LOOK_AGAIN", 3600.0)
         assert made(**{"wait": "block", option: "ask"})(5) == "paid 5 to alice"
         asked.get()
         with pytest.raises(sayso.ConfirmationExpired):
@@ -288,7 +287,7 @@ CONFIRM = ASKING | {
     "when": rule, "prompt": prompt, "description": description, "redact": redact, "redactor": redactor,
     "retries": retries,
 }  # fmt: skip
-GATE = CONFIRM | {"wait": wait, "timeout": timeout, "on_expiry": on_expiry}
+GATE = CONFIRM | {"wait": wait_option, "timeout": timeout, "on_expiry": on_expiry}
 TOOL = ASKING | {
     "requires_approval": rule, "require_confirmation": held_always, "approval_prompt": prompt,
     "description": tool_description, "approval_description": approval_description, "approval_redact_keys": redact,

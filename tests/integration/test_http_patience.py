@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors
+from sayso import config, errors, terminal
 from sayso.gates import requester
 from sayso.inbox import create_app
 from sayso.model.lifecycle import Outcome
@@ -29,7 +29,6 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
-from sayso.waiting import terminal
 from tests.serving import Serving, new_token, reserved_port, serving
 
 PATIENCE = 60

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors
+from sayso import config, errors, terminal
 from sayso.cli.listen import listening, place_of
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
@@ -33,7 +33,6 @@ from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.worker import Lease
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
-from sayso.waiting import terminal
 from tests.serving import Serving, new_token, reserved_port, serving
 from tests.unit.evidence import as_somebody_with_the_file
 

@@ -9,7 +9,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.drive import drive
+from sayso.effects import drive
 from sayso.gates import Gate, Needs, execute
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
@@ -258,7 +258,7 @@ def test_quorum_covers_what_it_satisfies(mine: Quorum, other: Quorum, is_so: boo
 
 
 def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store, monkeypatch: Any) -> None:
-    from sayso.waiting.block import Block
+    from sayso.wait import Block
 
     taken: list[str] = []
 

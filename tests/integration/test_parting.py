@@ -20,11 +20,10 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import errors, threads
 from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.stores.base import Store
-from sayso.waiting import stop
 from tests.integration import commands
 from tests.integration.acting import program
 from tests.person import Person
@@ -265,20 +264,20 @@ def test_a_program_with_a_handler_of_its_own_keeps_it() -> None:
 
 def test_the_handler_is_there_only_while_somebody_waits() -> None:
     handlers = [signal.getsignal(signal.SIGTERM)]
-    with stop.told(list):
+    with threads.told(list):
         handlers.append(signal.getsignal(signal.SIGTERM))
-        with stop.told(list):
+        with threads.told(list):
             pass
         handlers.append(signal.getsignal(signal.SIGTERM))
     handlers.append(signal.getsignal(signal.SIGTERM))
-    assert handlers == [signal.SIG_DFL, stop._die, stop._die, signal.SIG_DFL]
+    assert handlers == [signal.SIG_DFL, threads._die, threads._die, signal.SIG_DFL]
 
 
 def test_a_thread_beside_the_main_one_sets_no_handler() -> None:
     seen: list[Any] = []
 
     def wait() -> None:
-        with stop.told(list):
+        with threads.told(list):
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=wait)

@@ -17,11 +17,10 @@ import anyio.to_thread
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import errors, terminal
 from sayso.confirmation import get_confirmation_context, respond_to_confirmation
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
-from sayso.waiting import terminal
 from tests.integration.acting import Disk, concurrently, held, payer, waiting_in
 
 PATIENCE = 30

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Tool, drive
+from sayso import Tool, effects
 from sayso.runs.decide import Decider
 from sayso.runs.frame import Frame
 from sayso.stores.base import Store
@@ -34,14 +34,14 @@ def pay(ran: list[Any]) -> Tool:
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Grows with every trip to the threads of the stores."""
-    made, pool = list[object](), drive._pool()
+    made, pool = list[object](), effects._pool()
 
     class Counting:
         def submit(self, *work: Any) -> object:
             made.append(work)
             return pool.submit(*work)
 
-    monkeypatch.setattr(drive, "_pool", Counting)
+    monkeypatch.setattr(effects, "_pool", Counting)
     return made
 
 

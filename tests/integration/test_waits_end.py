@@ -19,12 +19,11 @@ import anyio.to_thread
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import errors, terminal, wait
 from sayso.confirmation import get_confirmation_context
 from sayso.gates import requester
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
-from sayso.waiting import block, terminal
 from tests.integration.acting import Disk, held, waiting_in
 
 PATIENCE = 30
@@ -35,7 +34,7 @@ Remove = Callable[[str], str]
 def only_events_wake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is at the terminal, and no look that is taken now and then ends a wait."""
     monkeypatch.setattr(terminal, "is_there", lambda: False)
-    monkeypatch.setattr(block, "_LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
 
 
 @pytest.fixture
@@ -280,9 +279,9 @@ def test_two_calls_that_wait_for_one_request_withdraw_it_when_the_last_one_goes(
 
 
 def standing(request: Request) -> int:
-    from sayso.waiting import waiter
+    from sayso import wait
 
-    return waiter._standing[request.id]
+    return wait._standing[request.id]
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -209,7 +209,7 @@ MUTANTS = [
         _LIFECYCLE + "test_who_asked_cannot_care_for_the_request_either",
     ),
     Mutant(
-        "a run inside another acts for the same person", "waiting/scope.py",
+        "a run inside another acts for the same person", "scope.py",
         "others = () if around is None else around.acts_for", "others = ()",
         _GUARDS + "test_a_run_inside_another_acts_for_the_same_person",
     ),
@@ -219,42 +219,42 @@ MUTANTS = [
         _FOR + "test_person_is_barred_under_whatever_name_it_may_be",
     ),
     Mutant(
-        "a thread of a pool may be doing the work of an open run", "waiting/scope.py",
+        "a thread of a pool may be doing the work of an open run", "scope.py",
         "(self._alone.has_name or not _acting)", "True",
         _FOR + "test_person_of_the_run_is_barred_from_what_its_pool_of_threads_asks",
     ),
     Mutant(
-        "a run that has ended bars nobody", "waiting/scope.py",
+        "a run that has ended bars nobody", "scope.py",
         "_acting.pop(scope, None)", "pass",
         _FOR + "test_nobody_is_barred_any_more_when_the_runs_have_ended",
     ),
     Mutant(
-        "what was asked for less is asked anew", "gates/needs.py",
+        "what was asked for less is asked anew", "gates/options.py",
         "if not request.quorum.covers(self.quorum):", "if False:",
         _NEEDS + "test_request_that_was_asked_for_less_is_closed_and_asked_anew",
     ),
     Mutant(
-        "a later run's person is barred from what waits", "gates/needs.py",
+        "a later run's person is barred from what waits", "gates/options.py",
         "if person not in request.acts_for]", "if False]",
         _NEEDS + "test_person_of_a_later_run_cannot_decide_what_waits_already",
     ),
     Mutant(
-        "what that person approved does not run", "gates/needs.py",
+        "what that person approved does not run", "gates/options.py",
         "if any(by.may_be(person) for person in self.barred)]", "if False]",
         _NEEDS + "test_what_a_person_approved_before_a_run_acted_for_them_does_not_run",
     ),
     Mutant(
-        "what is asked anew asks for no less", "gates/needs.py",
+        "what is asked anew asks for no less", "gates/options.py",
         "        return self._replace(\n            quorum=", "        return self\n        return self._replace(\n            quorum=",
         _NEEDS + "test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
     ),
     Mutant(
-        "the gate allows no more starts than it says", "gates/needs.py",
+        "the gate allows no more starts than it says", "gates/options.py",
         "allowed = min(request.retries, retries)", "allowed = request.retries",
         _NEEDS + "test_start_that_the_gate_does_not_allow_any_more_is_asked_anew",
     ),
     Mutant(
-        "an unknown end is made again only if the gate allows it", "gates/needs.py",
+        "an unknown end is made again only if the gate allows it", "gates/options.py",
         "(request.idempotent and idempotent)", "request.idempotent",
         _NEEDS + "test_call_of_unknown_end_is_not_made_again_unless_record_and_gate_allow_it",
     ),
@@ -274,7 +274,7 @@ MUTANTS = [
         _NEEDS + "test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
-        "a call that blocks without a named run finds no earlier decision", "waiting/scope.py",
+        "a call that blocks without a named run finds no earlier decision", "scope.py",
         "return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)", "return self.place",
         _POOLS + "test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
     ),
@@ -284,42 +284,42 @@ MUTANTS = [
         _POOLS + "test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
     ),
     Mutant(
-        "a pool's thread is at another caller's job", "waiting/scope.py",
+        "a pool's thread is at another caller's job", "scope.py",
         "if owner.process != os.getpid() or owner.is_over:", "if owner.process != os.getpid():",
         _POOLS + "test_a_try_that_is_left_is_the_callers_own",
     ),
     Mutant(
-        "and its task is no child of the job before", "waiting/scope.py",
+        "and its task is no child of the job before", "scope.py",
         "(owner.process != os.getpid() or owner.is_over)", "owner.process != os.getpid()",
         _POOLS + "test_a_loop_in_a_pools_thread_inherits_nothing_from_the_job_before",
     ),
     Mutant(
-        "what waited in a pool's thread for its time only is withdrawn", "waiting/waiter.py",
+        "what waited in a pool's thread for its time only is withdrawn", "wait.py",
         "if self.here.pool is not None:", "if False:",
         _POOLS + "test_an_approval_that_was_not_used_runs_nothing_of_the_threads_next_caller",
     ),
     Mutant(
-        "leaving a run ends its waits", "waiting/scope.py",
+        "leaving a run ends its waits", "scope.py",
         'scope.end("its run was left while it waited")', "pass",
         _WAITS_END + "test_leaving_a_named_run_ends_its_waits_and_leaves_the_requests_to_the_next_process",
     ),
     Mutant(
-        "and those of the runs inside of it", "waiting/scope.py",
+        "and those of the runs inside of it", "scope.py",
         "scope = scope.around", "scope = None",
         _WAITS_END + "test_leaving_a_run_ends_the_waits_of_the_runs_inside_of_it",
     ),
     Mutant(
-        "what nobody waits for does not start", "waiting/waiter.py",
+        "what nobody waits for does not start", "wait.py",
         "self.must_go_on(request)\n            self._has_begun = True", "self._has_begun = True",
         _WAITS_END + "test_a_call_does_not_start_when_its_task_is_cancelled_after_the_decision",
     ),
     Mutant(
-        "a named run's request waits for its next process", "waiting/waiter.py",
+        "a named run's request waits for its next process", "wait.py",
         "or not is_random(request.run_id):", "or False:",
         _WAITS_END + "test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
     ),
     Mutant(
-        "a request that somebody else waits for is not withdrawn", "waiting/waiter.py",
+        "a request that somebody else waits for is not withdrawn", "wait.py",
         "others = _standing[request.id] > 0", "others = False",
         _WAITS_END + "test_two_calls_that_wait_for_one_request_withdraw_it_when_the_last_one_goes",
     ),
@@ -329,8 +329,8 @@ MUTANTS = [
         _WAITS_END + "test_a_run_that_is_left_ends_what_its_handlers_wait_for",
     ),
     Mutant(
-        "Ctrl-C is not held up by a thread that waits", "waiting/waiter.py",
-        "if stop.is_interrupted():", "if False:",
+        "Ctrl-C is not held up by a thread that waits", "wait.py",
+        "if threads.is_interrupted():", "if False:",
         "integration/test_ctrl_c.py::test_ctrl_c_ends_a_program_whose_thread_waits",
     ),
     Mutant(
@@ -360,7 +360,7 @@ MUTANTS = [
         _PATIENT + "test_a_withdrawal_gives_up_after_two_seconds",
     ),
     Mutant(
-        "two programs that differ stop asking", "waiting/passage.py",
+        "two programs that differ stop asking", "gating.py",
         "if len(withdrawn) > _MOST_WITHDRAWN:", "if False:",
         _NEEDS + "test_program_whose_request_is_taken_back_again_and_again_stops",
     ),
@@ -375,7 +375,7 @@ MUTANTS = [
         _SHOWN + "test_call_that_was_shown_under_another_name_does_not_run",
     ),
     Mutant(
-        "a redactor's view is made again", "gates/words.py",
+        "a redactor's view is made again", "gates/check.py",
         "return dump(shown) in {dump(gate.redaction.mask(again)), dump(gate.redaction.mask(failed))}", "return True",
         _SHOWN + "test_view_that_a_redactor_made_is_compared_with_what_it_makes_now",
     ),
@@ -385,7 +385,7 @@ MUTANTS = [
         _MOVING + "test_call_that_changed_while_an_async_rule_decided_does_not_run",
     ),
     Mutant(
-        "a call fits its own types", "gates/words.py",
+        "a call fits its own types", "gates/check.py",
         "if problems:", "if False:",
         _PROPOSED + "test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
     ),
@@ -622,12 +622,12 @@ MUTANTS = [
         _SCOPE + "test_pause_of_a_task_is_answered_by_who_awaited_it",
     ),
     Mutant(
-        "siblings share nothing", "waiting/scope.py",
+        "siblings share nothing", "scope.py",
         "return owner.task is not None and owner.task() is task", "return True",
         _SCOPE + "test_siblings_of_a_parent_with_a_run_share_nothing",
     ),
     Mutant(
-        "a child does not grant its parent", "waiting/scope.py",
+        "a child does not grant its parent", "scope.py",
         "return owner.task is not None and owner.task() is task", "return owner.task is None or owner.task() is task",
         _SCOPE + "test_what_a_task_was_granted_is_not_granted_to_the_thread_that_began_it",
     ),
@@ -699,18 +699,18 @@ MUTANTS = [
         _GUARDS + "test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
-        "Ctrl-C in a call is recorded", "drive.py",
+        "Ctrl-C in a call is recorded", "effects.py",
         "except BaseException as error:  # noqa: BLE001  user code; recorded by",
         "except Exception as error:  # noqa: BLE001  user code; recorded by",
         _GUARDS + "test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
-        "a coroutine thrown away is recorded", "drive.py",
+        "a coroutine thrown away is recorded", "effects.py",
         "return drive(effects, Attempt(None, closed))", "raise",
         _GUARDS + "test_a_coroutine_that_is_thrown_away_in_mid_call_is_unknown",
     ),
     Mutant(
-        "a verb that has begun ends", "drive.py",
+        "a verb that has begun ends", "effects.py",
         "            cancelled = error\n", "            raise\n",
         _GUARDS + "test_a_cancelled_task_waits_for_the_end_of_a_verb_that_has_begun",
     ),
@@ -1013,7 +1013,7 @@ MUTANTS = [
         _CARD + "test_no_warning_is_wider_than_asked_for_and_none_is_cut",
     ),
     Mutant(
-        "an error that quotes a secret is not in the chain", "gates/words.py",
+        "an error that quotes a secret is not in the chain", "gates/check.py",
         "        refusal.__context__ = cause", "        pass",
         "integration/test_policy.py::test_policy_error_does_not_hold_an_error_that_quotes_a_secret",
     ),
@@ -1028,13 +1028,13 @@ MUTANTS = [
         _REDACTION + "test_redactor_that_fails_shows_a_placeholder_and_never_the_secret",
     ),
     Mutant(
-        "the error of a hook quotes no secret", "gates/words.py",
+        "the error of a hook quotes no secret", "gates/check.py",
         "words = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)",
         'words = f"{type(error).__name__}: {error}"',
         _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
-        "a pause carries the masked call", "waiting/signals.py",
+        "a pause carries the masked call", "signals.py",
         "return ToolCall(subject.name, subject.arguments)",
         "return ToolCall(subject.name, __import__('json').loads(subject.form))",
         _PROMISES + "test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
@@ -1063,37 +1063,37 @@ MUTANTS = [
     ),
     # -- whose call it is -------------------------------------------------------------------------------------------
     Mutant(
-        "plain values around a function are part of the call", "gates/gate.py",
+        "plain values around a function are part of the call", "gates/options.py",
         "digest = self._around.now().digest", "digest = None",
         _SAME_NAME + "test_value_in_a_closure_is_part_of_the_call_in_another_process",
     ),
     Mutant(
-        "a variable is read when the call is made", "gates/around.py",
+        "a variable is read when the call is made", "gates/captured.py",
         "if last is None or _has_changed(last[1]):", "if last is None:",
         _SAME_NAME + "test_variable_is_read_when_the_call_is_made",
     ),
     Mutant(
-        "what a function assigns is its own state", "gates/around.py",
+        "what a function assigns is its own state", "gates/captured.py",
         "if name in _assigned(code):", "if False:",
         _SAME_NAME + "test_state_that_a_function_keeps_for_itself_asks_nobody_again",
     ),
     Mutant(
-        "values behind other functions count", "gates/around.py",
+        "values behind other functions count", "gates/captured.py",
         'self.function(f"{place}.", function)', "pass",
         _SAME_NAME + "test_value_behind_another_function_is_part_of_the_call",
     ),
     Mutant(
-        "a function that calls itself is not another one", "gates/around.py",
+        "a function that calls itself is not another one", "gates/captured.py",
         "if inspect.unwrap(function, stop=self._is_itself) is self._itself:", "if False:",
         _SAME_NAME + "test_function_that_calls_itself_is_the_same_when_it_is_made_anew",
     ),
     Mutant(
-        "functions with other objects are kept apart", "gates/apart.py",
+        "functions with other objects are kept apart", "gates/check.py",
         "if other is not None and not is_same(other.surroundings, gate.surroundings):", "if False:",
         _SAME_NAME + "test_function_with_another_object_is_refused_in_one_process",
     ),
     Mutant(
-        "a given name stands for one function", "gates/gate.py",
+        "a given name stands for one function", "gates/options.py",
         "[] if self.named is None else [code]", "",
         _SAME_NAME + "test_two_functions_with_one_given_name_are_kept_apart",
     ),
@@ -1103,18 +1103,18 @@ MUTANTS = [
         _SAME_NAME + "test_nothing_is_remembered_of_what_has_ended",
     ),
     Mutant(
-        "who asked is forgotten with the request's end", "gates/apart.py",
+        "who asked is forgotten with the request's end", "gates/check.py",
         "if asked.gate() is None or asked.until <= now:", "if asked.gate() is None:",
         _SAME_NAME + "test_nothing_is_remembered_of_what_has_ended",
     ),
     Mutant(
-        "options count where gate is called with the function", "waiting/passage.py",
+        "options count where gate is called with the function", "gating.py",
         "if function is None else _gated(function, options)",
         'if function is None else _gated(function, {"wait": "raise"})',
         "integration/test_decorator_options.py::test_one_stranger_cannot_approve_what_two_from_finance_must",
     ),
     Mutant(
-        "a misspelt option is refused", "gates/declared.py",
+        "a misspelt option is refused", "gates/options.py",
         "if option not in known:", "if False:",
         "integration/test_decorator_options.py::test_a_misspelt_option_is_refused_before_there_is_a_function",
     ),
@@ -1124,7 +1124,7 @@ MUTANTS = [
         _FIELD + "test_a_bound_counts_for_a_call_that_is_let_through",
     ),
     Mutant(
-        "a bound counts behind a gate that is off", "waiting/passage.py",
+        "a bound counts behind a gate that is off", "gating.py",
         "            must_keep_bounds(gate, arguments)", "            pass",
         _FIELD + "test_bounds_stand_in_annotated_types_and_within_other_types_too",
     ),
@@ -1149,17 +1149,17 @@ MUTANTS = [
         "integration/test_methods.py::test_a_method_in_a_class_is_refused_where_it_is_decorated",
     ),
     Mutant(
-        "what has no name is given one", "gates/declared.py",
+        "what has no name is given one", "gates/options.py",
         "if kind is not None:", "if False:",
         _SAME_NAME + "test_what_has_no_name_of_its_own_needs_a_given_one",
     ),
     Mutant(
-        "a misspelt secret is refused", "gates/declared.py",
+        "a misspelt secret is refused", "gates/options.py",
         'if "" not in names and not any(marks(key, name.removeprefix(".")) for name in names):', "if False:",
         "integration/test_options.py::test_misspelt_name_of_a_secret_is_refused",
     ),
     Mutant(
-        "a hook asks for what there is", "gates/declared.py",
+        "a hook asks for what there is", "gates/options.py",
         "if parameter.name not in names:", "if False:",
         "integration/test_options.py::test_hook_that_asks_for_an_argument_there_is_not_is_refused",
     ),
@@ -1247,7 +1247,7 @@ MUTANTS = [
         "integration/test_outbox.py::test_a_request_that_cannot_be_escalated_holds_up_no_other",
     ),
     Mutant(
-        "a run that is left counts also when a start is refused", "waiting/waiter.py",
+        "a run that is left counts also when a start is refused", "wait.py",
         "self.reason = self.reason or self._late", "pass",
         "integration/test_waits_end.py::test_leaving_a_run_while_a_start_is_refused_starts_nothing_later",
     ),
@@ -1313,7 +1313,7 @@ MUTANTS = [
         _ALTERED + "test_a_result_or_an_answer_that_was_altered_is_not_taken",
     ),
     Mutant(
-        "an answer is compared with the journal", "waiting/question.py",
+        "an answer is compared with the journal", "questions.py",
         "        request = yield Verb(store.blocks, store.settle, request.id)\n        text", "        text",
         _COLUMNS + "test_an_answer_that_was_altered_is_not_given_to_the_program",
     ),
@@ -2233,7 +2233,7 @@ MUTANTS = [
         _CONTRACT + "TestSqlite::test_an_escalation_takes_nothing_off_how_many_must_agree",
     ),
     Mutant(
-        "an approval by whom the gate does not name any more is not taken", "gates/needs.py",
+        "an approval by whom the gate does not name any more is not taken", "gates/options.py",
         "if self.quorum.roles and self._is_too_open(request):", "if False:",
         _OUTBOX + "test_a_gate_that_names_nobody_else_any_more_does_not_take_an_escalated_approval",
     ),
@@ -2416,7 +2416,7 @@ MUTANTS = [
         _SERVED + "test_a_folder_cannot_name_the_server_that_decides",
     ),
     Mutant(
-        "a clock that is ahead asks calmly", "waiting/block.py", "_SOON = 0.05", "_SOON = 0.001",
+        "a clock that is ahead asks calmly", "wait.py", "_SOON = 0.05", "_SOON = 0.001",
         _SERVED + "test_a_program_whose_clock_is_ahead_asks_the_server_calmly",
     ),
     Mutant(
@@ -2571,7 +2571,7 @@ MUTANTS = [
         _PATIENT + "test_a_server_that_says_later_is_asked_again_when_it_says_so",
     ),
     Mutant(
-        "a server that is away ends no wait", "waiting/block.py",
+        "a server that is away ends no wait", "wait.py",
         "if terminal.can_decide(self._store) or is_due(self._request, clock.now()):", "if True:",
         _PATIENT + "test_a_wait_outlasts_the_patience_for_a_server_that_is_away",
     ),
@@ -2812,7 +2812,7 @@ MUTANTS = [
     Mutant(
         "a plan is started by the store's right alone", "mplp/flow.py",
         "attempt = yield from execute(gate, where, request, Needs(request.quorum, request.acts_for))",
-        "from sayso.drive import Try; attempt = yield Try(gate.function, (), arguments_of(group.plan))",
+        "from sayso.effects import Try; attempt = yield Try(gate.function, (), arguments_of(group.plan))",
         _MPLP_START + "test_what_is_not_approved_is_not_started",
     ),
     Mutant(
@@ -3635,12 +3635,12 @@ MUTANTS = [
         _ATTACKS + "test_the_whole_answer_about_a_foreign_run_is_that_about_none",
     ),
     Mutant(
-        "nobody is asked to decide with a token that only asks", "waiting/block.py",
+        "nobody is asked to decide with a token that only asks", "wait.py",
         "terminal.is_there() and terminal.can_decide(self._store)", "terminal.is_there()",
         _SERVED + "test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do",
     ),
     Mutant(
-        "a gate on a server names no command that is refused", "waiting/terminal.py",
+        "a gate on a server names no command that is refused", "terminal.py",
         "if not can_decide(store):", "if False:",
         _SERVED + "test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do",
     ),
@@ -3660,12 +3660,12 @@ MUTANTS = [
         _BEHIND + "test_program_that_is_gone_is_marked_in_json",
     ),
     Mutant(
-        "what nobody can come back to is withdrawn when it is detached", "waiting/block.py",
+        "what nobody can come back to is withdrawn when it is detached", "wait.py",
         "if after.state is State.PENDING and decided.was_left and is_random(after.run_id):", "if False:",
         "integration/test_terminal_talk.py::test_to_detach_from_a_run_without_a_name_withdraws_and_says_so",
     ),
     Mutant(
-        "a declined edit says that nothing was decided", "waiting/talk.py",
+        "a declined edit says that nothing was decided", "terminal.py",
         'self._screen.say("  the changes were dropped, nothing was decided")', "pass",
         "integration/test_terminal_talk.py::test_an_edit_that_is_not_confirmed_or_does_not_fit_decides_nothing",
     ),
@@ -4011,28 +4011,28 @@ MUTANTS = [
     ),
     Mutant(
         "an error whose reading fails is unknown",
-        "gates/ambiguous.py",
+        "gates/outcome.py",
         "        return True\n\n\ndef _judged(",
         "        return False\n\n\ndef _judged(",
         "unit/test_ambiguous.py::test_an_error_that_cannot_be_read_is_ambiguous",
     ),
     Mutant(
         "an error is judged with what it was raised while handling",
-        "gates/ambiguous.py",
+        "gates/outcome.py",
         "    elif _has_context(error, handled) and name not in _EITHER:  # these say themselves what they are about",
         "    elif False:",
         "unit/test_ambiguous.py::test_an_error_that_says_nothing_about_the_effect_is_ambiguous",
     ),
     Mutant(
         "not executed is believed before anything else",
-        "gates/ambiguous.py",
+        "gates/outcome.py",
         "if key in met or name == _NOT_EXECUTED:",
         "if key in met:",
         "unit/test_ambiguous.py::test_not_executed_says_no_whatever_it_was_raised_from",
     ),
     Mutant(
         "a second attempt that was refused does not undo the first",
-        "gates/ambiguous.py",
+        "gates/outcome.py",
         'is_wrapper = name.partition(".")[0] not in _STANDARD',
         "is_wrapper = True",
         "unit/test_ambiguous.py::test_a_first_attempt_that_is_open_is_not_undone_by_a_second_that_was_refused",

@@ -17,7 +17,7 @@ from tests.promises.world import World
 def test_16_a_decision_reaches_only_the_call_that_asked_for_it_and_still_waits(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sayso.waiting.terminal.is_there", lambda: False)
+    monkeypatch.setattr("sayso.terminal.is_there", lambda: False)
     ran: list[str] = []
     pay = sayso.gate(name="pay")(ran.append)
     review = sayso.Review(reviewer="ada")

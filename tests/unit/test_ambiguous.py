@@ -21,7 +21,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.gates.ambiguous import exception_classes, is_ambiguous
+from sayso.gates.outcome import exception_classes, is_ambiguous
 
 
 def fake(path: str, *bases: type[BaseException]) -> type[Any]:

@@ -4,13 +4,13 @@ import pytest
 
 from sayso import errors
 from sayso.gates import Gate
+from sayso.gating import gate
 from sayso.model import canonical
 from sayso.model.edit import edited_call
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request
+from sayso.signals import ConfirmationRequired
 from sayso.stores.memory import MemoryStore
-from sayso.waiting.passage import gate
-from sayso.waiting.signals import ConfirmationRequired
 
 
 def charge(rate: float, note: str = "", password: str = "", tags: list[str] | None = None) -> None:

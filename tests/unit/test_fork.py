@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config
+from sayso import config, terminal
 from sayso.cli.demo import cast  # noqa: F401  its lock is one of them
 from sayso.model.request import State
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
-from sayso.waiting import terminal
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -94,5 +93,5 @@ def test_every_lock_of_a_module_is_renewed() -> None:
         }
 
     before = locks()
-    assert {"sayso.cli.demo.cast._floor", "sayso.config._lock", "sayso.waiting.terminal._turn"} <= set(before)
+    assert {"sayso.cli.demo.cast._floor", "sayso.config._lock", "sayso.terminal._turn"} <= set(before)
     assert in_a_child(lambda: all(locks()[name] != old for name, old in before.items()))

@@ -16,13 +16,13 @@ from tests.mutants.guards import MUTANTS, Mutant
 
 AUDITED = {
     "audit/anchor.py", "audit/checkpoint.py", "audit/paper.py", "audit/receipt.py", "audit/statement.py",
-    "audit/walk.py", "drive.py", "gates/check.py", "gates/execute.py", "gates/words.py", "model/canonical/form.py",
+    "audit/walk.py", "effects.py", "gates/check.py", "gates/execute.py", "model/canonical/form.py",
     "model/edit.py", "model/journal.py", "model/text.py", "model/lifecycle.py", "model/quorum.py",
     "model/redaction.py",
     "model/reviewer.py", "policy.py", "reviews.py", "runs/decide.py", "runs/frame.py", "runs/inner.py",
     "runs/interaction.py", "runs/journal.py", "runs/leg.py", "runs/proof.py", "runs/resolution.py", "runs/step.py",
     "stores/base.py", "stores/worker.py", "stores/memory.py", "stores/run_verbs.py", "stores/codec.py",
-    "stores/sqlite.py", "stores/sqlite_transaction.py", "waiting/scope.py", "waiting/signals.py",
+    "stores/sqlite.py", "stores/sqlite_transaction.py", "scope.py", "signals.py",
 }  # fmt: skip
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import clock, errors
+from sayso import clock, errors, signals
 from sayso.runs.events import parse_event
 from sayso.testing import sample_call
-from sayso.waiting import signals
 
 NAMES = ("id", "approval_id", "confirmation_id", "request_id")
 ID = "rq_" + "5" * 32

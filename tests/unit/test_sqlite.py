@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from sayso import audit, drive, errors
+from sayso import audit, effects, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores import sqlite
@@ -585,10 +585,10 @@ def in_the_child(store: SqliteStore, ids: list[str], writing: int) -> int:
 
 @POSIX
 def test_a_forked_child_has_threads_of_its_own_for_async_verbs() -> None:
-    asyncio.run(drive.offload(lambda: None))
+    asyncio.run(effects.offload(lambda: None))
     child = os.fork()
     if child == 0:
-        asyncio.run(drive.offload(lambda: None))
+        asyncio.run(effects.offload(lambda: None))
         os._exit(0)
     deadline = time.monotonic() + 60
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:

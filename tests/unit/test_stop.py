@@ -11,7 +11,7 @@ from types import FrameType, SimpleNamespace
 
 import pytest
 
-from sayso.waiting import stop
+from sayso import threads
 
 
 class Looks:
@@ -19,9 +19,9 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.count, self._frames = 1_000.0, 0, sys._current_frames
-        monkeypatch.setattr(stop, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(sys, "_current_frames", self._listed)
-        monkeypatch.setattr(stop, "_looked", (float("-inf"), False))
+        monkeypatch.setattr(threads, "_looked", (float("-inf"), False))
 
     def _listed(self) -> dict[int, FrameType]:
         self.count += 1
@@ -30,16 +30,16 @@ class Looks:
 
 def test_a_thousand_threads_that_wait_look_for_ctrl_c_once_in_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch)
-    assert [stop.is_interrupted() for _ in range(1_000)] == [False] * 1_000
+    assert [threads.is_interrupted() for _ in range(1_000)] == [False] * 1_000
     assert looks.count == 1
-    looks.now += stop.PACE
-    stop.is_interrupted()
+    looks.now += threads.PACE
+    threads.is_interrupted()
     assert looks.count == 2
 
 
 def test_ctrl_c_is_seen_by_every_thread_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch)
-    assert not stop.is_interrupted()
-    monkeypatch.setattr(stop, "_is_main_thread_interrupted", lambda: True)
-    looks.now += stop.PACE
-    assert [stop.is_interrupted() for _ in range(3)] == [True] * 3
+    assert not threads.is_interrupted()
+    monkeypatch.setattr(threads, "_is_main_thread_interrupted", lambda: True)
+    looks.now += threads.PACE
+    assert [threads.is_interrupted() for _ in range(3)] == [True] * 3

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 import sayso
-from sayso import config
+from sayso import config, terminal
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
-from sayso.waiting import terminal
 from tests.conftest import Clock
 
 

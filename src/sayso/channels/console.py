@@ -12,16 +12,15 @@ import threading
 from contextlib import suppress
 from functools import partial
 
-from sayso import clock
+from sayso import clock, terminal
 from sayso.channels.lines import Lines
 from sayso.channels.request import HumanInputRequest
-from sayso.drive import Attempt, offload
+from sayso.effects import Attempt, offload
 from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.view import card
 from sayso.view.card import decided
 from sayso.view.summary import short
-from sayso.waiting import terminal
 
 __all__ = ["console_requester"]
 

@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from sayso import config
-from sayso.drive import Effects, adrive, drive
+from sayso import config, scope, signals
+from sayso.effects import Effects, adrive, drive
 from sayso.errors import AlreadyDecidedError, RequestExpiredError
 from sayso.model import duration
 from sayso.model.quorum import Quorum
@@ -22,14 +22,12 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import Schema
 from sayso.model.text import storable
+from sayso.questions import Asking
 from sayso.reviews import Review
 from sayso.runs.frame import current_frame
+from sayso.signals import trim
 from sayso.stores.base import Store
-from sayso.waiting import scope, signals
-from sayso.waiting.block import Block
-from sayso.waiting.frames import trim
-from sayso.waiting.question import Asking
-from sayso.waiting.waiter import Waiter
+from sayso.wait import Block, Waiter
 
 __all__ = ["HumanInputRequest", "Requester", "carried"]
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 from sayso.channels.request import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError
-from sayso.gates.declared import quorum_of, span_of
+from sayso.gates.options import quorum_of, span_of
 from sayso.model.keywords import checks_keywords
 from sayso.runs.tool import Tool
+from sayso.signals import trimmed
 from sayso.stores.base import Store
-from sayso.waiting.frames import trimmed
 
 __all__ = ["human_in_the_loop"]
 

@@ -21,10 +21,10 @@ from sayso.model.edit import edited_call, shape_of
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.reviews import Review
+from sayso.terminal import LEFT
 from sayso.view import card
 from sayso.view.card import changed
 from sayso.view.summary import short
-from sayso.waiting.talk import LEFT
 
 __all__ = ["NotSeenError", "approve"]
 

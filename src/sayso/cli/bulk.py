@@ -18,9 +18,9 @@ from sayso.cli.say import WRONG, complain, out
 from sayso.cli.table import table
 from sayso.model.request import Request, State
 from sayso.reviews import Review
+from sayso.terminal import is_there
 from sayso.view import card
 from sayso.view.summary import short
-from sayso.waiting.screen import is_there
 
 __all__ = ["check_given", "decide_all"]
 

@@ -14,7 +14,7 @@ from sayso.cli.filters import Chosen, filters
 from sayso.model.request import Request
 from sayso.model.schema import SchemaError
 from sayso.reviews import Review, shape_of
-from sayso.waiting.talk import LEFT
+from sayso.terminal import LEFT
 
 __all__ = ["answer", "cancel", "feedback", "reject"]
 

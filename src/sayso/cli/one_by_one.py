@@ -1,6 +1,6 @@
 """`next`: what waits, one after another, in a conversation on the terminal.
 
-The conversation is the one that a blocking gate has (`sayso.waiting.talk`); here it can also skip and quit.
+The conversation is the one that a blocking gate has (`sayso.terminal`); here it can also skip and quit.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from sayso.cli.say import out
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.reviews import Review
+from sayso.terminal import Gone, Over, Screen, Talk, is_there
 from sayso.view.card import decided
 from sayso.view.summary import short
-from sayso.waiting.screen import Gone, Over, Screen, is_there
-from sayso.waiting.talk import Talk
 
 __all__ = ["next"]
 

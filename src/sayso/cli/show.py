@@ -18,13 +18,12 @@ from sayso.cli.say import document, out, paint
 from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.reviews import shape_of
+from sayso.terminal import LEFT, command
 from sayso.view import card
 from sayso.view.card import changed, outcome_rows, stands
 from sayso.view.document import event_rows
 from sayso.view.hint import kinds_of
 from sayso.view.summary import short
-from sayso.waiting.talk import LEFT
-from sayso.waiting.terminal import command
 
 __all__ = ["show"]
 

@@ -15,9 +15,9 @@ from sayso import clock
 from sayso.cli.say import paint
 from sayso.model.duration import text as span
 from sayso.model.request import Request, State
+from sayso.terminal import LEFT
 from sayso.view import card
 from sayso.view.summary import RUN_ROOM, columns, is_random, padded, short, time_left, token
-from sayso.waiting.talk import LEFT
 
 __all__ = ["table"]
 

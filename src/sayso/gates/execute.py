@@ -10,12 +10,10 @@ from types import CoroutineType
 from typing import Any, cast
 
 from sayso import errors, telemetry
-from sayso.drive import Attempt, Effects, Suspended, Try, Verb
-from sayso.gates.ambiguous import is_ambiguous, mark_unknown
-from sayso.gates.apart import forget
-from sayso.gates.gate import Gate, current
-from sayso.gates.needs import Needs, spent
-from sayso.gates.words import is_as_shown, secrets_of
+from sayso.effects import Attempt, Effects, Suspended, Try, Verb
+from sayso.gates.check import forget, is_as_shown, secrets_of
+from sayso.gates.options import Gate, Needs, current, spent
+from sayso.gates.outcome import is_ambiguous, mark_unknown
 from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest, fingerprint
@@ -41,7 +39,7 @@ def execute(
 
     The start is durable before the call runs. An error of the call is a `failed` outcome; being broken off
     (cancellation, Ctrl-C, exit) is an `unknown` one, because nobody can say what it had done by then, and so is an
-    error that leaves it open (`sayso.gates.ambiguous`): the error gets a note that says so.
+    error that leaves it open (`sayso.gates.outcome`): the error gets a note that says so.
 
     Args:
         gate: The function's gate.

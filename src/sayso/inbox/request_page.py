@@ -21,11 +21,11 @@ from sayso.model.edit import PLAN_TOOL, is_target, shape_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape
+from sayso.terminal import LEFT
 from sayso.view import Change, card
 from sayso.view.arguments import brief, value
 from sayso.view.card import changed, outcome_rows
 from sayso.view.document import event_rows
-from sayso.waiting.talk import LEFT
 
 __all__ = ["Sent", "fields_for", "request_page", "show_request", "standing"]
 

@@ -17,9 +17,8 @@ from typing import Any
 from sayso.channels.request import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
 from sayso.model.keywords import checks_keywords
+from sayso.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.stores.base import Store
-from sayso.waiting.frames import trimmed
-from sayso.waiting.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model
 
 __all__ = ["Stopped", "human_in_the_loop"]
 

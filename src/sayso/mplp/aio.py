@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sayso import config
-from sayso.drive import adrive, offload
+from sayso.effects import adrive, offload
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.mplp import flow, round, verb  # noqa: A004  the module of rounds

@@ -1,4 +1,4 @@
-"""Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.drive`).
+"""Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.effects`).
 
 A target is submitted through the program's door and decided through the person's; what is read comes from the store.
 `sayso.mplp.verb` and `sayso.mplp.aio` are the two faces of it. The invariant: a target is started by `gates.execute`
@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from sayso import config, errors
-from sayso.drive import Effects, Verb
+from sayso import config, errors, scope
+from sayso.effects import Effects, Verb
 from sayso.gates import Gate, Needs, Place, check, execute, requester
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
@@ -33,7 +33,6 @@ from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetT
 from sayso.mplp.view import BROUGHT, confirm_id_of, confirm_of, decisions_of, facts_of, is_about, run_of
 from sayso.reviews import Review
 from sayso.stores.base import Store
-from sayso.waiting import scope
 
 __all__ = ["Asked", "deciding", "processing", "reading", "refreshing", "starting", "submitting"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sayso.drive import Effects, UserCode
+from sayso.effects import Effects, UserCode
 from sayso.mplp.part import Event, StageEvent
 
 __all__ = ["Subscriber", "subscribe", "tell"]

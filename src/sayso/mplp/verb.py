@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from sayso import config
-from sayso.drive import drive
+from sayso.effects import drive
 from sayso.errors import ConfigError
 from sayso.model import duration
 from sayso.model.quorum import Quorum

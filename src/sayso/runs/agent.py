@@ -24,7 +24,7 @@ from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.say import approval_words, call_message, denial_words, not_a_tool
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
-from sayso.waiting.frames import trimmed
+from sayso.signals import trimmed
 
 __all__ = ["Agent"]
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from sayso import errors
 from sayso.gates import Gate
-from sayso.gates.words import HookError
+from sayso.gates.check import HookError
 from sayso.model import canonical, redaction
 from sayso.policy import Verdict, allow
 from sayso.runs.resolution import ApprovalPolicyDecision

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from sayso import errors
-from sayso.gates.words import secrets_of
+from sayso.gates.check import secrets_of
 from sayso.model import canonical
 from sayso.model.redaction import MASK, Redaction, scrub
 from sayso.model.request import Call, Request
@@ -51,7 +51,7 @@ class Course:
         inputs: What it was called with, as JSON values.
         messages: What the model was told and said.
         waiting: What waits for a person, in the order of the calls.
-        occasions: How often an equal question was answered, by digest (see `sayso.waiting.scope`).
+        occasions: How often an equal question was answered, by digest (see `sayso.scope`).
         acts_for: The persons for whom it acts.
     """
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from sayso import errors
-from sayso.drive import offload
+from sayso import errors, signals
+from sayso.effects import offload
 from sayso.model.request import Request, State
 from sayso.model.run import RunState
 from sayso.reviews import Review
@@ -28,7 +28,6 @@ from sayso.runs.resolution import ApprovalResolution, Cancel, Resolution
 from sayso.runs.values import plain
 from sayso.stores.base import Store
 from sayso.stores.run_verbs import Kept
-from sayso.waiting import signals
 
 __all__ = ["Decider", "IgnoredDecisionWarning", "IgnoredInputWarning", "cancelled", "extras_place"]
 

@@ -1,7 +1,7 @@
 """What is refused where a tool, an agent or a workflow is declared, because it would go wrong at a later call.
 
 Options of the wrong type, options that there are not, and hooks and secrets that ask for arguments which the function
-does not take. What else a gate refuses is in `sayso.gates.declared`. The invariant: what is refused here has not been
+does not take. What else a gate refuses is in `sayso.gates.options`. The invariant: what is refused here has not been
 called, and nothing was written.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from sayso.errors import ConfigError
-from sayso.gates.declared import check_hook, check_redact
+from sayso.gates.options import check_hook, check_redact
 from sayso.model.quorum import Escalation
 from sayso.model.reviewer import Reviewer
 from sayso.model.signature import method_refusal

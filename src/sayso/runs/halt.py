@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sayso.drive import Suspended
+from sayso.effects import Suspended
 from sayso.runs.events import RunStatus
 
 __all__ = ["Denied", "Failed", "Halt", "end_of", "worst"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sayso import errors
-from sayso.drive import Attempt
+from sayso.effects import Attempt
 from sayso.gates import Gate
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
@@ -26,7 +26,7 @@ __all__ = ["Inner", "InnerCall"]
 
 
 class Inner:
-    """The gated calls of one handler in one pass; a `sayso.waiting.scope.Memory`."""
+    """The gated calls of one handler in one pass; a `sayso.scope.Memory`."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame

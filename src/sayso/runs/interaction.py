@@ -11,11 +11,11 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from sayso import clock, telemetry
-from sayso.drive import Effects, Suspended, Verb
+from sayso import clock, signals, telemetry
+from sayso.effects import Effects, Suspended, Verb
 from sayso.errors import ConfigError
 from sayso.gates import requester
-from sayso.gates.words import fit_facts, secrets_among
+from sayso.gates.check import fit_facts, secrets_among
 from sayso.model import canonical
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
@@ -29,7 +29,6 @@ from sayso.runs.frame import Frame, frame_now
 from sayso.runs.halt import Halt
 from sayso.runs.pending import event_of, waiting_output
 from sayso.runs.proof import must_be_of
-from sayso.waiting import signals
 
 __all__ = ["Asks", "Holds", "answers", "ask_for", "ask_user", "ask_user_multi", "confirm", "hold_for", "suspend"]
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sayso import clock
-from sayso.drive import Effect, offload
+from sayso.effects import Effect, offload
 from sayso.model.canonical.tags import dumps
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.runs.proof import Proof

@@ -10,8 +10,8 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sayso import errors
-from sayso.drive import offload
+from sayso import errors, scope
+from sayso.effects import offload
 from sayso.gates import requester
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
@@ -31,7 +31,6 @@ from sayso.stores.base import Store
 from sayso.stores.run_verbs import Kept
 from sayso.stores.worker import Lease
 from sayso.view import line
-from sayso.waiting import scope
 
 if TYPE_CHECKING:
     from sayso.runs.run import Run

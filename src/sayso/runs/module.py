@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from sayso import scope
 from sayso.confirmation import ConfirmationRequired
-from sayso.drive import offload
+from sayso.effects import offload
 from sayso.runs.events import DeltaEvent
 from sayso.runs.prediction import Prediction
 from sayso.runs.response import Response, respond, saved_of
 from sayso.runs.run import in_loop
-from sayso.waiting import scope
 
 __all__ = ["Module", "tell"]
 

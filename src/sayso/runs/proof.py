@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sayso.drive import Effects, Verb
+from sayso.effects import Effects, Verb
 from sayso.errors import AlteredRequestError
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from typing import Any, Literal, cast
 
-from sayso import config, errors
+from sayso import config, errors, scope, signals
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
-from sayso.drive import offload
+from sayso.effects import offload
 from sayso.gates import requester, unknown_request
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
@@ -30,10 +30,9 @@ from sayso.runs.response import Response, check_shown, record, saved_of, store_o
 from sayso.runs.signature import Signature
 from sayso.runs.tool import Tool
 from sayso.runs.toolbox import ASK, FINISH, by_name, check_turns, finish_of, offer_of
+from sayso.signals import trimmed
 from sayso.stores.base import Store
 from sayso.view import line
-from sayso.waiting import scope, signals
-from sayso.waiting.frames import trimmed
 
 __all__ = ["NoAnswerError", "ReAct"]
 

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from sayso import config, errors
+from sayso import config, errors, scope
 from sayso.confirmation import ConfirmationRequired, ResumeState, respond_to_confirmation
 from sayso.model.request import Call, Request, State
 from sayso.reviews import Review
 from sayso.runs.models import read_arguments
 from sayso.stores.base import Store
-from sayso.waiting import scope
 
 __all__ = ["Response", "check_shown", "record", "respond", "saved_of", "store_of"]
 

@@ -12,10 +12,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, ClassVar
 
-from sayso import compat, config, errors
-from sayso.drive import Effects, UserCode
+from sayso import compat, config, errors, scope
+from sayso.effects import Effects, UserCode
 from sayso.gates import Gate
-from sayso.gates.declared import check_known, has_own_name, quorum_of, span_of
+from sayso.gates.options import check_known, has_own_name, quorum_of, span_of
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import Schema, SchemaError
@@ -26,9 +26,8 @@ from sayso.runs.halt import Failed
 from sayso.runs.interaction import Holds
 from sayso.runs.resolution import resolutions_of
 from sayso.runs.run import Run
+from sayso.signals import ConfirmationRequired
 from sayso.stores.base import Store
-from sayso.waiting import scope
-from sayso.waiting.signals import ConfirmationRequired
 
 __all__ = ["Runnable", "checked_name", "entry"]
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from sayso import errors
-from sayso.drive import offload
+from sayso.effects import offload
 from sayso.model.run import RunState
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Store

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from sayso import errors
-from sayso.drive import Attempt, Effects, Suspended, Try, Verb, adrive
+from sayso import errors, scope, signals
+from sayso.effects import Attempt, Effects, Suspended, Try, Verb, adrive
 from sayso.gates import Check, Needs, again, check, execute, lacking, requester, unknown_request
-from sayso.gates.words import secrets_among
+from sayso.gates.check import secrets_among
 from sayso.model import canonical, redaction
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, Saved
@@ -29,7 +29,6 @@ from sayso.runs.journal import Body
 from sayso.runs.pending import approval_event, approval_note, ended_output, resolution_of, waiting_output
 from sayso.runs.proof import borne_out, must_be_of, read_proof
 from sayso.runs.values import Live, Lost, Made, back, recorded, result_classes
-from sayso.waiting import scope, signals
 
 __all__ = ["perform"]
 

@@ -9,16 +9,16 @@ from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
-from sayso.drive import Attempt, Effects, adrive, drive
+from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
-from sayso.gates.declared import check_known
+from sayso.gates.options import check_known
+from sayso.gating import Passage
 from sayso.runs import declared
 from sayso.runs.declared import check_handler
 from sayso.runs.options import ToolOptions
 from sayso.runs.run import Run
 from sayso.runs.runnable import Runnable, entry
-from sayso.waiting.frames import trim, trimmed
-from sayso.waiting.passage import Passage
+from sayso.signals import trim, trimmed
 
 __all__ = ["Tool", "tool"]
 

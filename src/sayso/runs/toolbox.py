@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from sayso import errors
+from sayso.questions import aask
 from sayso.runs.signature import Fields
 from sayso.runs.tool import Tool
-from sayso.waiting.ask import aask
 
 __all__ = ["ASK", "FINISH", "by_name", "check_turns", "finish_of", "offer_of"]
 

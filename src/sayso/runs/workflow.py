@@ -22,7 +22,7 @@ from sayso.runs.runnable import Runnable, checked_name
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
 from sayso.runs.values import Lost
-from sayso.waiting.frames import trimmed
+from sayso.signals import trimmed
 
 __all__ = ["Workflow"]
 

@@ -18,15 +18,14 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import sayso
+from sayso import scope
 from sayso.cli.demo.place import RUN, Effect, Place, say
-from sayso.drive import drive
+from sayso.effects import drive
 from sayso.errors import ConfigError
 from sayso.testing import ScriptedModel
 from sayso.view import escape, line
 from sayso.view.summary import short
-from sayso.waiting import scope
-from sayso.waiting.block import Block
-from sayso.waiting.waiter import Waiter
+from sayso.wait import Block, Waiter
 
 __all__ = [
     "PROMPT",

@@ -17,14 +17,13 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import TypeVar
 
-from sayso import config
+from sayso import config, terminal
 from sayso.cli.demo.inbox import SIMULATED, Deed, Inbox, NotTakenError, is_installed
 from sayso.cli.demo.place import Place, say
 from sayso.cli.say import out
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter
 from sayso.view.summary import short
-from sayso.waiting import terminal
 
 __all__ = ["PATIENCE", "Agent", "Broken", "Stage"]
 

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import click
 
+from sayso import terminal
 from sayso.cli.demo import count
 from sayso.cli.demo.cast import Agent, Broken, Stage
 from sayso.cli.demo.count import Row
@@ -27,7 +28,6 @@ from sayso.model.request import Request, State
 from sayso.runs.models import model_of
 from sayso.view import escape
 from sayso.view.summary import short
-from sayso.waiting import terminal
 
 __all__ = ["Left", "crash", "improvise", "tidy", "tour"]
 

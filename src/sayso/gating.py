@@ -12,22 +12,20 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
-from sayso import config
-from sayso.drive import Attempt, Effects, Try, adrive, drive
+from sayso import config, scope, signals
+from sayso.effects import Attempt, Effects, Try, adrive, drive
 from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, exception_classes, execute
-from sayso.gates.declared import check_known, quorum_of, span_of
-from sayso.gates.words import must_keep_bounds
+from sayso.gates.check import must_keep_bounds
+from sayso.gates.options import check_known, quorum_of, span_of
 from sayso.model.quorum import Escalation
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.run import Saved
+from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
-from sayso.waiting import scope, signals
-from sayso.waiting.block import Block, block_of
-from sayso.waiting.frames import trim, trimmed
-from sayso.waiting.waiter import Waiter
+from sayso.wait import Block, Waiter, block_of
 
 __all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "Passage", "Wait", "gate"]
 

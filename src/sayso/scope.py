@@ -20,14 +20,14 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 from weakref import ref
 
-from sayso.drive import Attempt
+from sayso import threads
+from sayso.effects import Attempt
 from sayso.gates import Gate, Place
 from sayso.model.ids import new_run_id
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.run import Saved
 from sayso.stores.base import Store
-from sayso.waiting import pool
 
 __all__ = ["Memory", "Recalled", "Scope", "checked_name", "covering", "current", "current_task", "run"]
 
@@ -175,7 +175,7 @@ class Scope:
 class _Owner:
     """The process, the thread, the task and the job of a pool that a nameless scope was made for."""
 
-    def __init__(self, task: Any, job: pool.Job | None) -> None:
+    def __init__(self, task: Any, job: threads.Job | None) -> None:
         self.process = os.getpid()
         self.thread = threading.get_ident()
         self.task = None if task is None else ref(task)
@@ -235,7 +235,7 @@ def current() -> Scope:
     if scope is not None and _covers(scope, task):
         return scope
     parent = scope if task is not None and scope is not None and not _is_strange(scope) else None
-    job = None if task is not None else pool.job()
+    job = None if task is not None else threads.job()
     fresh = Scope(new_run_id(), parent=parent, owner=_Owner(task, job))
     if job is None or not job.is_over:
         _scope.set(fresh)

@@ -1,0 +1,493 @@
+"""What a call needs before it runs, as the gate's author wrote it: the options, checked where they are declared.
+
+Functions that have no name of their own, names that cannot be shown, secrets that no argument can have, hooks that
+want what there is not. The invariant: what is refused here has not been called, and nothing was written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache, cached_property, partial
+from pathlib import Path
+from types import MethodType, ModuleType
+from typing import Any, Literal, NamedTuple, cast
+
+from sayso.effects import Effects, UserCode
+from sayso.errors import ConfigError
+from sayso.gates.captured import Surroundings, hides_nothing
+from sayso.model import canonical, duration
+from sayso.model.json_schema import mapped
+from sayso.model.keywords import unknown_keyword
+from sayso.model.quorum import Escalation, Quorum
+from sayso.model.redaction import Redaction, marks
+from sayso.model.request import Request, State
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import Saved
+from sayso.model.schema import Schema
+from sayso.model.signature import Signature, chosen, hints_of, method_refusal
+from sayso.policy import describe
+
+__all__ = [
+    "ALLOWED",
+    "Check",
+    "Gate",
+    "Needs",
+    "Place",
+    "check_hook",
+    "check_known",
+    "check_redact",
+    "current",
+    "current_request",
+    "has_own_name",
+    "quorum_of",
+    "requester",
+    "span_of",
+    "spent",
+    "tool_of",
+]
+
+_LONGEST_NAME = 200
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def tool_of(function: Callable[..., Any], name: str | None) -> str:
+    """Return what a gate's calls are told apart by: the name that it was given, or the function's own.
+
+    Raises:
+        TypeError: The function is a class, or has no name of its own and was given none.
+        ConfigError: The name cannot be shown as it is.
+    """
+    if isinstance(function, classmethod):
+        raise TypeError(method_refusal(cast("object", function)))
+    if not callable(function):
+        raise TypeError(f"a gate takes a function, not {function!r}; nothing was gated")
+    if isinstance(function, type):
+        raise TypeError(f"{function.__name__} is a class, and a gate holds calls; gate a function that builds one")
+    if inspect.iscoroutinefunction(type(function).__call__):
+        raise TypeError("an object with an async __call__ looks like a plain function; gate its __call__, with name=")
+    if name is None:
+        kind = _nameless(function)
+        if kind is not None:
+            raise TypeError(f"{kind}, so two of them look the same; {_way_out(function)}. Nothing was gated")
+        return canonical.function_name(function)
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"name= takes a text of 1 to {_LONGEST_NAME} characters, not {name!r}")
+    if not name.isprintable() or name != name.strip():
+        raise ConfigError(f"name= takes characters that can be seen, without spaces around them, not {name!r}")
+    return name
+
+
+def has_own_name(function: Callable[..., Any]) -> bool:
+    """Say whether a callable has a name that tells it apart: a lambda, a partial or a bound method has none."""
+    return _nameless(function) is None
+
+
+def _way_out(function: Callable[..., Any]) -> str:
+    if not _is_bound(function):
+        return "gate a plain function, or say name="
+    name = getattr(function, "__name__", "method")
+    return f"say which object it is: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…')"
+
+
+def _nameless(function: Callable[..., Any]) -> str | None:
+    if isinstance(function, partial):
+        return "a partial hides arguments that a reviewer must see, and has no name of its own"
+    if _is_bound(function):
+        return "a bound method hides its object, and has no name of its own"
+    last = getattr(function, "__qualname__", "").rpartition(".")[2]
+    if last == "<lambda>":
+        return "a lambda has no name of its own"
+    return None if last else f"an object of class {type(function).__name__} has no name of its own"
+
+
+def _is_bound(function: Callable[..., Any]) -> bool:
+    if isinstance(function, MethodType):
+        return True
+    hidden = getattr(function, "__self__", None)  # of a builtin, its module
+    return inspect.isbuiltin(function) and hidden is not None and not isinstance(hidden, ModuleType)
+
+
+def check_known(what: str, options: Iterable[str], known: Collection[str]) -> None:
+    """Refuse an option that there is not, with the one that was probably meant.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for option in options:
+        if option not in known:
+            raise unknown_keyword(what, option, known)
+
+
+def span_of(option: str, value: timedelta | str) -> timedelta:
+    """Return the span of time that an option gives.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    try:
+        return duration.parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{option}= takes a span of time: {error}") from None
+
+
+def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
+    """Return what the options `quorum=` and `roles=` ask for.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    if type(quorum) is not int or quorum < 1:
+        raise ConfigError(f"quorum= takes a number of people from 1, not {quorum!r}")
+    if isinstance(roles, str) or not isinstance(roles, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"roles= takes a collection of texts, such as {{'finance'}}, not {roles!r}")
+    strange = [role for role in roles if not isinstance(role, str) or not role or role != role.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if strange:
+        raise ConfigError(f"roles= takes texts without spaces around them, not {strange[0]!r}")
+    return Quorum(quorum, roles)
+
+
+def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> None:
+    """Refuse a rule, prompt or hook that asks for an argument that a call never has.
+
+    Raises:
+        ConfigError: It names a parameter that the function has not, or takes one without its name.
+    """
+    if isinstance(hook, bool) or not callable(hook):
+        return
+    try:
+        parameters = inspect.signature(hook).parameters.values()
+    except (TypeError, ValueError):  # some builtins tell none
+        return
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return
+    for parameter in parameters:
+        if parameter.default is not inspect.Parameter.empty or parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            continue
+        if parameter.name not in names:
+            raise ConfigError(
+                f"{option}= asks for {parameter.name!r}, which {tool} does not take ({_there_are(names)})"
+                f"{_meant(parameter.name, names)}"
+            )
+        if parameter.kind not in _BY_NAME:
+            raise ConfigError(f"{option}= gets its arguments by name and takes {parameter.name!r} by place alone")
+
+
+def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:
+    """Refuse the name of a secret that nothing in the function's arguments or result can have.
+
+    Where a value may be anything (`Any`, a dict, `**kwargs`, no annotation), so may the names in it.
+
+    Raises:
+        ConfigError: A name fits none of the parameters, nor the fields of their types.
+    """
+    if not redact:
+        return
+    names = list(dict.fromkeys(_names(function)))
+    for key in redact:
+        if "" not in names and not any(marks(key, name.removeprefix(".")) for name in names):
+            raise ConfigError(
+                f"{option} names {key!r}, which nothing in {tool} is called ({_there_are(names)}){_meant(key, names)}"
+            )
+
+
+def _names(function: Callable[..., Any]) -> Iterator[str]:
+    """Yield the names under which a value can stand, fields with a dot before them; "" where any name can be."""
+    # Read anew, and not from the gate's schema: that one is read at the first call, when every annotation can be.
+    schemas = [Schema.of(function)]
+    yield from schemas[0].names
+    plain = inspect.unwrap(function)
+    # Without an annotation there is nothing to say of the result; with one that cannot be read yet it may be anything.
+    if "return" in getattr(plain, "__annotations__", {}):
+        schemas.append(Schema.of_type(hints_of(plain).get("return", Any)))
+    found: list[str] = []
+    for schema in schemas:
+        for part in [*schema.properties.values(), *schema.tree.get("$defs", {}).values()]:
+            mapped(part, partial(_gathered, found))
+        for cls in schema.classes.values():
+            found += [f".{name}" for name in getattr(cls, "__private_attributes__", ())]
+            found += [f".{name}" for name in getattr(cls, "__dataclass_fields__", getattr(cls, "model_fields", ()))]
+    yield from found
+
+
+def _gathered(found: list[str], node: dict[str, Any]) -> dict[str, Any]:
+    is_open = node.get("type", "object") == "object" and node.get("additionalProperties", True) is not False
+    if is_open and not node.keys() & {"$ref", "anyOf", "oneOf", "enum", "not"}:
+        found.append("")
+    found += [f".{name}" for name in node.get("properties", ())]
+    return node
+
+
+def _there_are(names: Collection[str]) -> str:
+    shown = [name.removeprefix(".") for name in names]
+    return f"there are {', '.join(dict.fromkeys(shown))}" if shown else "it takes none"
+
+
+def _meant(name: str, names: Collection[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [known.removeprefix(".") for known in names], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class Needs(NamedTuple):
+    """What an approval needs here and now.
+
+    Attributes:
+        quorum: Who must agree.
+        barred: The persons for whom the program acts.
+        escalation: Who else may decide when the request has waited for long.
+        retries: How many further starts a call that failed may have; the record may give fewer.
+        idempotent: Whether it may be started again however it ended, if the record says so too.
+    """
+
+    quorum: Quorum
+    barred: tuple[Identity, ...] = ()
+    escalation: Escalation | None = None
+    retries: int = sys.maxsize
+    idempotent: bool = True
+
+    def unmet_by(self, request: Request) -> str | None:
+        """Return why a request that waits, or that was approved, is not enough; None where it is."""
+        if not request.quorum.covers(self.quorum):
+            return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
+        if self.quorum.roles and self._is_too_open(request):
+            return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
+        lacks = spent(request, self.retries, idempotent=self.idempotent)
+        if lacks is not None:
+            return lacks
+        if not self.barred:
+            return None
+        if request.state is State.PENDING:
+            new = [person for person in self.barred if person not in request.acts_for]
+            return f"the program acts for {', '.join(map(str, new))} now, who could decide it" if new else None
+        deciders = [vote.by for vote in request.votes]
+        if request.decision is not None:
+            deciders.append(request.decision.by)
+        own = [by for by in deciders if any(by.may_be(person) for person in self.barred)]
+        return f"it was decided by {own[0]}, for whom the program acts" if own else None
+
+    def _is_too_open(self, request: Request) -> bool:
+        """Say whether somebody decided, or may still decide, whom only an escalation lets in that is not the gate's."""
+        theirs = request.escalation
+        if theirs is None or (request.state is not State.PENDING and request.escalated_at is None):
+            return False
+        return theirs != self.escalation and not theirs.is_within(self.escalation)
+
+    def joined(self, request: Request) -> Needs:
+        """Return what is to be asked for instead of `request`: what it asked for, and what is needed now."""
+        also = tuple(person for person in request.acts_for if person not in self.barred)
+        mine, theirs = self.escalation, request.escalation
+        both = mine if mine is not None and mine.is_within(theirs) else theirs
+        escalation = both if both is not None and both.is_within(mine) else None
+        return self._replace(
+            quorum=self.quorum.joined(request.quorum), barred=self.barred + also, escalation=escalation
+        )
+
+
+def spent(request: Request, retries: int, *, idempotent: bool) -> str | None:
+    """Return why an approval has no start left; None where it has one, or where this very start is its next one.
+
+    The stricter of the record and the gate counts: whoever wrote the gate may have taken back what it once allowed.
+
+    Args:
+        request: As it stands, before its next start or just after it.
+        retries: How many further starts the gate gives a call that failed.
+        idempotent: Whether the gate lets a call be started again however it ended.
+    """
+    last = request.execution
+    if last is None or (request.idempotent and idempotent):
+        return None
+    before = last.attempt - (request.state is State.RUNNING)
+    allowed = min(request.retries, retries)
+    if before <= allowed:
+        return None
+    return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"
+
+
+current: ContextVar[Request | None] = ContextVar("sayso_current_request", default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """A function, and what its calls need before they run; `sayso.gate` explains the options.
+
+    Attributes:
+        named: The name that the gate was given, in place of the function's own.
+        escalation: Who else may decide, and after which time.
+        words: What the author calls those options that have another name than here: `{"when": "requires_approval"}`.
+        context: Makes facts for the reviewer's front end of the arguments as people see them.
+        ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.outcome`).
+        tool: What its calls are told apart by: that name, or `module:function`.
+        name: What people read.
+        signature: How the function is called.
+        stands_alone: Nothing hidden belongs to the function, so it cannot be taken for another one.
+
+    Raises:
+        TypeError: The function cannot be gated, or not without a name.
+        ConfigError: An option does not fit the function.
+    """
+
+    function: Callable[..., Any]
+    when: bool | Callable[..., Any] = True
+    prompt: str | Callable[..., Any] | None = None
+    description: str | None = None
+    expires: timedelta = timedelta(hours=24)
+    approval_expires: timedelta = timedelta(hours=24)
+    quorum: Quorum = Quorum()
+    redaction: Redaction = Redaction()
+    redactor: Callable[[dict[str, Any]], Any] | None = None
+    redact: tuple[str, ...] = ()
+    risk: str | None = None
+    retries: int = 0
+    idempotent: bool = False
+    verify: Callable[..., Any] | None = None
+    named: str | None = None
+    context: Callable[[dict[str, Any]], Any] | None = None
+    escalation: Escalation | None = None
+    notify_arguments: bool = False
+    ambiguous: tuple[type[BaseException], ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
+    tool: str = field(init=False)
+    name: str = field(init=False)
+    signature: Signature = field(init=False)
+    stands_alone: bool = field(init=False)
+    _bare: Schema = field(init=False, repr=False)
+    _around: Surroundings = field(init=False, repr=False)
+    _among: dict[str, Schema] = field(init=False, repr=False)
+    _picks: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        function, tool = self.function, tool_of(self.function, self.named)
+        signature = Signature(function)
+        hooks = {"when": self.when, "prompt": self.prompt, "verify": self.verify}
+        for option, hook in hooks.items():
+            check_hook(self.word(option), hook, tool, signature.names)
+        check_redact(function, self.redact, tool, f"{self.word('redact')}=")
+        if self.escalation is not None and self.escalation.after >= self.expires:
+            raise ConfigError(f"escalate_after= of {tool} comes when its requests have expired; let them wait longer")
+        derived = {
+            "tool": tool,
+            "name": self.named or getattr(function, "__name__", type(function).__name__),
+            "signature": signature,
+            "stands_alone": self.named is None and hides_nothing(function),
+            "_bare": Schema.of(function, redact=self.redact),
+            "_around": Surroundings(function),
+            "_among": {},
+            "_picks": {id(hook): chosen(hook) for hook in hooks.values() if callable(hook)},
+        }
+        self.__dict__.update(derived)
+
+    def word(self, option: str) -> str:
+        """Return what the author calls an option."""
+        return self.words.get(option, option)
+
+    @property
+    def rule(self) -> str:
+        """How its rule is named to people: `when=is_large`."""
+        return describe(self.when, self.word("when"))
+
+    def asks(self, hook: Callable[..., Any], arguments: Mapping[str, Any]) -> UserCode:
+        """Return the call of one of the gate's hooks with the arguments that it names."""
+        return UserCode(hook, self._picks[id(hook)](arguments))
+
+    @cached_property
+    def is_unbounded(self) -> bool:
+        """Whether nothing but Python's own rules says what it may be called with."""
+        return not self.signature.fields and not self._bare.has_bounds
+
+    def out_of_bounds(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with arguments whose author wrote bounds for them; cheap where there are none."""
+        return self._bare.out_of_bounds(arguments)
+
+    @property
+    def shape(self) -> Schema:
+        """What the calls look like now; its digest covers the plain values around the function."""
+        if self.stands_alone:
+            return self._bare
+        digest = self._around.now().digest
+        if digest is None:
+            return self._bare
+        shape = self._among.get(digest)
+        if shape is None:
+            self._among.clear()  # a variable that goes on changing leaves no trail
+            shape = self._among[digest] = self._bare.among(digest)
+        return shape
+
+    @property
+    def surroundings(self) -> list[object]:
+        """What else is around the function now, for `is_same`; its code too where it was given a name."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        return [*self._around.now().objects, *([] if self.named is None else [code])]
+
+
+class Place(NamedTuple):
+    """Where a call is made: the runs whose decisions count for it, and for whom it is made.
+
+    Attributes:
+        run_ids: The own run first, then those of parent tasks.
+        adopted: Requests that were decided from here, by digest of their call.
+        acts_for: The persons for whom the program acts, that of the innermost run first.
+        has_name: Whether the own run has one, by which another process can go on with it.
+        at: Where in the run the call stands, if the run tells its places apart.
+        context: What the program knows about the call: JSON values.
+        saves: What is to be saved of the run together with the request, when it is asked.
+        pool: The pool in whose thread the call stands, where nobody could come back to what is asked: nothing is asked.
+    """
+
+    run_ids: Sequence[str]
+    adopted: Mapping[str, str]
+    acts_for: tuple[Identity, ...] = ()
+    has_name: bool = True
+    at: str = ""
+    context: Mapping[str, Any] | None = None
+    saves: Callable[[Request], Effects[Saved]] | None = None
+    pool: str | None = None
+
+
+class Check(NamedTuple):
+    """What the gate says to a call.
+
+    Attributes:
+        kind: `allow`: run it; `deny`: the rule refused it; `held`: a person must decide `request`; `ready`: run it by
+            `execute`; `refused`: a person said no; `happened`: it ran before, and returned `result`.
+        request: The request, but for `allow` and `deny`.
+        reason: Why it was denied.
+        result: What it returned, for `happened`.
+        needs: What the approval must have had, for `ready`; `execute` looks again.
+    """
+
+    kind: Literal["allow", "deny", "held", "ready", "refused", "happened"]
+    request: Request | None = None
+    reason: str | None = None
+    result: Any = None
+    needs: Needs | None = None
+
+
+ALLOWED = Check("allow")
+
+
+def current_request() -> Request | None:
+    """Return the request whose call is running here; None outside of a gated function.
+
+    Its `id` is the same in every start of one approval: an idempotency key for the service that is called.
+    """
+    return current.get()
+
+
+@cache
+def _program() -> Identity:
+    name = Path(sys.argv[0] if sys.argv else "").name or "python"
+    try:
+        return Identity(PROGRAM, name)
+    except ValueError:  # a file name that cannot be shown as it is
+        return Identity(PROGRAM, ascii(name).strip() or "python")
+
+
+def requester() -> Identity:
+    """Return the identity of this program."""
+    return _program()

@@ -1,0 +1,569 @@
+"""Asking the person at the terminal: rows out on stderr, lines in from stdin, and what is said between them.
+
+stdout is never touched: it belongs to the program. Invariant: what was typed before something was shown is no answer
+to it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sayso import clock, config, errors
+from sayso.model.duration import ago
+from sayso.model.edit import is_target
+from sayso.model.redaction import MASK
+from sayso.model.request import Request, State
+from sayso.model.schema import Schema, SchemaError
+from sayso.model.text import escape
+from sayso.reviews import Review, edited_call, shape_of
+from sayso.stores.base import Store
+from sayso.view import card
+from sayso.view.arguments import brief, value
+from sayso.view.card import changed, decided, stands
+from sayso.view.hint import choices_of, kinds_of
+from sayso.view.summary import in_short, is_random, short, time_left, token
+
+__all__ = [
+    "LEFT",
+    "Gone",
+    "Over",
+    "Screen",
+    "Talk",
+    "announce",
+    "can_decide",
+    "command",
+    "converse",
+    "is_there",
+    "last_words",
+    "say_goodbye",
+    "turn",
+]
+
+_POLL = 0.1
+_WIDEST = 100
+_LONGEST_LINE = 65_536
+
+
+class Over(Exception):
+    """What was asked has been settled while the screen waited for a line."""
+
+
+class Gone(Exception):
+    """Nobody is at the terminal any more: its input ended, or it was closed."""
+
+
+def is_there() -> bool:
+    """Say whether a person can be asked here: stdin and stderr are a terminal, with this program in its foreground."""
+    try:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        if sys.platform == "win32":
+            return True
+        # Reading from the background would stop the whole program.
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (AttributeError, OSError, ValueError):  # no stdin at all, a closed one, or one that stands in for it
+        return False
+
+
+class Screen:
+    """The terminal of this process.
+
+    Args:
+        is_over: Asked about ten times a second while a line is awaited; True breaks the waiting off.
+    """
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+
+    @staticmethod
+    def is_shown() -> bool:
+        """Say whether what is written goes to a terminal."""
+        try:
+            return sys.stderr.isatty()
+        except (AttributeError, ValueError):  # no stderr at all, or a closed one
+            return False
+
+    @property
+    def width(self) -> int:
+        """How many columns a row may have."""
+        return max(46, min(shutil.get_terminal_size().columns - 1, _WIDEST))
+
+    def say(self, *rows: str) -> None:
+        """Print rows.
+
+        Raises:
+            Gone: The terminal does not take them.
+        """
+        self._write("".join(f"{row}\n" for row in rows or ("",)))
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (AttributeError, OSError, ValueError) as error:
+            raise Gone from error
+
+    def forget_typed(self) -> None:
+        """Drop what was typed so far: it was typed before there was anything to see."""
+        if sys.platform == "win32":
+            return
+        import termios
+
+        with suppress(OSError, ValueError, termios.error):
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+    def ask(self, prompt: str) -> str:
+        """Return a line that the person typed, without white space around it.
+
+        Raises:
+            Over: It is not needed any more.
+            Gone: There will be none.
+        """
+        while True:
+            self._write(prompt)
+            typed = self._line()
+            with suppress(UnicodeDecodeError):
+                return typed.decode(sys.stdin.encoding or "utf-8").strip()
+            self.say("that is not text in this terminal's encoding; again")
+
+    def _line(self) -> bytes:
+        typed = b""
+        while not typed.endswith(b"\n"):
+            while not _has_input():
+                if self._is_over():
+                    self.forget_typed()
+                    self.say()
+                    raise Over
+            piece = _read()
+            if not piece or len(typed) > _LONGEST_LINE:
+                raise Gone
+            typed += piece
+        return typed
+
+    def page(self, rows: Sequence[str]) -> bool:
+        """Print rows a screenful at a time; return whether the person saw them all."""
+        height = max(shutil.get_terminal_size().lines - 2, 5)
+        for start in range(0, len(rows), height):
+            self.say(*rows[start : start + height])
+            remaining = len(rows) - start - height
+            if remaining <= 0:
+                break
+            wish = self.ask(f"-- {remaining:,} more lines: enter goes on, e prints to the end, q stops -- ")
+            if wish.lower().startswith("q"):
+                return False
+            if wish.lower().startswith("e"):
+                self.say(*rows[start + height :])
+                break
+        return True
+
+
+def _has_input() -> bool:
+    if sys.platform == "win32":
+        return True  # select knows only sockets there, so reading blocks
+    try:
+        return bool(select.select([sys.stdin.fileno()], [], [], _POLL)[0])
+    except (OSError, ValueError) as error:
+        raise Gone from error
+
+
+def _read() -> bytes:
+    try:
+        if sys.platform == "win32":
+            return sys.stdin.readline().encode(sys.stdin.encoding or "utf-8")
+        return os.read(sys.stdin.fileno(), 4096)
+    except (OSError, ValueError) as error:
+        raise Gone from error
+
+
+LEFT = "program gone: it ended, its run has no name, and nobody comes back for the decision"
+"""What is said of a request for which `Review.program_is_gone`."""
+
+_VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}
+
+
+class Talk:
+    """One request on one screen.
+
+    Args:
+        screen: Where it is shown.
+        review: How it is decided, and in whose name.
+        request: What waits.
+        leave: By which letters the person leaves it as it is, e.g. `{"d": "detach"}`.
+        may_leave: Asked when one of them was typed.
+    """
+
+    def __init__(
+        self, screen: Screen, review: Review, request: Request, leave: Mapping[str, str],
+        may_leave: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        self._screen, self._review, self._leave, self._may_leave = screen, review, leave, may_leave
+        self._request = request
+        self._is_seen = False
+        self._deeds: dict[str, Callable[[], Request | None]] = {
+            "a": self._approve, "e": self._edit, "r": self._reject, "f": self._feedback, "v": self._view,
+        }  # fmt: skip
+
+    def hold(self) -> tuple[Request, str]:
+        """Talk until the request is settled or left; return it as it stands and the letter by which it was left.
+
+        Raises:
+            Over: It was settled elsewhere while a line was awaited.
+            Gone: Nobody is there any more.
+            StoreError: The store failed.
+        """
+        self._show()
+        self._screen.forget_typed()
+        while True:
+            typed = self._screen.ask(self._menu())
+            letter = self._letter(typed)
+            if letter in self._leave:
+                if self._may_leave():
+                    return self._request, letter
+                continue
+            try:
+                after = self._deeds[letter]() if letter in self._deeds else self._other(typed)
+            except (errors.DecisionRefusedError, errors.ConfigError, SchemaError) as refusal:
+                after = self._refused(refusal)
+            if after is not None and after.state is not State.PENDING:
+                return after, ""
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        request, width = self._request, self._screen.width
+        self._is_seen = card.is_whole(request, width)
+        what = "a question" if request.kind == "question" else "a call"
+        self._screen.say("", f"sayso  {what} waits for a person   {short(request.id)}")
+        if self._review.program_is_gone(request):
+            self._screen.say(f"  {LEFT}")
+        self._screen.say(*card.ask_rows(request, clock.now(), width=width))
+        for number, choice in enumerate(self._choices(), 1):
+            self._screen.say(f"    {number}) {value(choice)}")
+
+    @property
+    def _verbs(self) -> dict[str, str]:
+        verbs = {"r": "reject"} if self._request.kind == "question" else dict(_VERBS)
+        return verbs | ({} if self._is_seen else {"v": "view the whole"}) | dict(self._leave)
+
+    def _menu(self) -> str:
+        words = "   ".join(f"{letter} {verb}" for letter, verb in self._verbs.items())
+        hint = "" if self._request.kind == "call" else f"{self._hint()}   "
+        return f"  {hint}{words}   (then enter)\n> "
+
+    def _letter(self, typed: str) -> str:
+        folded = typed.casefold()
+        return next((letter for letter, verb in self._verbs.items() if folded in {letter, verb}), "")
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _must_be_seen(self) -> bool:
+        if not self._is_seen:
+            self._screen.say("  not all of it has been shown; v shows the whole, then it can be approved")
+        return self._is_seen
+
+    def _view(self) -> None:
+        rows = card.subject_rows(self._request, width=self._screen.width, full=True)
+        self._is_seen = self._screen.page(rows) or self._is_seen
+
+    def _approve(self) -> Request | None:
+        if not self._must_be_seen():
+            return None
+        return self._voted(self._review.approve(self._request.id, seen=self._request.current_fingerprint))
+
+    def _edit(self) -> Request | None:
+        if not self._must_be_seen():
+            return None
+        request, before = self._request, self._request.effective
+        given = self._new_values(shape_of(request), before.shown)
+        edited = edited_call(request, given)
+        found = changed(before, edited, request.redact)
+        if not found:
+            self._screen.say("  nothing was changed")
+            return None
+        self._screen.say(*(f"  {change.line()}" for change in found))
+        if not self._is_meant(f"run {token(before.name)} with these arguments? [y/n] "):
+            self._screen.say("  the changes were dropped, nothing was decided")
+            return None
+        return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
+
+    def _is_meant(self, question: str) -> bool:
+        """Ask until there is a yes or a no: an edit that took its time is not lost by an empty line."""
+        while (typed := self._screen.ask(question).casefold()) not in {"y", "yes", "n", "no"}:
+            self._screen.say("  y runs it so, n drops the changes")
+        return typed in {"y", "yes"}
+
+    def _new_values(self, shape: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
+        """Ask for each argument; enter keeps it."""
+        given: dict[str, object] = {}
+        self._screen.say('  enter keeps a value, "" is the empty text')
+        for name in shape.names:
+            now = MASK if shown.get(name, MASK) == MASK else brief(shown[name], 60)
+            while typed := self._screen.ask(f"{token(name)} [{now}]: "):
+                try:
+                    given[name] = shape.parse(name, "" if typed in {'""', "''"} else typed)
+                    break
+                except SchemaError as problem:
+                    self._screen.say(f"  {escape(str(problem))}")
+        return given
+
+    def _voted(self, after: Request) -> Request:
+        if after.state is State.PENDING:
+            self._request = after
+            self._screen.say(f"  your approval counts; {stands(after, clock.now())}")
+        return after
+
+    def _reject(self) -> Request:
+        rest = "" if is_target(self._request) else "; enter for no reason"
+        words = self._screen.ask(f"why? (the program is told{rest}) ")
+        return self._review.reject(self._request.id, words or None, seen=self._request.current_fingerprint)
+
+    def _feedback(self) -> Request | None:
+        words = self._screen.ask("what should the program do instead? ")
+        if not words:
+            self._screen.say("  no words, nothing was sent back")
+            return None
+        return self._review.feedback(self._request.id, words, seen=self._request.current_fingerprint)
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def _choices(self) -> list[Any]:
+        if self._request.kind == "call":
+            return []
+        found = choices_of(shape_of(self._request))
+        # A choice that reads like another one's number could be mistaken for it: then they have no numbers.
+        return [] if any(str(choice) in map(str, range(1, len(found) + 1)) for choice in found) else found
+
+    def _hint(self) -> str:
+        if self._choices():
+            return "your answer, or its number"
+        return f"your answer ({kinds_of(shape_of(self._request))['answer']})"
+
+    def _other(self, typed: str) -> Request | None:
+        """Take a line that is no letter of the menu: an answer, or a slip."""
+        if self._request.kind == "call":
+            self._screen.say(f"  please type one of {', '.join(self._verbs)}")
+            return None
+        if not typed:
+            self._screen.say(f"  please type {self._hint()}; or one of {', '.join(self._verbs)}")
+            return None
+        text = typed[1:] if typed[:1] == "=" and self._letter(typed[1:].strip()) else typed
+        return self._review.answer(self._request.id, self._answer(text))
+
+    def _answer(self, text: str) -> object:
+        choices = self._choices()
+        named = [choice for choice in choices if (choice if isinstance(choice, str) else value(choice)) == text]
+        if not named and text.isascii() and text.isdigit() and 0 < int(text) <= len(choices):
+            return choices[int(text) - 1]
+        return named[0] if named else shape_of(self._request).parse("answer", text)
+
+    # -- refusals ----------------------------------------------------------------------------------------------
+
+    def _refused(self, refusal: Exception) -> Request | None:
+        """Say why a decision was not taken; return the request if it is settled by now."""
+        self._screen.say(f"  error: {escape(in_short(str(refusal)))}")
+        before, now = self._request, self._review.get(self._request.id)
+        self._request = now
+        if now.state is State.PENDING and now.current_fingerprint != before.current_fingerprint:
+            self._show()
+            self._screen.forget_typed()
+        return now
+
+
+_LOOK_AGAIN = 0.1
+_INDENT = "       "
+_NOW = "just now"
+
+# Two conversations at once would take each other's lines.
+_turn = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _turn  # noqa: PLW0603  the thread that had the turn is not there any more in a forked child
+    _turn = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def turn() -> threading.Lock:
+    """Return the lock that whoever talks to the person at the terminal holds while it does."""
+    return _turn
+
+
+def can_decide(store: Store) -> bool:
+    """Say whether a person can decide through this store: not with a program's token for a server, which only asks."""
+    return not store.url.startswith(("https://", "http://"))
+
+
+def announce(store: Store, request: Request) -> None:
+    """Say on stderr what waits and where it can be decided, where nobody can be asked here. Never raises."""
+    now = clock.now()
+    asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
+    call, name = card.headline(request), short(request.id)
+    _say(
+        f"sayso  waiting for a person  {call}   {name}   {waits}"
+        if asked == _NOW
+        else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
+        *(f"{_INDENT}warning: {said}" for said in card.cautions(request)),
+        _INDENT + _where(store, request),
+    )
+
+
+def converse(
+    store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool] = lambda: False
+) -> Request:
+    """Show a request on the terminal and take the person's decision, in the name of the configured reviewer.
+
+    Args:
+        store: Where the request lives.
+        request: What waits.
+        is_over: Whether there is nothing to be asked here any more.
+        is_left: Whether the program has stopped waiting for it.
+
+    Returns:
+        The request as it stands: decided here or elsewhere, or still pending when the person detached, the terminal
+        went away, or `is_over` said that it is time.
+
+    Raises:
+        StoreError: The store failed.
+    """
+    mine = turn()
+    while not mine.acquire(timeout=_LOOK_AGAIN):
+        if is_over():
+            return store.get(request.id)
+    try:
+        return _converse(store, request, is_over, is_left)
+    finally:
+        mine.release()
+
+
+def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]) -> Request:
+    if is_over():
+        return store.get(request.id)
+    screen, is_over_elsewhere = Screen(is_over), False
+    talk = Talk(
+        screen, Review(store, channel="terminal"), request, {"d": "detach"}, lambda: _may_detach(screen, request)
+    )
+    try:
+        after, _ = talk.hold()
+    except (Over, Gone) as end:
+        after, is_over_elsewhere = store.get(request.id), isinstance(end, Over)
+    if is_left():
+        _say(*_not_awaited(store, request))
+    elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
+        _say(f"sayso  {short(after.id)} is withdrawn: its run has no name, so nobody could come back to it")
+    elif after.state is State.PENDING:
+        say_goodbye(store, after)
+    else:
+        _say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *_edits(after))
+    return after
+
+
+def _may_detach(screen: Screen, request: Request) -> bool:
+    """Ask before a request is left that nobody could come back to: it is withdrawn then."""
+    if not is_random(request.run_id):
+        return True
+    screen.say(
+        "  its run has no name, so nobody could come back to it: to detach is to withdraw it",
+        '  (with sayso.run("a name"): around the call, it would go on waiting)',
+    )
+    return screen.ask("withdraw it? [y/N] ").casefold() in {"y", "yes"}
+
+
+def _edits(request: Request) -> list[str]:
+    if request.edited is None:
+        return []
+    return [f"{_INDENT}{change.line()}" for change in changed(request.call, request.edited, request.redact)]
+
+
+def say_goodbye(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
+    """Say on stderr that a request goes on waiting, how to decide it and what then runs. Never raises.
+
+    Args:
+        store: Where the request lives.
+        request: What still waits.
+        is_interrupted: Ctrl-C was pressed, and the terminal shows it at the end of a row.
+    """
+    if is_interrupted and Screen.is_shown():
+        _say()
+    _say(*(_not_awaited if is_interrupted else _still_waits)(store, request))
+
+
+def last_words(store: Store, request: Request) -> list[str]:
+    """Return what is to be said of a request when the program is made to end. Takes no lock."""
+    name = short(request.id)
+    if _is_in_memory(store) or is_random(request.run_id):
+        return [f"sayso  stopped while {name} waited; nobody comes back for it, a new start asks anew"]
+    first, *others = _still_waits(store, request)
+    return [first.replace("sayso  ", "sayso  stopped; ", 1), *others]
+
+
+def _not_awaited(store: Store, request: Request) -> list[str]:
+    """Return what is said of a request for which this program does not wait any more."""
+    if not is_random(request.run_id):
+        return _still_waits(store, request)
+    what = "call" if request.kind == "call" else "question"
+    return [
+        f"sayso  {short(request.id)} is withdrawn: nobody waits for it any more, and its run has no name",
+        f'{_INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
+    ]
+
+
+def _still_waits(store: Store, request: Request) -> list[str]:
+    what = "call" if request.kind == "call" else "question"
+    waits = f"sayso  {short(request.id)} still waits, expires {time_left(request.expires_at, clock.now())}"
+    where = _where(store, request)
+    if _is_in_memory(store):
+        return [waits, _INDENT + where]
+    if is_random(request.run_id):
+        return [
+            f"{waits}, and counts only while this program lives, because its run has no name",
+            f"{_INDENT}until then {where}",
+            f'{_INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
+        ]
+    run = token(request.run_id)
+    return [
+        waits,
+        _INDENT + where,
+        f"{_INDENT}then start the program again: the same {what} in the run {run} finds the decision",
+    ]
+
+
+def _is_in_memory(store: Store) -> bool:
+    return store.url.startswith("memory:")
+
+
+def _where(store: Store, request: Request) -> str:
+    if _is_in_memory(store):
+        return "its store is in memory: only this program can decide it (sayso.Review), and it ends with the program"
+    if not can_decide(store):
+        return f"decide at {escape(store.url)}/r/{request.id}"
+    return f"decide with: {_decide_with(store, request)}"
+
+
+def _decide_with(store: Store, request: Request) -> str:
+    verb = "approve" if request.kind == "call" else "answer"
+    value = "" if request.kind == "call" else " VALUE"
+    return f"{command(store)} {verb} {short(request.id)}{value}"
+
+
+def command(store: Store) -> str:
+    """Return how `sayso` is called so that it finds this store, as text for a shell."""
+    with suppress(errors.ConfigError, OSError, RuntimeError):  # no settings to read, no home: then it is spelled out
+        if config.address_nearby() == store.url:
+            return "sayso"
+    return f"sayso --store {escape(shlex.quote(store.url))}"
+
+
+def _say(*rows: str) -> None:
+    with suppress(Gone):
+        Screen(lambda: False).say(*rows)

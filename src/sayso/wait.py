@@ -1,0 +1,454 @@
+"""Waiting where the call stands: on a terminal by asking there, elsewhere by saying where the request can be decided.
+
+The wait ends when the request changes, whoever changed it and through whichever channel, and when nobody waits for the
+call any more. It costs no thread: sync callers wait in their own, tasks on an event; one watcher per process wakes them
+all (see `sayso.stores.watch`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from sayso import clock, errors, scope, signals, telemetry, terminal, threads
+from sayso.effects import Effect, Effects, offload
+from sayso.errors import ConfigError, StoreUnavailableError
+from sayso.gates import withdraw
+from sayso.gates.options import span_of
+from sayso.model.lifecycle import is_due
+from sayso.model.request import Request, State
+from sayso.stores.base import Store
+from sayso.view.summary import is_random
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Block", "Waiter", "block_of"]
+
+T = TypeVar("T")
+_TASK_ENDED = "the task that it was made for has ended"
+_log = logging.getLogger("sayso")
+
+# How many waits of this process stand at each request: two calls of one run may wait for the same.
+_standing: Counter[str] = Counter()
+_counting = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _counting  # noqa: PLW0603  the thread that held it is not there in a forked child
+    _counting = threading.Lock()
+    _standing.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Waiter:
+    """What one call that may be held has to do with its run.
+
+    Args:
+        here: The run in which the call is made.
+        store: Where its request lives.
+        stays: A wait that is merely broken off leaves its request: there is another way back to it than this call.
+
+    Attributes:
+        here: The run in which the call is made.
+        store: Where its request lives.
+        deadline: Until when the call stands there, as `time.monotonic` tells it; None without end.
+        reason: Why nobody waits any more; None while somebody does.
+    """
+
+    __slots__ = (
+        "_has_begun", "_hears", "_is_told", "_job", "_late", "_leave", "_lock", "_owners", "_request", "_stays",
+        "_wakes", "deadline", "here", "reason", "store",
+    )  # fmt: skip
+
+    def __init__(self, here: scope.Scope, store: Store, *, stays: bool = False) -> None:
+        self.here, self.store, self._stays = here, store, stays
+        self._request: Request | None = None
+        self._lock: threading.Lock | None = None  # made when it is needed: most calls are let through
+        self._hears = self._is_told = False
+        self._leave: list[Callable[[], Any]] = []
+        self._owners: list[Any] = []
+        self._wakes: dict[object, Callable[[], None]] = {}
+        self._job: threads.Job | None = None
+        self._has_begun = False
+        self._late: str | None = None
+        self.deadline: float | None = None
+        self.reason: str | None = None
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def stands_at(self, request: Request) -> None:
+        """Note for what the call waits, and hear from now on of everything that ends the wait."""
+        self._listen()
+        self._let_go()
+        self._request = request
+        with _counting:
+            _standing[request.id] += 1
+
+    def _listen(self) -> None:
+        if self._hears:
+            return
+        self._hears = True
+        self._locked()  # made before another thread can ask for it: two threads would make two
+        task = scope.current_task()
+        for one in self.here.surroundings():
+            self._leave.append(one.tell_of_end(self.end))
+            owner = None if one.owner is None else one.owner.task
+            if owner is not None and owner() is not task:
+                self._follow(owner())
+        self._job = threads.job() if task is None else None
+        if self._job is not None:
+            self.look()
+
+    def _follow(self, owner: Any) -> None:
+        """End with the task for which a thread works: nobody else waits for what the thread returns."""
+        if owner is None or owner.done():
+            self.end(_TASK_ENDED)
+        else:
+            self._owners.append(owner)
+            self._leave.append(threads.when_done(owner, partial(self.end, _TASK_ENDED)))
+
+    def look(self) -> None:
+        """Look for what tells nobody when it happens."""
+        if self._job is not None and not self._is_told:
+            forget = self._job.when_given_up(partial(self.end, _TASK_ENDED))
+            self._is_told = forget is not None
+            self._leave += [] if forget is None else [forget]
+        if any(owner.done() for owner in self._owners) or (self._job is not None and self._job.is_given_up):
+            self.end(_TASK_ENDED)
+
+    def end(self, reason: str) -> None:
+        """Say, from any thread, that nobody waits any more. Too late once the call has begun."""
+        with self._locked():
+            if self._has_begun:
+                self._late = self._late or reason  # counts again if the start is refused
+                return
+            if self.reason is not None:
+                return
+            self.reason = reason
+            wakes = list(self._wakes.values())
+        for wake in wakes:
+            wake()
+
+    def _locked(self) -> threading.Lock:
+        if self._lock is None:
+            self._lock = threading.Lock()
+        return self._lock
+
+    @contextmanager
+    def waking(self, wake: Callable[[], None]) -> Generator[None]:
+        """Call `wake` when the wait is ended inside the block, or was ended before."""
+        mine = object()
+        with self._locked():
+            self._wakes[mine] = wake
+        if self.reason is not None:
+            wake()
+        try:
+            yield
+        finally:
+            self._wakes.pop(mine, None)
+
+    def sleep(self, wake: threading.Event, seconds: float) -> None:
+        """Sleep until `wake` is set, or for as long."""
+        if threading.current_thread() is threading.main_thread():
+            wake.wait(seconds)
+            return
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not wake.wait(min(left, threads.PACE)):
+            self.look()
+            if threads.is_interrupted():
+                self.end("the program was interrupted")
+
+    # -- and then ----------------------------------------------------------------------------------------------
+
+    def must_go_on(self, request: Request) -> None:
+        """Raise if nobody waits any more.
+
+        Raises:
+            ConfirmationCancelled: Nobody does; nothing ran.
+        """
+        if self.reason is not None:
+            raise signals.not_awaited(request, self.reason)
+
+    def begin(self, request: Request) -> None:
+        """Take the step from waiting to running: from here on the wait cannot be ended any more.
+
+        Raises:
+            ConfirmationCancelled: Nobody waits any more; nothing ran.
+        """
+        self._listen()  # it may not have waited, and stand in a run that was left all the same
+        self.look()  # whoever tells of an end may be about to
+        with self._locked():
+            self.must_go_on(request)
+            self._has_begun = True
+        self._let_go()
+
+    def resume(self, request: Request) -> None:
+        """Go back from running to waiting: the call was not started after all.
+
+        Raises:
+            ConfirmationCancelled: Nobody waits any more, by now; nothing ran.
+        """
+        with self._locked():
+            self._has_begun = False
+            self.reason = self.reason or self._late
+        self.must_go_on(request)
+
+    def come_back_later(self, request: Request, waited: str) -> BaseException:
+        """Return what is raised when the call stops waiting and its request stays.
+
+        Where the same call can be made again here it finds the request; in a pool's thread nobody could make it, and
+        the request is withdrawn.
+        """
+        if self.here.pool is not None:
+            self.end(f'nobody decided within {waited}, and without sayso.run("a name") nobody can come back to it')
+            return signals.not_in_time(request, self.reason or "")
+        if self.here.owner is not None:
+            self.here.open_calls[request.subject.digest] = request.id
+        return signals.ConfirmationRequired.of(request)
+
+    def over(self, effects: Effects[T]) -> Effects[T]:
+        """Do what may wait; where it is broken off, take back what nobody waits for any more."""
+        try:
+            return (yield from effects)
+        except BaseException as error:
+            yield from self._withdraw(error)
+            raise
+        finally:
+            self._close()
+
+    def _withdraw(self, error: BaseException) -> Effects[None]:
+        request = self._request
+        is_signal = isinstance(error, signals.ConfirmationRequired | signals.ConfirmationRejected)
+        if request is None or (self.reason is None and (self._stays or is_signal)):
+            return  # decided, or somebody comes back to it
+        if self._let_go() or not is_random(request.run_id):
+            return
+        why = self.reason or f"the program stopped waiting ({type(error).__name__})"
+        try:
+            yield from withdraw(self.store, request.id, why, error)
+        except errors.SaysoError as fault:
+            _log.warning("%s could not be withdrawn (%s); it starts nothing any more", request.id, fault)
+
+    def _let_go(self) -> bool:
+        """Stand at no request any more; return whether another call of this process still does."""
+        request, self._request = self._request, None
+        if request is None:
+            return False
+        with _counting:
+            _standing[request.id] -= 1
+            others = _standing[request.id] > 0
+            if not others:
+                del _standing[request.id]
+        return others
+
+    def _close(self) -> None:
+        self._let_go()
+        while self._leave:
+            self._leave.pop()()
+
+
+# Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
+_LOOK_AGAIN = 5.0
+_SOON = 0.05  # a server's clock may be behind this one's: until it agrees that the end is reached, it is asked calmly
+
+
+class Block:
+    """How long to wait, and what a request that expires meanwhile means.
+
+    Args:
+        timeout: How long a call stands there, however often it asks anew; None without end. The request itself is not
+            touched.
+        on_expiry: `reject` raises, `ask` returns, so that the caller asks anew.
+        is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
+    """
+
+    def __init__(
+        self, timeout: timedelta | None, on_expiry: Literal["reject", "ask"], *, is_quiet: bool = False
+    ) -> None:
+        self._timeout = timeout
+        self._on_expiry = on_expiry
+        self._is_quiet = is_quiet
+
+    def until_decided(self, store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
+        """Wait until the request is no longer pending, and return it.
+
+        Args:
+            store: Where the request lives.
+            request: For what to wait.
+            waiter: What may end the wait.
+
+        Raises:
+            ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
+            ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
+            ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
+        """
+        waiter.stands_at(request)
+        if waiter.deadline is None and self._timeout is not None:  # set once: what is asked anew gets no new time
+            waiter.deadline = time.monotonic() + self._timeout.total_seconds()
+        decided = _Decided(store, request, waiter, self._is_quiet)
+        after: Request = yield telemetry.waiting(request, decided)
+        waiter.must_go_on(after)
+        if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
+            waiter.end("the person at the terminal left it, and nobody can come back to a run without a name")
+            waiter.must_go_on(after)
+        if after.state is State.PENDING:
+            raise waiter.come_back_later(after, f"timeout={self._timeout}")
+        if after.state is State.EXPIRED and self._on_expiry == "reject":
+            raise signals.refused(after)
+        return after
+
+
+def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Block | None:
+    """Return how to wait as a gate's or a question's options say; None for `wait="raise"`.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    span = None if timeout is None else span_of("timeout", timeout)
+    match wait, on_expiry:
+        case "raise", ("reject" | "ask") if span is not None:
+            raise ConfigError("timeout= is how long to stand at the gate, and wait='raise' does not stand there")
+        case "raise", ("reject" | "ask"):
+            return None
+        case "block", ("reject" | "ask"):
+            return Block(span, on_expiry)
+        case (("block" | "raise"), _):
+            raise ConfigError(f"on_expiry= takes 'reject' or 'ask', not {on_expiry!r}")
+        case _:
+            raise ConfigError(f"wait= takes 'block' or 'raise', not {wait!r}")
+
+
+class _Decided(Effect):
+    """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
+
+    def __init__(self, store: Store, request: Request, waiter: Waiter, is_quiet: bool) -> None:  # noqa: FBT001  private
+        self._store, self._request, self._waiter, self._is_quiet = store, request, waiter, is_quiet
+        self._until = waiter.deadline
+        self._is_asked = False
+
+    @property
+    def was_left(self) -> bool:
+        """Whether the person at the terminal ended a wait that was not over."""
+        return self._is_asked and (self._until is None or time.monotonic() < self._until)
+
+    def _look(self) -> Request:
+        try:
+            look: Callable[[str], Request] = getattr(self._store, "as_heard", self._store.get)
+            request = look(self._request.id)
+            return self._store.settle(request.id) if is_due(request, clock.now()) else request
+        except StoreUnavailableError:
+            if terminal.can_decide(self._store) or is_due(self._request, clock.now()):
+                raise
+            return self._request  # a server that is away ends no wait; what was decided is heard when it is back
+
+    def _seconds(self, request: Request) -> float:
+        """Return how long to sleep before looking again; zero or less when the time is over."""
+        look_again: float = getattr(self._store, "look_again", _LOOK_AGAIN)
+        ends = [look_again, max(_SOON, (request.expires_at - clock.now()).total_seconds())]
+        if self._until is not None:
+            ends.append(self._until - time.monotonic())
+        return min(ends)
+
+    def run(self) -> Request:
+        wake = threading.Event()
+        unwatch = self._store.watch(self._request.id, wake.set)
+        try:
+            with self._waiter.waking(wake.set), threads.told(self._last_words):
+                if self._is_shown_at_terminal():
+                    return terminal.converse(
+                        self._store, self._request, lambda: self._is_over(self._look()), self._is_left
+                    )
+                return self._wait(wake)
+        except KeyboardInterrupt:
+            terminal.say_goodbye(self._store, self._request, is_interrupted=True)
+            raise
+        finally:
+            unwatch()
+
+    def _is_shown_at_terminal(self) -> bool:
+        """Say whether to ask here; where that cannot be, say what waits."""
+        if self._is_quiet:
+            return False
+        if not (terminal.is_there() and terminal.can_decide(self._store)):
+            terminal.announce(self._store, self._request)
+            return False
+        self._is_asked = True
+        return True
+
+    def _last_words(self) -> list[str]:
+        return terminal.last_words(self._store, self._request)
+
+    def _is_left(self) -> bool:
+        return self._waiter.reason is not None
+
+    def _is_over(self, request: Request) -> bool:
+        return request.state is not State.PENDING or self._is_left() or self._seconds(request) <= 0
+
+    def _wait(self, wake: threading.Event) -> Request:
+        while True:
+            wake.clear()
+            request = self._look()
+            if self._is_over(request):
+                return request
+            self._waiter.sleep(wake, self._seconds(request))
+
+    async def arun(self) -> Request:
+        import asyncio
+
+        loop, wake = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake_from_any_thread() -> None:
+            with suppress(RuntimeError):  # the loop may be closed by now: no matter of whoever changed the request
+                loop.call_soon_threadsafe(wake.set)
+
+        unwatch = self._store.watch(self._request.id, wake_from_any_thread)
+        try:
+            with self._waiter.waking(wake_from_any_thread), threads.told(self._last_words):
+                if self._is_shown_at_terminal():
+                    return await self._converse()
+                return await self._await(wake)
+        except KeyboardInterrupt:
+            terminal.say_goodbye(self._store, self._request, is_interrupted=True)
+            raise
+        finally:
+            unwatch()
+
+    async def _await(self, wake: asyncio.Event) -> Request:
+        import asyncio
+
+        while True:
+            wake.clear()
+            request = await self._alook()
+            if self._is_over(request):
+                return request
+            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes together with a wake-up.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds(request)):
+                    await wake.wait()
+
+    async def _alook(self) -> Request:
+        return await offload(self._look) if self._store.blocks else self._look()
+
+    async def _converse(self) -> Request:
+        import asyncio
+
+        is_left = threading.Event()
+        left: Callable[[], bool] = lambda: is_left.is_set() or self._is_left()  # noqa: E731  (a closure over `is_left`)
+        over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
+        talk = asyncio.ensure_future(asyncio.to_thread(terminal.converse, self._store, self._request, over, left))
+        try:
+            return await asyncio.shield(talk)
+        finally:
+            is_left.set()  # a cancelled task leaves no thread at the terminal
