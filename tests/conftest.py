@@ -41,7 +41,7 @@ def in_memory() -> bool:
     return not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
 
 
-# Eleven thousand tests wait for a disk longer than they work, since every change is on it before a verb returns. No
+# The tests wait for a disk longer than they work, since every change is on it before a verb returns. No
 # test cuts the power, so files in memory tell the same. TMPDIR is for the programs that the tests start.
 if "TMPDIR" not in os.environ and in_memory():
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)

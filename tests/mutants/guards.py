@@ -675,7 +675,7 @@ MUTANTS = [
     Mutant(
         "what runs has the digest that was asked", "gates/execute.py",
         "if digest != call.digest or fingerprint(request.run_id, digest, request.place) != approved:", "if False:",
-        _PROMISES + "test_01_what_runs_is_what_was_approved.py::test_1_what_runs_is_what_was_shown_and_approved",
+        _GUARDS + "test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
         "what runs has the fingerprint that was approved", "gates/execute.py",
