@@ -289,10 +289,10 @@ def test_a_thread_beside_the_main_one_sets_no_handler() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_says_nothing_for_its_parent() -> None:
     text = (
-        "import os, signal, time\nfrom sayso.waiting import stop\n"
-        "with stop.told(lambda: ['parent waits']):\n"
+        "import os, signal, time\nfrom sayso import threads\n"
+        "with threads.told(lambda: ['parent waits']):\n"
         "    child = os.fork()\n"
-        "    if child == 0:\n        with stop.told(lambda: ['child waits']):\n"
+        "    if child == 0:\n        with threads.told(lambda: ['child waits']):\n"
         "            os.kill(os.getpid(), signal.SIGTERM)\n            time.sleep(30)\n"
         "    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )
