@@ -7,7 +7,7 @@
 #   make format           write the formatting, fix what can be fixed
 #   make pictures         take the screenshots of docs/assets anew
 #   make mutants          remove the guards one at a time; each removal must turn a named test red
-#   make bench            one table beside hand-written SQL and peers  (ARGS=--quick for a short one)
+#   make bench            tables beside hand-written SQL and peers   (ARGS=--quick, ARGS=costs, ARGS='--markdown docs/benchmarks.md')
 #   make docs             build the pages into site/
 #   make clean            remove environments, caches and builds
 #
@@ -21,7 +21,7 @@ VENV    := .venv
 BENCH   := .venv-bench
 DOCS    := .venv-docs
 AXE     := .cache/axe
-PEERS   := udspy holdpoint call4agents chowki timbal
+PEERS   := udspy holdpoint call4agents chowki ctrlrun timbal
 INSTALL := -m pip --disable-pip-version-check install -qq
 
 # pyright looks for a newer version of itself on every run unless it is told not to.
@@ -100,7 +100,7 @@ $(VENV)/.browser: $(VENV)/.ready-test
 	if [ -n "$$absent" ]; then echo "absent, the inbox is not fully tested in a browser:$$absent"; else touch $@; fi
 
 # A peer that cannot be installed is named and left out of the table; the next run tries again.
-$(BENCH)/.peers: $(BENCH)/.ready
+$(BENCH)/.peers: $(BENCH)/.ready Makefile
 	@absent=; \
 	for peer in $(PEERS); do $(BENCH)/bin/python $(INSTALL) "$$peer" || absent="$$absent $$peer"; done; \
 	if [ -n "$$absent" ]; then echo "absent, not installable here:$$absent"; else touch $@; fi

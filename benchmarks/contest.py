@@ -12,7 +12,7 @@ from typing import Any
 from .table import Row
 from .worker import AbsentError, Worker, WorkerFailedError
 
-__all__ = ["DURABLE", "MEMORY", "Contest", "Entry", "Plan"]
+__all__ = ["DURABLE", "MEMORY", "PRIVATE", "SCANS", "Contest", "Entry", "Plan"]
 
 PRIVATE = "its API has no switch for FULL, set on its private connection"
 
@@ -48,7 +48,12 @@ class Entry:
     @property
     def is_ours(self) -> bool:
         """Whether this is sayso itself."""
-        return self.path.partition(":")[0] in {"ours", "ours_runs"}
+        return self.who.partition(",")[0] == "sayso"
+
+    @property
+    def sync(self) -> str:
+        """The sync setting of its store."""
+        return self.variant.partition("/")[0]
 
 
 DURABLE = (
@@ -57,12 +62,15 @@ DURABLE = (
     Entry("holdpoint", "peers.holdpoint:Holdpoint", "FULL", "sqlite FULL", PRIVATE),
     Entry("call4agents", "peers.call4agents:Call4agents", "FULL", "sqlite FULL", SCANS),
     Entry("chowki", "peers.chowki:Chowki", "FULL", "sqlite FULL", PRIVATE),
+    Entry("ctrlrun", "peers.ctrlrun:Ctrlrun", "FULL", "sqlite FULL", PRIVATE),
     Entry("baseline, by hand", "baseline:Baseline", "NORMAL", "sqlite NORMAL", "may lose the last commits"),
     Entry("holdpoint", "peers.holdpoint:Holdpoint", "NORMAL", "sqlite NORMAL", "its default"),
     Entry("chowki", "peers.chowki:Chowki", "NORMAL", "sqlite NORMAL", "its default"),
+    Entry("ctrlrun", "peers.ctrlrun:Ctrlrun", "NORMAL", "sqlite NORMAL", "its default"),
 )
 MEMORY = (
     Entry("udspy", "peers.udspy:Udspy", "", "none", "keeps no record"),
+    Entry("ctrlrun", "peers.ctrlrun:Ctrlrun", "memory", "memory", "its store for tests, which keeps receipts"),
     Entry("sayso, confirm_first", "ours:Confirming", "memory:", "memory", "the same program, import root changed"),
     Entry("sayso, gate and Review", "ours:InMemory", "memory:", "memory", "approved by a named reviewer"),
 )

@@ -15,7 +15,7 @@ from .table import Row, seconds
 
 __all__ = ["footprint"]
 
-OTHERS = ("pydantic", "click", "holdpoint", "call4agents", "chowki", "udspy")
+OTHERS = ("pydantic", "click", "holdpoint", "call4agents", "chowki", "ctrlrun", "udspy")
 IMPORT = "import, CPU over bare python"
 INSTALL = "install in a fresh environment"
 ROOT = Path(__file__).resolve().parent.parent
