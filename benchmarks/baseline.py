@@ -18,12 +18,12 @@ from .contender import MEMO, Contender, make_effect
 __all__ = ["Baseline"]
 
 SCHEMA = """
-CREATE TABLE request (
+CREATE TABLE IF NOT EXISTS request (
     id TEXT PRIMARY KEY, run_id TEXT NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL, digest TEXT NOT NULL,
     state TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL, decided_at REAL, decided_by TEXT,
     edited TEXT, started_by TEXT, started_at REAL, lease_until REAL, outcome TEXT, done_at REAL
 );
-CREATE INDEX request_by_state ON request (state, created_at);
+CREATE INDEX IF NOT EXISTS request_by_state ON request (state, created_at);
 """
 ASK = """
 INSERT INTO request (id, run_id, tool, arguments, digest, state, created_at, expires_at)

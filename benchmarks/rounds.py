@@ -2,91 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .contest import DURABLE, MEMORY, Contest, Entry, Plan
 from .statistic import median, percentile, turns
 from .table import Row, seconds
 
-__all__ = ["durable", "memory", "thousand"]
+__all__ = ["Times", "durable", "memory", "report", "round_trips", "thousand"]
+
+
+class Times(NamedTuple):
+    """Seconds of round trips: by the clock, and of the contender's own processor time."""
+
+    clock: list[float]
+    processor: list[float]
+
+
+Taken = dict[Entry, Times]
 
 
 def memory(plan: Plan) -> list[Row]:
     """One call at a time, nothing on disk: raised, decided, called again."""
-    name = "raise, decide, run, in memory"
-    taken, lost = _round_trips(
-        name, MEMORY, plan, rounds=plan.pick(30, 10), batch=plan.pick(200, 100), budget=plan.pick(25, 5)
-    )
-    return _rows(name, MEMORY, taken, lost, rival="udspy", aim=2.0)
+    contest = Contest("raise, decide, run, in memory", plan)
+    taken = round_trips(
+        contest, MEMORY, rounds=plan.pick(30, 10), batch=plan.pick(200, 100), budget=plan.pick(25, 5)
+    )  # fmt: skip
+    return report(contest, MEMORY, taken, {"udspy": 2.0})
 
 
 def durable(plan: Plan) -> list[Row]:
     """One call at a time, every step on disk before the next."""
-    name = "pause, decide, resume, on disk"
-    taken, lost = _round_trips(
-        name, DURABLE, plan, rounds=plan.pick(30, 8), batch=plan.pick(50, 25), budget=plan.pick(45, 8)
-    )
-    return _rows(name, DURABLE, taken, lost, rival="baseline, by hand", aim=1.5)
+    contest = Contest("pause, decide, resume, on disk", plan)
+    taken = round_trips(
+        contest, DURABLE, rounds=plan.pick(30, 8), batch=plan.pick(50, 25), budget=plan.pick(60, 10)
+    )  # fmt: skip
+    return report(contest, DURABLE, taken, {"baseline, by hand": 2.0, "holdpoint": 0.6})
 
 
-def _round_trips(
-    name: str, entries: Sequence[Entry], plan: Plan, *, rounds: int, batch: int, budget: float
-) -> tuple[dict[Entry, list[float]], dict[Entry, Row]]:
+def round_trips(contest: Contest, entries: Sequence[Entry], *, rounds: int, batch: int, budget: float) -> Taken:
     """Let the contenders take turns; the first round warms up and is not counted."""
-    contest = Contest(name, plan)
-    taken: dict[Entry, list[float]] = {}
+    taken: Taken = {}
     number = 0
     with contest.open(entries) as ready:
         for number, entry in turns(ready, rounds + 1, budget=budget):
-            nanoseconds = contest.call(entry, "time_round_trips", first=number * batch, count=batch)
-            if nanoseconds is not None and number > 0:
-                taken.setdefault(entry, []).extend(each / 1e9 for each in nanoseconds)
+            pairs = contest.call(entry, "time_round_trips", first=number * batch, count=batch)
+            if pairs is not None and number > 0:
+                times = taken.setdefault(entry, Times([], []))
+                times.clock.extend(clock / 1e9 for clock, _ in pairs)
+                times.processor.extend(processor / 1e9 for _, processor in pairs)
         for entry in ready:
             if wrong := contest.wrong(entry, (number + 1) * batch):
-                contest.lost[entry] = Row(name, entry.who, entry.store, note=wrong)
-    return taken, contest.lost
+                contest.lost[entry] = Row(contest.measure, entry.who, entry.store, note=wrong)
+    return taken
 
 
-def _rows(
-    name: str,
-    entries: Sequence[Entry],
-    taken: dict[Entry, list[float]],
-    lost: dict[Entry, Row],
-    *,
-    rival: str,
-    aim: float,
-) -> list[Row]:
-    """Make a row of each entry, beside that of `rival` at the same sync setting; `aim` is ours."""
+def report(contest: Contest, entries: Sequence[Entry], taken: Taken, aims: Mapping[str, float | None]) -> list[Row]:
+    """Make a row of each entry.
+
+    `aims` names the rivals at the same sync setting and how many times their median ours may be at most. Everybody is
+    compared with the first of them, sayso with each.
+    """
     rows: list[Row] = []
     for entry in entries:
-        if entry in lost or entry not in taken:
-            rows.append(lost.get(entry) or Row(name, entry.who, entry.store, note="not measured"))
+        if entry in contest.lost or entry not in taken:
+            lost = contest.lost.get(entry)
+            rows.append(lost or Row(contest.measure, entry.who, entry.store, note="not measured"))
             continue
-        values = taken[entry]
-        ratio = _ratio(entry, taken, rival)
-        if ratio and entry.is_ours:
-            ratio += f" (aim: at most {aim:g}x)"
+        values, ratios = taken[entry].clock, _ratios(entry, taken, aims)
+        notes = [_ratio_text(entry, rival, ratios[rival], aims[rival]) for rival in ratios]
+        processor = median(taken[entry].processor)
         rows.append(
             Row.of(
-                name,
+                contest.measure,
                 entry.who,
                 entry.store,
                 values,
                 rate=f"{len(values) / sum(values):,.0f}",
-                note="; ".join(part for part in (ratio, entry.note) if part),
+                note="; ".join(part for part in (*notes, f"processor {seconds(processor)}", entry.note) if part),
                 p99=percentile(values, 99),
+                processor=processor,
+                **{f"times {rival}": ratio.clock for rival, ratio in ratios.items()},
+                **{f"processor times {rival}": ratio.processor for rival, ratio in ratios.items()},
             )
         )
     return rows
 
 
-def _ratio(entry: Entry, taken: dict[Entry, list[float]], rival: str) -> str:
-    """Say how the median compares with that of `rival` at the same sync setting, where it has one."""
-    same = {entry.variant, ""}
-    others = [values for other, values in taken.items() if other.who == rival and other.variant in same]
-    if entry.who == rival or not others:
-        return ""
-    return f"{median(taken[entry]) / median(others[0]):.2f}x {rival.partition(',')[0]}"
+class _Ratio(NamedTuple):
+    clock: float
+    processor: float
+
+
+def _ratios(entry: Entry, taken: Taken, rivals: Mapping[str, object]) -> dict[str, _Ratio]:
+    """Return how many times the median of each rival at the same sync setting this one's is."""
+    found: dict[str, _Ratio] = {}
+    mine = [median(times) for times in taken[entry]]
+    for place, rival in enumerate(rivals):
+        same = [times for other, times in taken.items() if other.who == rival and other.sync in {entry.sync, ""}]
+        if same and entry.who != rival and (place == 0 or entry.is_ours):
+            found[rival] = _Ratio(*(value / median(theirs) for value, theirs in zip(mine, same[0], strict=True)))
+    return found
+
+
+def _ratio_text(entry: Entry, rival: str, ratio: _Ratio, aim: float | None) -> str:
+    text = f"{ratio.clock:.2f}x {rival.replace(', by hand', '')}, processor {ratio.processor:.2f}x"
+    return f"{text} (aim: at most {aim:g}x)" if entry.is_ours and aim is not None else text
 
 
 def thousand(plan: Plan) -> list[Row]:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 __all__ = ["AbsentError", "Worker", "WorkerFailedError"]
@@ -36,7 +37,7 @@ class Worker:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         # The child's own complaints go to a file: a filled pipe that nobody reads would stop it in mid-measurement.
-        self.complaints = (folder.parent / f"{folder.name}.stderr").open("w+", encoding="utf-8")
+        self.complaints = TemporaryFile("w+", encoding="utf-8", dir=folder.parent)  # noqa: SIM115 - `close` does
         self.child = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", path, str(folder), variant],
             stdin=subprocess.PIPE,
@@ -52,11 +53,19 @@ class Worker:
             raise
 
     def tell(self, method: str, **options: Any) -> None:
-        """Start a method of the contender without waiting for it."""
+        """Start a method of the contender without waiting for it; rubbish is collected before."""
+        self._send([method, options, True])
+
+    def step(self, method: str, **options: Any) -> Any:
+        """Run a method that is one step among many, so that nothing is collected before it; return what it returns."""
+        self._send([method, options, False])
+        return self.hear()
+
+    def _send(self, command: list[Any]) -> None:
         assert self.child.stdin is not None
         # A child that has ended left its reason behind, which `hear` finds.
         with suppress(BrokenPipeError):
-            self.child.stdin.write(json.dumps([method, options]) + "\n")
+            self.child.stdin.write(json.dumps(command) + "\n")
             self.child.stdin.flush()
 
     def hear(self) -> Any:
@@ -115,8 +124,9 @@ def serve() -> None:
         contender = getattr(importlib.import_module(f"benchmarks.{module}"), name)(Path(folder), variant)
         answer("done", None)
         for line in sys.stdin:
-            method, options = json.loads(line)
-            gc.collect()
+            method, options, collects = json.loads(line)
+            if collects:
+                gc.collect()
             answer("done", getattr(contender, method)(**options))
         contender.close()
     except ModuleNotFoundError as missing:
