@@ -45,7 +45,7 @@ def inbox(plan: Plan) -> list[Row]:
 def _pages(name: str, plan: Plan) -> list[Row]:
     """Time pages on a small and on a large store."""
     rows: list[Row] = []
-    for decided in (100, plan.pick(100_000, 5_000)):
+    for decided in (100, plan.pick(100_000, 2_000)):
         with ExitStack() as stack:
             worker, store = _filled(stack, plan, decided)
             server = stack.enter_context(serving(store))

@@ -26,7 +26,7 @@ RUNS = 10_000
 
 def learning(plan: Plan) -> list[Row]:
     """Time each on one store of many decisions, as `sayso learn` does it, into nowhere."""
-    count, repeats = plan.pick(100_000, 4_000), plan.pick(3, 3)
+    count, repeats = plan.pick(100_000, 2_000), plan.pick(3, 3)
     store = SqliteStore(plan.new_folder("learning").with_suffix(".db"))
     fill(store, count)
     name = f"learning, {count:,} decisions"

@@ -28,7 +28,7 @@ PAGES: dict[str, dict[str, Any]] = {
 
 def listed(plan: Plan) -> list[Row]:
     """Time the first pages and `sayso ls` on a small and on a large store, in turns."""
-    sizes = [100, plan.pick(100_000, 5_000)]
+    sizes = [100, plan.pick(100_000, 2_000)]
     name = f"list, {PENDING} pending, {sizes[0]:,} or {sizes[1]:,} decided"
     contest = Contest(name, plan)
     entries = {Entry(f"sayso, {size:,} decided", "ours:Listing", "FULL", "sqlite FULL"): size for size in sizes}

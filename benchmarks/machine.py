@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import subprocess
 import time
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -12,9 +13,10 @@ from pathlib import Path
 
 from .statistic import median, percentile
 
-__all__ = ["describe", "versions"]
+__all__ = ["describe", "load_after", "versions"]
 
-LIBRARIES = ("sayso", "udspy", "holdpoint", "call4agents", "chowki", "timbal", "pydantic", "click")
+LIBRARIES = ("sayso", "udspy", "holdpoint", "call4agents", "chowki", "ctrlrun", "timbal", "pydantic", "click")
+BUSY = 1.5  # one core is what the run itself keeps busy
 
 
 def describe(folder: Path) -> list[str]:
@@ -23,11 +25,30 @@ def describe(folder: Path) -> list[str]:
     half, most = _sync_cost(folder)
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return [
+        f"date: {when}; sayso {_commit()}",
         f"machine: {_processor()}, {os.cpu_count()} cores, {system}; load before the run {load}",
         f"{python}; file system {_file_system(folder)}, syncs 4 KiB in {half * 1e3:.2f} ms (p99 {most * 1e3:.2f} ms)",
         "versions: " + ", ".join(f"{name} {found}" for name, found in versions().items()),
     ]
+
+
+def load_after() -> list[str]:
+    """Return a line that says so if other programs worked on this machine during the run; else nothing."""
+    load = os.getloadavg()
+    if load[1] < BUSY:
+        return []
+    return [f"the machine was busy with other work (load {load[1]:.1f} over the last 5 minutes): read the ratios only"]
+
+
+def _commit() -> str:
+    """Return the commit of the tree that is measured, where git knows it."""
+    command = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty"]
+    try:
+        return f"at {subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()}"
+    except (OSError, subprocess.CalledProcessError):
+        return "from a copy without its history"
 
 
 def versions() -> dict[str, str]:

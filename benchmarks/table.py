@@ -1,4 +1,4 @@
-"""One table: its rows, and the three ways to write it (aligned text, Markdown, JSON).
+"""Tables: their rows, and the three ways to write them (aligned text, Markdown between two markers, JSON).
 
 Numbers are kept in seconds and turned into words only here.
 """
@@ -12,11 +12,10 @@ from pathlib import Path
 
 from .statistic import median, percentile
 
-__all__ = ["Row", "as_json", "as_markdown", "as_text", "fill", "seconds"]
+__all__ = ["Row", "Table", "as_json", "as_markdown", "as_text", "fill", "seconds", "table_of"]
 
-BEGIN, END = "<!-- benchmark table: begin -->", "<!-- benchmark table: end -->"
 HEADINGS = ("measure", "who", "store", "median", "p95", "per second", "samples", "note")
-RIGHT = frozenset({"median", "p95", "per second", "samples"})
+RIGHT = frozenset(range(3, 7))
 
 
 @dataclass(frozen=True)
@@ -64,40 +63,52 @@ def _three(value: float) -> str:
     return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
-def _without_repeats(rows: Iterable[Row]) -> list[tuple[str, ...]]:
-    """Name each measure on its first row only, so that the eye finds the groups."""
+@dataclass(frozen=True)
+class Table:
+    """Words in columns, under the name that its markers in a page have; columns in `right` hold numbers."""
+
+    name: str
+    headings: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    right: frozenset[int] = frozenset()
+
+
+def table_of(name: str, rows: Iterable[Row]) -> Table:
+    """Put rows into a table; each measure is named on its first row only, so that the eye finds the groups."""
     lines: list[tuple[str, ...]] = []
     before = ""
     for row in rows:
         cells = row.cells()
         lines.append(("" if row.measure == before else cells[0], *cells[1:]))
         before = row.measure
-    return lines
+    return Table(name, HEADINGS, lines, RIGHT)
 
 
-def as_text(rows: Sequence[Row], machine: Sequence[str]) -> str:
-    """Return the table in aligned columns under the lines that name the machine."""
-    lines = _without_repeats(rows)
-    widths = [max(len(line[place]) for line in [HEADINGS, *lines]) for place in range(len(HEADINGS))]
+def as_text(table: Table) -> str:
+    """Return the table in aligned columns, with a blank line between the groups of its first one."""
+    every = [table.headings, *table.lines]
+    widths = [max(len(line[place]) for line in every) for place in range(len(table.headings))]
 
     def aligned(cells: Sequence[str]) -> str:
-        pairs = zip(HEADINGS, cells, widths, strict=True)
-        return "  ".join(cell.rjust(w) if head in RIGHT else cell.ljust(w) for head, cell, w in pairs).rstrip()
+        pairs = enumerate(zip(cells, widths, strict=True))
+        return "  ".join(c.rjust(w) if place in table.right else c.ljust(w) for place, (c, w) in pairs).rstrip()
 
-    out = [*machine, "", aligned(HEADINGS), aligned(["-" * width for width in widths])]
-    for line in lines:
-        if line[0] and len(out) > len(machine) + 3:
+    out = [aligned(table.headings), aligned(["-" * width for width in widths])]
+    has_groups = any(not line[0] for line in table.lines)
+    for place, line in enumerate(table.lines):
+        if has_groups and line[0] and place:
             out.append("")
         out.append(aligned(line))
     return "\n".join(out) + "\n"
 
 
-def as_markdown(rows: Sequence[Row], machine: Sequence[str]) -> str:
-    """Return the same table in Markdown, with the machine in a list above it."""
-    rules = ["---:" if head in RIGHT else "---" for head in HEADINGS]
-    lines = [HEADINGS, rules, *_without_repeats(rows)]
-    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
-    return "\n".join([*(f"- {fact}" for fact in machine), "", *table]) + "\n"
+def as_markdown(table: Table, facts: Sequence[str]) -> str:
+    """Return the table in Markdown, under a list of facts about it."""
+    rules = ["---:" if place in table.right else "---" for place in range(len(table.headings))]
+    lines = [
+        "| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in (table.headings, rules, *table.lines)
+    ]
+    return "\n".join([*(f"- {fact}" for fact in facts), "", *lines]) + "\n"
 
 
 def as_json(rows: Sequence[Row], machine: Sequence[str]) -> str:
@@ -105,11 +116,13 @@ def as_json(rows: Sequence[Row], machine: Sequence[str]) -> str:
     return json.dumps({"machine": list(machine), "rows": [asdict(row) for row in rows]}, indent=2) + "\n"
 
 
-def fill(path: Path, table: str) -> None:
-    """Write `table` to `path`; a file that has the two markers keeps everything outside them."""
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    if BEGIN in before and END in before:
-        head, _, rest = before.partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        table = f"{head}{BEGIN}\n{table}{END}{tail}"
-    path.write_text(table, encoding="utf-8")
+def fill(path: Path, name: str, text: str) -> bool:
+    """Put `text` between the two markers of this name in a page, and say whether it has them; all else stays."""
+    begin, end = f"<!-- benchmark {name}: begin -->", f"<!-- benchmark {name}: end -->"
+    page = path.read_text(encoding="utf-8")
+    head, has_begin, rest = page.partition(begin)
+    _, has_end, tail = rest.partition(end)
+    if not (has_begin and has_end):
+        return False
+    path.write_text(f"{head}{begin}\n{text}{end}{tail}", encoding="utf-8")
+    return True

@@ -18,8 +18,7 @@ from sayso.inbox.api.wait import LONGEST
 
 __all__ = [
     "Ask", "Changed", "Clear", "Ended", "Entries", "FindQuery", "Finish", "Found", "Ids", "JournalQuery", "MatchQuery",
-    "Note", "Nothing", "Return", "Row", "Rows", "Seen", "Settle", "Start", "Swept", "Verify", "WaitQuery", "Wanted",
-    "Which",
+    "Note", "Nothing", "Row", "Rows", "Seen", "Settle", "Start", "Swept", "Verify", "WaitQuery", "Wanted", "Which",
 ]  # fmt: skip
 
 _MOST_WATCHED = 2_000
@@ -123,12 +122,6 @@ class Clear(Input):
     """Take a request back, or forget a no."""
 
     reason: Reason = None
-
-
-class Return(Input):
-    """Say why the function's own types refuse an edit that was approved."""
-
-    problems: list[Annotated[str, Field(min_length=1, max_length=1_000)]] = Field(min_length=1, max_length=50)
 
 
 class Verify(Input):

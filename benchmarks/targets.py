@@ -1,0 +1,106 @@
+"""The targets that the design sets, each beside what this run measured: hit, missed, or not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from .table import Row, Table, seconds
+
+__all__ = ["target_table"]
+
+DISK, MEMORY = "pause, decide, resume, on disk", "raise, decide, run, in memory"
+PROCESSES, LET = "program and reviewer in two processes", "call let through"
+ELSEWHERE = "not measured by this command"
+
+
+class Figures:
+    """The figures of a run: `find` returns one of the first row whose measure, name and store begin so."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def find(self, measure: str, who: str, store: str = "", figure: str = "median") -> float | None:
+        for row in self._rows:
+            if row.measure.startswith(measure) and row.who.startswith(who) and row.store.startswith(store):
+                return row.figures.get(figure)
+        return None
+
+    def times(self, measure: str, who: str, other: str, store: str = "") -> float | None:
+        """Return how many times the median of `other` that of `who` is."""
+        mine, theirs = self.find(measure, who, store), self.find(measure, other, store)
+        return mine / theirs if mine is not None and theirs else None
+
+
+class Target(NamedTuple):
+    """What is aimed for: at most `limit`, or at least where `is_floor`; `found` looks for it among the figures."""
+
+    text: str
+    limit: float
+    found: Callable[[Figures], float | None]
+    words: Callable[[float], str] = "{:.2f}x".format
+    is_floor: bool = False
+
+
+def _ahead(peer: str) -> Target:
+    text = f"on disk, ahead of {peer}: its time over ours"
+    return Target(text, 1.0, lambda f: f.times(DISK, peer, "sayso", "sqlite FULL"), is_floor=True)
+
+
+def _processor(text: str, limit: float, measure: str, rival: str) -> Target:
+    return Target(
+        text + ", processor time", limit, lambda f: f.find(measure, "sayso", "", f"processor times {rival}")
+    )  # fmt: skip
+
+
+def _clock(text: str, limit: float, measure: str, rival: str, who: str = "sayso") -> Target:
+    return Target(text, limit, lambda f: f.find(measure, who, "", f"times {rival}"))
+
+
+def _over_timbal(figures: Figures) -> float | None:
+    return figures.times("gated tool", "timbal, 100 ", "sayso, 100 ", "sqlite")
+
+
+def _packages(figures: Figures) -> float | None:
+    return figures.find("install", "sayso", "", "packages")
+
+
+BASELINE, ONE = "baseline, by hand", "baseline, by hand, one process"
+TARGETS = (
+    Target("import, CPU over bare Python", 60e-3, lambda f: f.find("import", "import sayso", "", "least"), seconds),
+    Target("packages of an install", 8, _packages, "{:.0f}".format),
+    Target("call let through, static", 1e-6, lambda f: f.find(LET, "sayso, gate(when=False)"), seconds),
+    Target("call let through, a rule", 10e-6, lambda f: f.find(LET, "sayso, gate(when=a rule"), seconds),
+    _clock("in memory, beside udspy: `confirm_first`", 2.0, MEMORY, "udspy"),
+    _clock("in memory, beside udspy: gate and Review", 2.0, MEMORY, "udspy", "sayso, gate"),
+    _clock("on disk, FULL, beside four commits by hand (1.8 is the aim)", 2.0, DISK, BASELINE),
+    _processor("on disk, FULL, beside four commits by hand", 2.0, DISK, BASELINE),
+    _clock("on disk, FULL, beside holdpoint", 0.6, DISK, "holdpoint"),
+    _processor("on disk, FULL, beside holdpoint", 0.6, DISK, "holdpoint"),
+    *map(_ahead, ("call4agents", "chowki", "ctrlrun")),
+    _clock("in two processes, FULL, beside four commits by hand in one", 2.5, PROCESSES, ONE),
+    _processor("in two processes, FULL, beside four commits by hand in one", 2.5, PROCESSES, ONE),
+    Target("an agent's pause and resume, SQLite: Timbal's time over ours", 4.0, _over_timbal, is_floor=True),
+    Target("server: decided there, to running here, p50", 5e-3, lambda f: f.find("decided on a server", ""), seconds),
+)
+APART = (
+    ("server: cycles a second, 2 cores", "at least 500"),
+    ("server: a verb's p99, 64 agents, 200 cycles/s", "at most 10.0 ms"),
+    ("1,000,000 requests: cost of a verb beside 1,000", "at most 1.30x"),
+)
+
+
+def target_table(rows: Sequence[Row]) -> Table:
+    """Return a line for each target."""
+    figures = Figures(rows)
+    lines = [_line(target, target.found(figures)) for target in TARGETS]
+    lines += [(text, limit, "", ELSEWHERE) for text, limit in APART]
+    return Table("targets", ("target", "limit", "measured", "verdict"), lines, right=frozenset({2}))
+
+
+def _line(target: Target, found: float | None) -> tuple[str, ...]:
+    limit = f"{'at least' if target.is_floor else 'at most'} {target.words(target.limit)}"
+    if found is None:
+        return target.text, limit, "", "not measured in this run"
+    is_hit = found >= target.limit if target.is_floor else found <= target.limit
+    return target.text, limit, target.words(found), "hit" if is_hit else "**missed**"

@@ -1,0 +1,62 @@
+"""The tables of the benchmark: each written between its own markers of a page, and the verdict on each target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.costs import COSTS, cost_table
+from benchmarks.table import Row, Table, as_markdown, as_text, fill, table_of
+from benchmarks.targets import target_table
+
+PAGE = """# Speed
+<!-- benchmark table: begin -->
+old
+<!-- benchmark table: end -->
+words of mine
+<!-- benchmark costs: begin -->
+older
+<!-- benchmark costs: end -->
+"""
+
+
+def test_a_table_is_written_between_its_own_markers_and_nowhere_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE, encoding="utf-8")
+    assert fill(page, "costs", as_markdown(Table("costs", ("piece",), [("a | b",)]), ["date: today"]))
+    assert page.read_text(encoding="utf-8") == PAGE.replace(
+        "older\n", "- date: today\n\n| piece |\n| --- |\n| a \\| b |\n"
+    )
+    assert not fill(page, "targets", "never written\n")
+    assert "never written" not in page.read_text(encoding="utf-8")
+
+
+def test_a_group_is_named_on_its_first_row_and_parted_from_the_next_one() -> None:
+    rows = [Row("one", "a"), Row("one", "b"), Row("two", "c")]
+    assert [line[0] for line in table_of("table", rows).lines] == ["one", "", "two"]
+    assert as_text(table_of("table", rows)).splitlines()[4] == ""
+
+
+def test_a_target_is_hit_missed_or_not_measured() -> None:
+    rows = [
+        Row("import, CPU over bare python", "import sayso", figures={"least": 0.05}),
+        Row("pause, decide, resume, on disk", "sayso", "sqlite FULL", figures={"median": 2.0, "times holdpoint": 0.7}),
+        Row("pause, decide, resume, on disk", "chowki", "sqlite FULL", figures={"median": 3.0}),
+        Row("pause, decide, resume, on disk", "chowki", "sqlite NORMAL", figures={"median": 0.1}),
+    ]
+    verdicts = {text: (found, verdict) for text, _, found, verdict in target_table(rows).lines}
+    assert verdicts["import, CPU over bare Python"] == ("50.0 ms", "hit")
+    assert verdicts["on disk, FULL, beside holdpoint"] == ("0.70x", "**missed**")
+    assert verdicts["on disk, ahead of chowki: its time over ours"] == ("1.50x", "hit")
+    assert verdicts["packages of an install"] == ("", "not measured in this run")
+
+
+def test_a_piece_has_its_cost_on_disk_beside_that_in_memory() -> None:
+    rows = [
+        Row(COSTS, "redaction", "sqlite FULL", figures={"median": 12e-6, "processor": 10e-6}),
+        Row(COSTS, "redaction", "memory", figures={"median": 11e-6, "processor": 9e-6}),
+        Row(COSTS, "each commit synced", "sqlite FULL", figures={"median": 300e-6, "processor": 90e-6}),
+    ]
+    assert [line[:5] for line in cost_table(rows).lines] == [
+        ("redaction", "12", "10", "11", "9"),
+        ("each commit synced", "300", "90", "", ""),
+    ]
