@@ -13,7 +13,8 @@
     │   ├── StoreFullError          there is no room left
     │   ├── StoreForbiddenError     the server does not let this token do that
     │   └── StoreSealedError        arguments are sealed with another key, or with one that is missing
-    ├── AskRefusedError             the server did not take what was asked
+    ├── AskRefusedError             what was asked was not taken
+    │   ├── KeyReusedError          its key was used in this run for another call
     │   ├── TooManyOpenError        too many requests of the run wait already
     │   └── TooManyOpenForTokenError  too many requests of the program wait already
     ├── RequestNotFoundError        no request has this id
@@ -34,12 +35,13 @@
     │   ├── WrongKindError          a call cannot be answered, a question cannot be approved
     │   ├── InvalidChangesError     the changed arguments do not fit the function's types
     │   ├── InvalidAnswerError      the answer does not fit the question's type
-    │   ├── ReasonMissingError      the no to a plan, or to another Confirm, has no reason
+    │   ├── ReasonMissingError      the decision needs a reason, and has none
     │   └── NotUnknownError         there is no unknown outcome to resolve
     ├── StartRefusedError           an approved call was not started
     │   ├── AlreadyStartedError     it has been started before
     │   ├── NotApprovedError        it is not approved (any more)
     │   ├── ApprovalExpiredError    the approval has ended
+    │   ├── EffectTakenError        another request has its effect
     │   ├── OutcomeUnknownError     it was started, and nobody can say how it ended
     │   └── AlteredRequestError     the stored call is not the one that was approved
     ├── EvidenceError               a receipt, an anchor or a checkpoint proves nothing
@@ -58,53 +60,17 @@ from datetime import datetime
 from typing import Any
 
 __all__ = [
-    "AlreadyDecidedError",
-    "AlreadyStartedError",
-    "AlreadyVotedError",
-    "AlteredRequestError",
-    "AmbiguousIdError",
-    "ApprovalExpiredError",
-    "ArgumentError",
-    "AskRefusedError",
-    "ClaimedError",
-    "ConfigError",
-    "DecisionRefusedError",
-    "EvidenceError",
-    "InvalidAnswerError",
-    "InvalidChangesError",
-    "MissingRoleError",
-    "NotApprovedError",
-    "NotClaimedError",
-    "NotUnknownError",
-    "OutcomeNotRecordedError",
-    "OutcomeUnknownError",
-    "OwnRequestError",
-    "PolicyError",
-    "PurgeRefusedError",
-    "ReasonMissingError",
-    "RequestExpiredError",
-    "RequestNotFoundError",
-    "RunBusyError",
-    "RunChangedError",
-    "RunNotFoundError",
-    "RunPurgedError",
-    "SaysoError",
-    "StaleViewError",
-    "StartRefusedError",
-    "StoreBusyError",
-    "StoreCorruptError",
-    "StoreError",
-    "StoreForbiddenError",
-    "StoreFullError",
-    "StoreReadOnlyError",
-    "StoreSealedError",
-    "StoreUnavailableError",
-    "StoreVersionError",
-    "TooManyOpenError",
-    "TooManyOpenForTokenError",
-    "ValueNotKeptError",
-    "WrongKindError",
-]
+    "AlreadyDecidedError", "AlreadyStartedError", "AlreadyVotedError", "AlteredRequestError", "AmbiguousIdError",
+    "ApprovalExpiredError", "ArgumentError", "AskRefusedError", "ClaimedError", "ConfigError",
+    "DecisionRefusedError", "EffectTakenError", "EvidenceError", "InvalidAnswerError", "InvalidChangesError",
+    "KeyReusedError", "MissingRoleError", "NotApprovedError", "NotClaimedError", "NotUnknownError",
+    "OutcomeNotRecordedError", "OutcomeUnknownError", "OwnRequestError", "PolicyError", "PurgeRefusedError",
+    "ReasonMissingError", "RequestExpiredError", "RequestNotFoundError", "RunBusyError", "RunChangedError",
+    "RunNotFoundError", "RunPurgedError", "SaysoError", "StaleViewError", "StartRefusedError", "StoreBusyError",
+    "StoreCorruptError", "StoreError", "StoreForbiddenError", "StoreFullError", "StoreReadOnlyError",
+    "StoreSealedError", "StoreUnavailableError", "StoreVersionError", "TooManyOpenError",
+    "TooManyOpenForTokenError", "ValueNotKeptError", "WrongKindError",
+]  # fmt: skip
 
 
 def _rebuild(kind: type[SaysoError], arguments: tuple[Any, ...], facts: dict[str, Any]) -> SaysoError:
@@ -202,7 +168,7 @@ class StoreForbiddenError(StoreError):
 
 
 class AskRefusedError(SaysoError):
-    """The server did not take what was asked. Nobody will be asked, and the call does not run.
+    """What was asked was not taken. Nobody will be asked, and the call does not run.
 
     Attributes:
         reason: What is wrong with it.
@@ -211,6 +177,23 @@ class AskRefusedError(SaysoError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; nothing was asked, and the call was not run")
         self.reason = reason
+
+
+class KeyReusedError(AskRefusedError):
+    """The key was used in this run before, for another call. Nothing was recorded.
+
+    Attributes:
+        run_id: Which run.
+        key: Which key.
+        request_id: The request that was asked with it.
+    """
+
+    def __init__(self, run_id: str, key: str, *, request_id: str, what: str) -> None:
+        super().__init__(
+            f"the key {key!r} of run {run_id!r} was used before, by {request_id}, with {what}; give each call a key of"
+            " its own"
+        )
+        self.run_id, self.key, self.request_id = run_id, key, request_id
 
 
 class TooManyOpenError(AskRefusedError):
@@ -479,10 +462,10 @@ class InvalidAnswerError(DecisionRefusedError):
 
 
 class ReasonMissingError(DecisionRefusedError):
-    """The no to a plan, or to another Confirm, has no reason."""
+    """A decision has no reason that needs one: the no to a Confirm, or that an effect may happen again."""
 
-    def __init__(self, request_id: str) -> None:
-        super().__init__(request_id, f"the no to {request_id}, a Confirm, needs a reason; nothing was decided: say why")
+    def __init__(self, request_id: str, what: str = "the no to a Confirm") -> None:
+        super().__init__(request_id, f"{what} needs a reason; nothing was decided on {request_id}: say why")
 
 
 class NotUnknownError(DecisionRefusedError):
@@ -546,6 +529,26 @@ class ApprovalExpiredError(StartRefusedError):
     def __init__(self, request_id: str, *, expired_at: datetime, age: str) -> None:
         super().__init__(request_id, f"the approval of {request_id} expired {age}; the call was not run, ask anew")
         self.expired_at = expired_at
+
+
+class EffectTakenError(StartRefusedError):
+    """Another request has the same effect: it runs, was done, may have happened, or was asked earlier and is open.
+
+    Attributes:
+        effect: What the call would do.
+        other: Id of the other request; None where it is another program's.
+        state: The state that one is in.
+    """
+
+    def __init__(self, request_id: str, *, effect: str, other: str | None, state: str) -> None:
+        it = "another program's request" if other is None else other
+        super().__init__(
+            request_id,
+            f"the effect {effect!r} of {request_id} is taken: {it} is {state}; the call was not run. It can start when"
+            f" that one is known not to have happened. To do it again all the same, withdraw {request_id}, ask"
+            " anew, and have that approved with `--again` and a reason",
+        )
+        self.effect, self.other, self.state = effect, other, state
 
 
 class OutcomeUnknownError(StartRefusedError):

@@ -807,7 +807,7 @@ def test_one_key_asks_once_and_another_body_with_it_is_refused(stage: Stage) -> 
     status, again = keyed(program, body, "k1")
     assert (status, again["row"]["id"], again["row"]["state"]) == (200, first["row"]["id"], "rejected")
     status, problem = keyed(program, {"request": asked_wire(sample_call("run_2"))}, "k1")
-    assert (status, problem["code"]) == (422, "key_reused")
+    assert (status, problem["code"]) == (422, "idempotency_key_reused")
     assert keyed(other, {"request": asked_wire(sample_call("run_3"))}, "k1")[0] == 201
     assert keyed(program, {"request": asked_wire(sample_call("run_4"))}, "\x7f")[0] == 422
     assert stage.store.count(Filter()) == 2

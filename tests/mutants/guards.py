@@ -31,6 +31,62 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    # -- the key, the effect and the result -------------------------------------------------------------------------
+    Mutant(
+        "a key finds its request", "stores/base.py",
+        "known = tx.keyed(request.run_id, request.key)", "known = tx.holder(request.fingerprint)",
+        "contract/test_stores.py::TestMemory::test_a_key_finds_its_request_in_every_state",
+    ),
+    Mutant(
+        "a key that was used for another call is refused", "stores/base.py",
+        "        lifecycle.must_be_same(known, request)", "        pass",
+        "contract/test_stores.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
+    ),
+    Mutant(
+        "what a key finds is held to the journal", "stores/base.py",
+        "        if not tx.stands(known):", "        if False:",
+        "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
+    ),
+    Mutant(
+        "a key stands in the fingerprint", "model/fingerprint.py",
+        "if key is not None:", "if False:",
+        "contract/test_stores.py::TestMemory::test_two_keys_are_two_requests_of_one_call",
+    ),
+    Mutant(
+        "a result is the one that was recorded", "stores/base.py",
+        "if text is None or lifecycle.kept_digest(text) != execution.kept:", "if text is None:",
+        "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
+    ),
+    Mutant(
+        "a start looks who else has its effect", "stores/base.py",
+        "same = () if request.effect is None else tx.with_effect(request.effect)", "same = ()",
+        "promises/test_15_an_effect_starts_once.py::test_15_an_effect_starts_once_across_runs_and_processes",
+    ),
+    Mutant(
+        "an effect that may have happened is taken", "model/lifecycle.py",
+        "elif other.state in _TAKEN or", "elif other.state is State.RUNNING or",
+        "contract/test_stores.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
+    ),
+    Mutant(
+        "an earlier open request has its effect", "model/lifecycle.py",
+        "(is_earlier and other.state in _OPEN and not is_due(other, now)):", "False:",
+        "contract/test_stores.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
+    ),
+    Mutant(
+        "again needs a reason", "model/edit.py",
+        'if decision.again and is_blank(decision.comment or ""):', "if False:",
+        "contract/test_stores.py::TestMemory::test_an_effect_starts_again_where_a_reviewer_says_so_with_a_reason",
+    ),
+    Mutant(
+        "all of a quorum say that an effect may happen again", "model/lifecycle.py",
+        "if edited is None and all(vote.again is decision.again for vote in request.votes):", "if edited is None:",
+        "contract/test_stores.py::TestMemory::test_again_begins_the_count_of_a_quorum_anew",
+    ),
+    Mutant(
+        "an altered request frees no effect", "stores/sqlite_transaction.py",
+        "            if not codec.is_borne_out(row, newest, self._seal):", "            if False:",
+        "promises/test_15_an_effect_starts_once.py::test_15_a_request_that_was_altered_frees_no_effect",
+    ),
     # -- who starts, and who ends -----------------------------------------------------------------------------------
     Mutant(
         "only an approved call is started", "model/lifecycle.py",
@@ -243,7 +299,7 @@ MUTANTS = [
     # -- decisions --------------------------------------------------------------------------------------------------
     Mutant(
         "an edit begins the count anew", "model/lifecycle.py",
-        '        votes = ()\n        detail |= {"edited"', '        votes = request.votes\n        detail |= {"edited"',
+        "        votes = ()\n        if edited is not None:", "        votes = request.votes\n        if edited is not None:",
         "unit/test_lifecycle.py::test_an_edit_resets_the_votes_and_counts_as_one",
     ),
     Mutant(
@@ -365,12 +421,12 @@ MUTANTS = [
     ),
     Mutant(
         "what runs has the digest that was asked", "gates/execute.py",
-        "if digest != call.digest or fingerprint(request.run_id, digest, request.place) != approved:", "if False:",
+        "if digest != call.digest or request.fingerprint_of(digest) != approved:", "if False:",
         "unit/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
         "what runs has the fingerprint that was approved", "gates/execute.py",
-        " or fingerprint(request.run_id, digest, request.place) != approved:", ":",
+        " or request.fingerprint_of(digest) != approved:", ":",
         "unit/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
@@ -568,7 +624,7 @@ MUTANTS = [
     ),
     # -- what happened in a run, and what is decided in it -----------------------------------------------------------
     Mutant(
-        "a start looks at the journal", "stores/base.py", "            if not tx.stands(request):\n                return altered(request_id, is_start", "            if False:\n                return altered(request_id, is_start",
+        "a start looks at the journal", "stores/base.py", "    if not tx.stands(request):\n        return altered(request_id, is_start", "    if False:\n        return altered(request_id, is_start",
         "unit/test_altered.py::test_a_spent_approval_is_not_made_new_by_hand",
     ),
     Mutant(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
+import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +67,20 @@ class World:
     def pays(self) -> str:
         """Run the program to its end in a process of its own; return what its call gave or raised."""
         return running(self.start())
+
+    def race(self, text: str, racers: Sequence[tuple[str, ...]]) -> list[str]:
+        """Run a program in many processes, let all go at once, and return what each printed.
+
+        Each gets the store's address, a path and its own arguments; it makes `path.ready.PID` and waits for `path.go`.
+        """
+        path = self.effects.with_name("race")
+        processes = [program(text, self.store.url, str(path), *arguments) for arguments in racers]
+        deadline = time.monotonic() + 60
+        while len(list(path.parent.glob("race.ready.*"))) < len(processes):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        path.with_suffix(".go").touch()
+        return [running(process) for process in processes]
 
     def ran(self) -> list[str]:
         return self.effects.read_text().splitlines() if self.effects.exists() else []

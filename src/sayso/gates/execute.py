@@ -16,9 +16,9 @@ from sayso.gates.options import Gate, Needs, current, spent
 from sayso.gates.outcome import is_ambiguous, mark_unknown
 from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
-from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.fingerprint import call_digest
 from sayso.model.ids import new_token
-from sayso.model.lifecycle import Outcome
+from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import Request
 from sayso.model.run import Saved
 from sayso.model.schema import SchemaError
@@ -106,7 +106,7 @@ def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, A
     decision = request.decision
     # Every decision carries a fingerprint, a no as well: only a yes is one to run by.
     approved = decision.fingerprint if decision is not None and decision.verb == "approve" else None
-    if digest != call.digest or fingerprint(request.run_id, digest, request.place) != approved:
+    if digest != call.digest or request.fingerprint_of(digest) != approved:
         raise errors.AlteredRequestError(request.id)
     if (call.tool, call.name) != (gate.tool, gate.name) or not is_as_shown(gate, call):
         raise errors.AlteredRequestError(request.id, "what people are shown of the call is not what would run")
@@ -163,7 +163,8 @@ def _record(
 
 def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
     if attempt.raised is None:
-        return Outcome("done", result=_kept_result(gate, request, attempt.value))
+        kept = (None, None) if request.key is None else result_to_keep(attempt.value)
+        return Outcome("done", _kept_result(gate, request, attempt.value), None, *kept)
     if isinstance(attempt.raised, Suspended):
         return Outcome("suspended")
     text = redaction.error_text(attempt.raised, secrets_of(gate, request.effective.form, request.effective.masked))

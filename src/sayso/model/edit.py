@@ -46,7 +46,7 @@ def is_target(request: Request) -> bool:
 
 
 def must_have_reason(request: Request, decision: Decision) -> None:
-    """Refuse a no to a target that says nothing.
+    """Refuse a no to a target, or an approval in spite of an effect that is taken, that says nothing.
 
     Raises:
         ReasonMissingError: It does.
@@ -55,6 +55,8 @@ def must_have_reason(request: Request, decision: Decision) -> None:
 
     if decision.verb in _NOES and is_target(request) and is_blank(decision.comment or ""):
         raise errors.ReasonMissingError(request.id)
+    if decision.again and is_blank(decision.comment or ""):
+        raise errors.ReasonMissingError(request.id, "the approval to let the effect happen again")
 
 
 def moved(request: Request, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,15 @@ import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = ["around_digest", "call_digest", "fingerprint", "question_digest", "shown_digest"]
+__all__ = [
+    "around_digest",
+    "call_digest",
+    "effect_digest",
+    "fingerprint",
+    "key_digest",
+    "question_digest",
+    "shown_digest",
+]
 
 
 def _framed(*parts: bytes) -> bytes:
@@ -53,11 +61,28 @@ def question_digest(text: str, shape_digest: str, occasion: int) -> str:
     ).hexdigest()
 
 
-def fingerprint(run_id: str, digest: str, place: str = "") -> str:
-    """Return the fingerprint of a call or question in its run; equal ones at two places of it have two."""
-    whole = (_begun("sayso/place/1", run_id, place) if place else _begun("sayso/run/1", run_id)).copy()
+def fingerprint(run_id: str, digest: str, place: str = "", key: str | None = None) -> str:
+    """Return the fingerprint of a call or question in its run; equal ones with two places or keys have two."""
+    if key is not None:
+        whole = hashlib.sha256(_framed(b"sayso/key/1", *map(_utf8, (run_id, place, key))))
+    else:
+        whole = (_begun("sayso/place/1", run_id, place) if place else _begun("sayso/run/1", run_id)).copy()
     whole.update(digest.encode())
     return whole.hexdigest()
+
+
+def key_digest(run_id: str, key: str) -> str:
+    """Return the digest by which a store finds the request with this key in this run."""
+    return hashlib.sha256(_framed(b"sayso/occasion/1", _utf8(run_id), _utf8(key))).hexdigest()
+
+
+def effect_digest(effect: str) -> str:
+    """Return the digest by which a store finds the requests with this effect."""
+    return hashlib.sha256(_framed(b"sayso/effect/1", _utf8(effect))).hexdigest()
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def shown_digest(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from sayso import clock, errors
 from sayso.model.canonical.tags import dumps, quote
 from sayso.model.lifecycle import Transition
-from sayso.model.request import Call, Decision, Request, State
+from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
 
 __all__ = ["KINDS", "Anchor", "Entry", "Head", "Trail", "chained", "ended_at", "first_link", "purged", "stands_in"]
@@ -256,9 +256,9 @@ def purged(request: Request, by: Identity, *, before: datetime, channel: str, no
         request,
         subject=_bare(subject, form) if isinstance(subject, Call) else replace(subject, text=_GONE),
         edited=None if request.edited is None else _bare(request.edited, form),
-        prompt=None, description=None, rule=None, context=None, decision=muted,
+        title=None, summary=None, prompt=None, description=None, rule=None, context=None, decision=muted,
         votes=tuple((muted or vote) if vote is decision else _mute(vote) for vote in request.votes),
-        execution=None if execution is None else replace(execution, result=None, error=None),
+        execution=None if execution is None else _bare_execution(execution),
         purged_at=now,
     )  # fmt: skip
     return Transition(gone, "purged", by, channel, {"before": clock.written(before)})
@@ -266,6 +266,11 @@ def purged(request: Request, by: Identity, *, before: datetime, channel: str, no
 
 def _bare(call: Call, form: str) -> Call:
     return replace(call, form=form, masked=None)
+
+
+def _bare_execution(execution: Execution) -> Execution:
+    not_kept = execution.not_kept if execution.kept is None else "it was purged"
+    return replace(execution, result=None, error=None, kept=None, not_kept=not_kept)
 
 
 def _mute(decision: Decision) -> Decision:

@@ -26,18 +26,20 @@ request. The rules that carry the promises:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from sayso import clock, errors
+from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import must_have_reason
-from sayso.model.fingerprint import fingerprint
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
 
 __all__ = [
+    "MOST_KEPT",
     "Outcome",
     "Transition",
     "abandon",
@@ -50,10 +52,17 @@ __all__ = [
     "extend",
     "finish",
     "is_due",
+    "keepable",
+    "kept_digest",
+    "must_be_same",
     "release",
     "resolve",
+    "result_to_keep",
     "start",
 ]
+
+MOST_KEPT = 1_048_576
+"""Bytes of the real result of a call with a key that a store keeps."""
 
 _PAST = {
     "approve": State.APPROVED,
@@ -83,13 +92,25 @@ class Outcome(NamedTuple):
     Attributes:
         state: `done`; `failed` (it ended with an error); `unknown` (broken off, or an error that leaves it open whether
             it took effect); `suspended` (it stopped itself to ask a person: the start is given back).
-        result: Canonical form of what it returned, where that was kept.
+        result: Canonical form of what it returned, secrets masked, where that was kept.
         error: Type and message of the error, secrets masked.
+        kept: For a call with a key, the canonical form of what it really returned (see `result_to_keep`).
+        not_kept: Why there is none.
     """
 
     state: Literal["done", "failed", "unknown", "suspended"]
     result: str | None = None
     error: str | None = None
+    kept: str | None = None
+    not_kept: str | None = None
+
+
+def result_to_keep(value: object) -> tuple[str | None, str | None]:
+    """Return the canonical form of what a call with a key returned, for `Outcome.kept`; or why there is none."""
+    try:
+        return canonical.encode({"result": value}).text, None
+    except Exception as error:  # noqa: BLE001  a result may be any object; the call ran, and its record does without
+        return None, f"a {type(value).__name__} has no canonical form ({type(error).__name__})"
 
 
 def _evolve(before: _Value, **changes: Any) -> _Value:
@@ -108,6 +129,19 @@ def asked(request: Request) -> Transition:
     if request.acts_for:
         detail["on_behalf_of"] = ", ".join(person.qualified for person in request.acts_for)
     return Transition(request, "asked", request.requester, "program", detail)
+
+
+def must_be_same(known: Request, asked: Request) -> None:
+    """Refuse another call or question than the one that its key was used for.
+
+    Raises:
+        KeyReusedError: The tool or the arguments, as they were asked, are others.
+    """
+    if known.subject.digest == asked.subject.digest:
+        return
+    before, now = (one.subject.tool if isinstance(one.subject, Call) else "a question" for one in (known, asked))
+    what = "other arguments" if before == now else f"another tool, {before}"
+    raise errors.KeyReusedError(asked.run_id, str(asked.key), request_id=known.id, what=what)
 
 
 def is_due(request: Request, now: datetime) -> bool:
@@ -179,6 +213,10 @@ def _must_fit(request: Request, decision: Decision) -> None:
     if request.kind == "call" and verb == "answer":
         raise errors.WrongKindError(request.id, kind="call", verb=verb, instead="approve, reject, feedback or cancel")
     must_have_reason(request, decision)
+    if decision.again and (verb != "approve" or request.effect is None):
+        raise errors.DecisionRefusedError(
+            request.id, f"request {request.id} names no effect that could be let happen again; nothing was decided"
+        )
 
 
 def decide(
@@ -204,7 +242,7 @@ def decide(
     current = request.current_fingerprint
     if seen is not None and seen != current:
         raise errors.StaleViewError(request.id, seen=seen, current=current)
-    decided = current if edited is None else fingerprint(request.run_id, edited.digest, request.place)
+    decided = current if edited is None else request.fingerprint_of(edited.digest)
     decision = _evolve(decision, at=now, fingerprint=decided)
     words = {} if decision.comment is None else {"comment": decision.comment}
     detail: dict[str, Any] = {"fingerprint": decided, **words}
@@ -217,15 +255,19 @@ def decide(
 def _approve(
     request: Request, decision: Decision, edited: Call | None, detail: dict[str, Any], now: datetime
 ) -> Transition:
-    if edited is None:
+    if edited is None and all(vote.again is decision.again for vote in request.votes):
         votes = request.votes
         if any(vote.by.is_same(decision.by) for vote in votes):
             raise errors.AlreadyVotedError(request.id, by=str(decision.by), missing=request.missing_votes)
     else:
+        # What was agreed to is no longer what would run, or no longer on the same terms.
         votes = ()
-        detail |= {"edited": True, "shown": edited.shown_digest}
+        if edited is not None:
+            detail |= {"edited": True, "shown": edited.shown_digest}
         if request.votes:
             detail["votes_reset"] = len(request.votes)
+    if decision.again:
+        detail["again"] = True
     changes: dict[str, Any] = {"votes": (*votes, decision), "claimed_by": None, "claimed_at": None}
     if edited is not None:
         changes["edited"] = edited
@@ -325,10 +367,35 @@ def _may_try_again(request: Request, execution: Execution) -> bool:
     return request.idempotent or execution.attempt <= request.retries
 
 
-def start(request: Request, *, worker: str, token: str, now: datetime) -> Transition:
+_TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, State.APPROVED}
+
+
+def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
+    """Refuse a start while another request holds the effect, unless the reviewers said that it may happen again."""
+    if request.decision is not None and request.decision.again:
+        return
+    is_earlier = True
+    for other in same_effect:
+        if other.id == request.id:
+            is_earlier = False
+        elif other.state in _TAKEN or (is_earlier and other.state in _OPEN and not is_due(other, now)):
+            raise errors.EffectTakenError(request.id, effect=str(request.effect), other=other.id, state=other.state)
+
+
+def start(
+    request: Request, *, worker: str, token: str, now: datetime, same_effect: Sequence[Request] = ()
+) -> Transition:
     """Give out the single right to run an approved call.
 
+    Args:
+        request: The request as it stands.
+        worker: Which process runs the call.
+        token: New and random; `finish` wants it back.
+        now: The store's instant.
+        same_effect: All requests with the effect of this one, in the order in which they were asked.
+
     Raises:
+        EffectTakenError: Another request has the effect, and it is not known that it did not happen.
         ApprovalExpiredError: The approval has ended.
         AlreadyStartedError: The right has been given out before.
         OutcomeUnknownError: It was given out before, and nobody knows how the call ended.
@@ -344,6 +411,7 @@ def start(request: Request, *, worker: str, token: str, now: datetime) -> Transi
     is_spent = before is not None and not _may_try_again(request, before)  # whatever else its row says by now
     if (request.state is not State.APPROVED and not again) or is_spent:
         raise _not_startable(request, now)
+    _must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1
     execution = Execution(token, worker, attempt, now, stopped=0 if before is None else before.stopped)
     detail = {"attempt": attempt, "worker": worker, "fingerprint": request.current_fingerprint}
@@ -380,7 +448,10 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         ended = _evolve(execution, attempt=execution.attempt - 1, stopped=execution.stopped + 1, finished_at=now)
         new, detail["start"] = _evolve(request, state=State.APPROVED, execution=ended), execution.starts
         return Transition(new, "suspended", request.requester, "program", detail)
-    ended = _evolve(execution, finished_at=now, result=outcome.result, error=outcome.error)
+    kept, not_kept = _kept(request, outcome)
+    ended = _evolve(
+        execution, finished_at=now, result=outcome.result, error=outcome.error, kept=kept, not_kept=not_kept
+    )
     state, holds = State(outcome.state), outcome.state == "unknown"
     if state is State.FAILED and _may_try_again(request, execution):
         state, holds = State.APPROVED, True
@@ -388,6 +459,27 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         detail["may_try_again"] = True
     new = _evolve(request, state=state, holds=holds, execution=ended)
     return Transition(new, outcome.state, request.requester, "program", detail)
+
+
+def _kept(request: Request, outcome: Outcome) -> tuple[str | None, str | None]:
+    """Return the digest of the real result that is kept for who asks with the same key; or why none is."""
+    if request.key is None or outcome.state != "done":
+        return None, None
+    text, not_kept = keepable(outcome)
+    return (None if text is None else kept_digest(text)), not_kept
+
+
+def keepable(outcome: Outcome) -> tuple[str | None, str | None]:
+    """Return the real result of an outcome if there is one that may be kept, or why there is none."""
+    if outcome.kept is None:
+        return None, outcome.not_kept or "the program gave none"
+    size = len(outcome.kept.encode("utf-8", "surrogatepass"))
+    return (outcome.kept, None) if size <= MOST_KEPT else (None, f"it is larger than 1 MB ({size:,} bytes)")
+
+
+def kept_digest(text: str) -> str:
+    """Return the digest by which a result that is kept is held to its request."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def abandon(request: Request) -> Transition | None:

@@ -100,6 +100,7 @@ class Decision:
         fingerprint: Exactly which call or question was decided.
         edited: True for an approve that carries changed arguments.
         answer: For `answer`, the canonical form of the value, as JSON text; never in `repr`, for it may be a secret.
+        again: For `approve`, that the call may start although another one with its effect has; `comment` is the reason.
     """
 
     verb: Verb
@@ -110,6 +111,7 @@ class Decision:
     fingerprint: str
     edited: bool = False
     answer: str | None = field(default=None, repr=False)
+    again: bool = False
 
     @property
     def is_withdrawal(self) -> bool:
@@ -147,10 +149,12 @@ class Execution:
         attempt: 1 for the first start of this approval; a start that stopped to ask is not counted.
         started_at: When the start was recorded, before the call ran.
         finished_at: When the outcome was recorded.
-        result: Canonical form of what the call returned, where it has one and is small.
+        result: Canonical form of what the call returned, secrets masked, where it has one and is small; to be shown.
         error: The error's type and message, secrets masked.
         resolved_by: Who said how it ended, where the program could not.
         stopped: How many starts of this approval stopped to ask a person something else.
+        kept: For a call with a key, digest of the real result, which `Store.result` returns.
+        not_kept: Why the real result of such a call is not in the store.
     """
 
     token: str = field(repr=False)
@@ -162,6 +166,8 @@ class Execution:
     error: str | None = None
     resolved_by: Identity | None = None
     stopped: int = 0
+    kept: str | None = None
+    not_kept: str | None = None
 
     @property
     def starts(self) -> int:
@@ -180,6 +186,11 @@ class Request:
         fingerprint: Of what was asked, in its run.
         holds: Whether asking the same again in this run finds this request.
         subject: The proposed call, or the question.
+        key: The occasion of the call inside its run, e.g. a model's call id; it finds this request for ever. Where it
+            is None, equal calls of the run are one while the request holds.
+        effect: What the call does to the world, by a name that counts across runs and tools, e.g. `refund:A-4721`.
+        title: What people are to call the function, in the program's words.
+        summary: What the call does, in one line of the program's words.
         prompt: What the program wants the reviewer to read first.
         description: What the gate's author says about the function.
         risk: The gate's own word, e.g. `high`.
@@ -223,6 +234,10 @@ class Request:
     on_behalf_of: Identity | None = None
     also_for: tuple[Identity, ...] = ()
     process: str | None = None
+    key: str | None = None
+    effect: str | None = None
+    title: str | None = None
+    summary: str | None = None
     prompt: str | None = None
     description: str | None = None
     risk: str | None = None
@@ -275,7 +290,11 @@ class Request:
     @property
     def current_fingerprint(self) -> str:
         """Fingerprint of what a decision would be about now; differs from `fingerprint` after an edit."""
-        return self.fingerprint if self.edited is None else fingerprint(self.run_id, self.edited.digest, self.place)
+        return self.fingerprint if self.edited is None else self.fingerprint_of(self.edited.digest)
+
+    def fingerprint_of(self, digest: str) -> str:
+        """Return the fingerprint that a call or question with this digest has in the place of this one."""
+        return fingerprint(self.run_id, digest, self.place, self.key)
 
     @property
     def acts_for(self) -> tuple[Identity, ...]:

@@ -30,7 +30,7 @@ from sayso.stores import outbox, worker
 from sayso.stores.codec import altered
 from sayso.stores.evidence_verbs import EvidenceVerbs
 from sayso.stores.filter import Filter, Page
-from sayso.stores.records import SlipTransaction, SlipVerbs
+from sayso.stores.records import Slip, SlipTransaction, SlipVerbs, row_of
 from sayso.stores.run_verbs import RunTransaction, RunVerbs, save
 
 __all__ = ["Filter", "Page", "Store", "Transaction", "Unwatch"]
@@ -50,6 +50,17 @@ class Transaction(RunTransaction, SlipTransaction, Protocol):
         """Return the request that holds this fingerprint, if any."""
         ...
 
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        """Return the request that was asked with this key in this run, whatever its state."""
+        ...
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        """Return the requests with this effect in the order they were asked.
+
+        Raises `AlteredRequestError` where the row of one does not match the journal.
+        """
+        ...
+
     def insert(self, transition: Transition) -> None:
         """Write a new request and its row in the journal, whose detail gets the digests of an `Anchor`."""
         ...
@@ -64,6 +75,7 @@ class Transaction(RunTransaction, SlipTransaction, Protocol):
 
 
 Work = Callable[[Transaction], "T | errors.SaysoError"]
+Change = Callable[[Request, datetime], Transition]
 
 
 class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
@@ -92,6 +104,11 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
         return self._transact(work)
 
+    def _kept_result(self, request_id: str) -> str | None:
+        slip = self.slip(outbox.RESULT, request_id)
+        text = None if slip is None else slip.body.get("text")
+        return text if isinstance(text, str) else None
+
     @abstractmethod
     def _due(self) -> Sequence[str]:
         """Return the ids of requests whose end is reached, and of all that are running."""
@@ -105,6 +122,38 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     @abstractmethod
     def find(self, fingerprint: str) -> Request | None:
         """Return the request that holds this fingerprint, as last committed."""
+
+    @abstractmethod
+    def find_key(self, run_id: str, key: str) -> Request | None:
+        """Return the request that was asked with this key in this run, whatever its state, as last committed."""
+
+    @abstractmethod
+    def by_effect(self, effect: str) -> Sequence[Request]:
+        """Return the requests with this effect in the order they were asked, as last committed."""
+
+    def result(self, request_id: str) -> str:
+        """Return the canonical form of what a call with a key really returned, for who asks with its key again.
+
+        Raises:
+            ValueNotKeptError: The call is not done, or its result was too large, had no canonical form or was purged.
+            StoreCorruptError: The result is not the one that was recorded.
+        """
+        request = self.get(request_id)
+        execution = request.execution
+        if request.state is not State.DONE or execution is None:
+            raise errors.ValueNotKeptError(request_id, f"is not there: the request is {request.state}")
+        if execution.kept is None:
+            without_key = (
+                "only that of a call with a key is" if request.key is None else "a person said that it happened"
+            )
+            raise errors.ValueNotKeptError(request_id, f"was not kept: {execution.not_kept or without_key}")
+        text = self._kept_result(request_id)
+        if text is None or lifecycle.kept_digest(text) != execution.kept:
+            raise errors.StoreCorruptError(
+                f"the result of request {request_id} is not the one that was recorded: it was altered or taken away;"
+                " nothing ran again. Restore the store from a copy"
+            )
+        return text
 
     def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
         """Return the ids of a function's requests that wait or were approved in a run, each with its shape's digest."""
@@ -157,23 +206,27 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     # -- verbs -------------------------------------------------------------------------------------------------
 
     def open(self, request: Request, saved: Saved | None = None) -> Request:
-        """In one transaction, find the request that holds this fingerprint, or record this one, and save a run.
+        """In one transaction, find the request that answers for this one, or record it, and save a run.
 
-        Returns the request that holds it now: an equal id says that it was recorded by this call. Only with that one
+        With a key, the request with this key in this run answers, whatever has become of it; without one, the request
+        that holds this fingerprint. An equal id says that it was recorded by this call. Only with that one
         is a run handed back (`Saved.left`); where another holds, the run has to look at it, and stays in hand.
 
         Raises:
+            KeyReusedError: The key was used in this run for another call; nothing was recorded.
+            StoreCorruptError: The request with this key was altered; nothing was recorded.
             RunBusyError: Somebody else has the run in hand; nothing was recorded.
         """
 
         def work(tx: Transaction) -> Request:
-            held = tx.holder(request.fingerprint)
+            held = _known(tx, request)
             if held is not None and held.id == request.id:
                 return held  # sent again, because the answer was lost: all of it was done the first time
             expired = None if held is None else lifecycle.expire(held, tx.now())
             met = held if expired is None else None
             if expired is not None:
                 outbox.update(tx, expired)
+                met = expired.request if request.key is not None else None
             if met is None:
                 outbox.insert(tx, lifecycle.asked(request))
             if saved is not None:
@@ -308,10 +361,15 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
         """
         me = worker.current() if by is None else by
 
-        def change(request: Request, now: datetime) -> Transition:
-            return lifecycle.start(request, worker=me, token=token, now=now)
+        def work(tx: Transaction) -> Request | errors.SaysoError:
+            def change(request: Request, now: datetime) -> Transition:
+                # Read in this transaction, so that of two starts of one effect the second sees the first.
+                same = () if request.effect is None else tx.with_effect(request.effect)
+                return lifecycle.start(request, worker=me, token=token, now=now, same_effect=same)
 
-        return self._change(request_id, change, is_start=True)
+            return _changed(tx, request_id, change, is_start=True)
+
+        return self._transact(work)
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
         """In one transaction, record how the started call ended, and save a run; only the token's holder may.
@@ -320,37 +378,59 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
             StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded.
             RunBusyError: Somebody else has the run in hand. How the call ended is recorded all the same.
         """
-        return self._change(request_id, lambda request, now: lifecycle.finish(request, token, outcome, now), saved)
 
-    def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
-        """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
-        self._transact(lambda tx: tx.note(run_id, event, by, "program", detail))
-
-    def _change(
-        self, request_id: str, change: Callable[[Request, datetime], Transition], saved: Saved | None = None, *,
-        is_start: bool = False,
-    ) -> Request:  # fmt: skip
         def work(tx: Transaction) -> Request | errors.SaysoError:
-            request, now = tx.load(request_id), tx.now()
-            if not tx.stands(request):
-                return altered(request_id, is_start=is_start)
-            lapsed = _lapsed(request, now)
-            if lapsed is not None:
-                outbox.update(tx, lapsed)
-                request = lapsed.request
-            try:
-                transition = change(request, now)
-            except errors.SaysoError as refusal:
-                return refusal  # raised after the commit, so that an expiry met here stays written
-            outbox.update(tx, transition)
+            found = _changed(tx, request_id, lambda request, now: lifecycle.finish(request, token, outcome, now))
+            if isinstance(found, errors.SaysoError):
+                return found
+            if found.execution is not None and found.execution.kept is not None:
+                tx.put_slip(row_of(Slip(outbox.RESULT, request_id, {"text": outcome.kept})))
             try:
                 if saved is not None:
                     save(tx, saved)
             except errors.RunBusyError as refusal:
                 return refusal
-            return transition.request
+            return found
 
         return self._transact(work)
+
+    def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
+        """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
+        self._transact(lambda tx: tx.note(run_id, event, by, "program", detail))
+
+    def _change(self, request_id: str, change: Change) -> Request:
+        return self._transact(lambda tx: _changed(tx, request_id, change))
+
+
+def _changed(
+    tx: Transaction, request_id: str, change: Change, *, is_start: bool = False
+) -> Request | errors.SaysoError:
+    """Change a request in a transaction; return the fault that is to be raised after its commit, if there is one."""
+    request, now = tx.load(request_id), tx.now()
+    if not tx.stands(request):
+        return altered(request_id, is_start=is_start)
+    lapsed = _lapsed(request, now)
+    if lapsed is not None:
+        outbox.update(tx, lapsed)
+        request = lapsed.request
+    try:
+        transition = change(request, now)
+    except errors.SaysoError as refusal:
+        return refusal  # raised after the commit, so that an expiry met here stays written
+    outbox.update(tx, transition)
+    return transition.request
+
+
+def _known(tx: Transaction, request: Request) -> Request | None:
+    """Return the request that answers for one that is asked now."""
+    if request.key is None:
+        return tx.holder(request.fingerprint)
+    known = tx.keyed(request.run_id, request.key)
+    if known is not None:
+        if not tx.stands(known):
+            raise altered(known.id)
+        lifecycle.must_be_same(known, request)
+    return known
 
 
 def _lapsed(request: Request, now: datetime) -> Transition | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sayso import errors
 from sayso.clock import instant, microseconds
 from sayso.model.canonical.tags import dumps, dumps_sorted
+from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, stands_in
 from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State
@@ -22,26 +23,10 @@ from sayso.model.reviewer import Identity
 from sayso.stores.filter import search_text
 
 __all__ = [
-    "ASKED_COLUMNS",
-    "PROGRESS_COLUMNS",
-    "SEALED_COLUMNS",
-    "Row",
-    "Seal",
-    "altered",
-    "anchor_of",
-    "asked_again",
-    "asked_digest",
-    "asked_values",
-    "changed_values",
-    "is_borne_out",
-    "legible",
-    "progress_values",
-    "request_of",
-    "sealed",
-    "sealed_search",
-    "stands_digest",
-    "text_key",
-]
+    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "Seal", "altered", "anchor_of", "asked_again",
+    "asked_digest", "asked_values", "changed_values", "is_borne_out", "legible", "progress_values", "request_of",
+    "sealed", "sealed_search", "stands_digest", "text_key",
+]  # fmt: skip
 
 _MARK = "sealed:2:"
 _ANY = "sealed:"
@@ -149,7 +134,8 @@ def _opened(entry: Entry, seal: Seal) -> str:
 
 _MICROSECOND = timedelta(microseconds=1)
 _KINDS = {
-    "window": int, "shape": str, "process": str, "prompt": str, "description": str, "rule": str, "context": dict,
+    "window": int, "shape": str, "process": str, "key": str, "effect": str, "title": str, "summary": str,
+    "prompt": str, "description": str, "rule": str, "context": dict,
     "place": str, "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
 }  # fmt: skip
 _LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
@@ -172,6 +158,8 @@ class Row(NamedTuple):
     masked: str | None
     digest: str
     shape_digest: str
+    key_digest: str | None
+    effect_digest: str | None
     holds: int | None
     state: str
     live: int | None
@@ -185,8 +173,8 @@ class Row(NamedTuple):
     link: str
 
 
-ASKED_COLUMNS = Row._fields[:14]
-PROGRESS_COLUMNS = Row._fields[14:]
+ASKED_COLUMNS = Row._fields[:16]
+PROGRESS_COLUMNS = Row._fields[16:]
 SEALED_COLUMNS = ("asked", "form", "masked", "edited_form", "edited_masked", "progress", "execution")
 _SEARCH, _ASKED, _FORM, _MASKED = map(ASKED_COLUMNS.index, ("search", "asked", "form", "masked"))
 _ASKED_END, _LINK = len(ASKED_COLUMNS), Row._fields.index("link")
@@ -205,7 +193,8 @@ def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
         _writable(search_text(request)) if seal.is_open else sealed_search(request_id, request.run_id, tool),
         microseconds(request.created_at), seal.close(_asked_text(request), request_id, "asked"),
         seal.close(form, request_id, "form"), None if masked is None else seal.close(masked, request_id, "masked"),
-        subject.digest, subject.shape_digest,
+        subject.digest, subject.shape_digest, None if request.key is None else key_digest(request.run_id, request.key),
+        None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
 
 
@@ -315,6 +304,10 @@ def _asked_text(request: Request) -> str:
         "window": request.approval_window // _MICROSECOND,
         "shape": text_key(request.subject.shape),
         "quorum": [quorum.count, *sorted(quorum.roles)] if quorum.count != 1 or quorum.roles else None,
+        "key": request.key,
+        "effect": request.effect,
+        "title": request.title,
+        "summary": request.summary,
         "prompt": request.prompt,
         "description": request.description,
         "rule": request.rule,
@@ -354,15 +347,17 @@ def _quorum(count: int, *roles: str) -> Quorum:
 
 
 def _decision(packed: list[Any]) -> Decision:
-    verb, issuer, subject, at, channel, comment, fingerprint, edited, answer = packed
-    return Decision(verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer)
+    verb, issuer, subject, at, channel, comment, fingerprint, edited, answer, *again = packed
+    return Decision(
+        verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer, *again
+    )
 
 
 def _execution(packed: list[Any]) -> Execution:
-    token, worker, attempt, started, finished, result, error, resolved, *stopped = packed
+    token, worker, attempt, started, finished, result, error, resolved, *more = packed
     return Execution(
         token, worker, attempt, instant(started), None if finished is None else instant(finished), result, error,
-        None if resolved is None else Identity(*resolved), *stopped,
+        None if resolved is None else Identity(*resolved), *more,
     )  # fmt: skip
 
 
@@ -409,6 +404,10 @@ def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         on_behalf_of=Identity(*asked["on_behalf_of"]) if "on_behalf_of" in asked else None,
         also_for=tuple(Identity(*person) for person in asked.get("also_for", ())),
         process=asked.get("process"),
+        key=asked.get("key"),
+        effect=asked.get("effect"),
+        title=asked.get("title"),
+        summary=asked.get("summary"),
         prompt=asked.get("prompt"),
         description=asked.get("description"),
         risk=row.risk,
@@ -570,8 +569,14 @@ def _progress(request: Request) -> str:
 def _packed(decision: Decision) -> tuple[Any, ...]:
     return (
         decision.verb, decision.by.issuer, decision.by.subject, microseconds(decision.at), decision.channel,
-        decision.comment, decision.fingerprint, decision.edited, decision.answer,
+        decision.comment, decision.fingerprint, decision.edited, decision.answer, *([True] if decision.again else ()),
     )  # fmt: skip
+
+
+def _more(execution: Execution) -> tuple[Any, ...]:
+    if execution.kept is not None or execution.not_kept is not None:
+        return execution.stopped, execution.kept, execution.not_kept
+    return (execution.stopped,) if execution.stopped else ()
 
 
 def _execution_value(execution: Execution) -> str:
@@ -579,5 +584,5 @@ def _execution_value(execution: Execution) -> str:
     return dumps((
         execution.token, execution.worker, execution.attempt, microseconds(execution.started_at),
         None if ended is None else microseconds(ended), execution.result, execution.error,
-        None if by is None else (by.issuer, by.subject), *([execution.stopped] if execution.stopped else ()),
+        None if by is None else (by.issuer, by.subject), *_more(execution),
     ))  # fmt: skip

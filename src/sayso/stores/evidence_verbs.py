@@ -75,6 +75,8 @@ class EvidenceVerbs(ABC):
             for name in tx.slip_keys(outbox.CHANNEL):
                 if tx.find_slip(outbox.delivery_kind(name), request_id) is not None:
                     tx.drop_slip(outbox.delivery_kind(name), request_id)
+            if tx.find_slip(outbox.RESULT, request_id) is not None:
+                tx.drop_slip(outbox.RESULT, request_id)
             return change.request
 
         return self._transact(work)

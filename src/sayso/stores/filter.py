@@ -23,7 +23,7 @@ class Filter:
         name: Of the function with this name, or this qualified name (`module:function`).
         risk: With this risk word.
         claimed_by: Claimed by this identity, by folded comparison.
-        text: With this text in id, run, function name, prompt or question; not case-sensitive.
+        text: With this text in id, run, function name, title, summary, effect, prompt or question; not case-sensitive.
         kind: Calls or questions only.
         at: An instant at which whatever has reached its end counts as expired, though nobody wrote that down yet.
     """
@@ -64,7 +64,8 @@ def search_text(request: Request) -> str:
     """Return what `Filter.text` is looked for in: never an argument, which may be sealed."""
     subject = request.subject
     name = subject.tool if isinstance(subject, Call) else subject.text
-    return "\n".join([request.id, request.run_id, name, request.prompt or ""]).casefold()
+    words = filter(None, (request.title, request.summary, request.effect))
+    return "\n".join([request.id, request.run_id, name, request.prompt or "", *words]).casefold()
 
 
 def matches(request: Request, wanted: Filter) -> bool:

@@ -33,7 +33,7 @@ from urllib.parse import quote
 
 from sayso import errors
 from sayso.model.journal import Anchor, Entry
-from sayso.model.lifecycle import Outcome
+from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, Saved
@@ -336,6 +336,8 @@ class HttpStore(HttpRuns, Store):
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
         said = {"state": outcome.state, "result": outcome.result}
+        if outcome.kept is not None or outcome.not_kept is not None:
+            said["kept"], said["not_kept"] = keepable(outcome)
         said["error"] = None if outcome.error is None else storable(outcome.error)
         body = {"token": token, "outcome": said, "saved": saved_wire(saved)}
         try:
@@ -376,6 +378,23 @@ class HttpStore(HttpRuns, Store):
         with readable():
             wire = found["request"]
         return None if wire is None else self._read(wire)
+
+    def find_key(self, run_id: str, key: str) -> Request | None:
+        found = self._line.post("/find-key", {"run_id": run_id, "key": key}, run_id, patience=self._late)
+        with readable():
+            wire = found["request"]
+        return None if wire is None else self._read(wire)
+
+    def by_effect(self, effect: str) -> Sequence[Request]:
+        found = self._line.post("/by-effect", {"effect": effect}, patience=self._late)
+        with readable():
+            return [*map(self._read, found["requests"])]
+
+    def _kept_result(self, request_id: str) -> str | None:
+        path = f"/requests/{quote(request_id, safe='')}/result"
+        found = self._line.get(path, request_id, patience=self._late)
+        with readable():
+            return str(found["result"])
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         found = self._line.get("/match", patience=self._soon, prefix=prefix, limit=limit)

@@ -148,7 +148,7 @@ def _instant(value: Any) -> Any:
 
 _OPEN = Seal()
 _MICROSECOND = timedelta(microseconds=1)
-_SERVERS = ("search", "created_at")  # columns that are not the program's to say
+_SERVERS = ("search", "created_at", "key_digest", "effect_digest")  # columns that are not the program's to say
 
 
 def asked_wire(request: Request) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from sayso import clock, errors
 from sayso.clock import microseconds
 from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import LIVE, Request, State
@@ -89,6 +90,8 @@ class JsonlState:
         self._ids: list[str] = []  # cursors are places here, from 1
         self._live: dict[str, int] = {}  # places of those to which something can still happen
         self._holders: dict[str, str] = {}
+        self._keys: dict[str, str] = {}  # ids by the digest of run and key
+        self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
         self._chains: dict[str, list[Entry]] = {}
         self._known: dict[str, Request] = {}
         self._borne_out = set[str]()  # requests that surely stand as the journal left them
@@ -135,6 +138,10 @@ class JsonlState:
         if before is None:
             self._ids.append(row.id)
             self._live[row.id] = len(self._ids)
+            if row.key_digest is not None:
+                self._keys.setdefault(row.key_digest, row.id)
+            if row.effect_digest is not None:
+                self._effects.setdefault(row.effect_digest, []).append(row.id)
         elif before.holds and self._holders.get(before.fingerprint) == row.id:
             del self._holders[before.fingerprint]
         self.rows[row.id] = row
@@ -167,6 +174,15 @@ class JsonlState:
         """Return the request that holds a fingerprint."""
         request_id = self._holders.get(fingerprint)
         return None if request_id is None else self.request(request_id)
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        """Return the request that was asked with a key in a run."""
+        request_id = self._keys.get(key_digest(run_id, key))
+        return None if request_id is None else self.request(request_id)
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        """Return the requests with an effect, in the order they were asked."""
+        return [self.request(request_id) for request_id in self._effects.get(effect_digest(effect), ())]
 
     def stands(self, request_id: str) -> bool:
         """Say whether a request is as the newest row about it left it."""
@@ -317,6 +333,16 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
 
     def holder(self, fingerprint: str) -> Request | None:
         return self._state.held(fingerprint)
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        return self._state.keyed(run_id, key)
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        found = self._state.with_effect(effect)
+        for request in found:
+            if not self.stands(request):
+                raise codec.altered(request.id, is_start=True)
+        return found
 
     def insert(self, transition: Transition) -> None:
         request, subject = transition.request, transition.request.subject
@@ -495,6 +521,14 @@ class JsonlStore(Watched, ShelfReads, SlipReads, Store):
     def find(self, fingerprint: str) -> Request | None:
         with self._now() as state:
             return state.held(fingerprint)
+
+    def find_key(self, run_id: str, key: str) -> Request | None:
+        with self._now() as state:
+            return state.keyed(run_id, key)
+
+    def by_effect(self, effect: str) -> Sequence[Request]:
+        with self._now() as state:
+            return state.with_effect(effect)
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         with self._now() as state:

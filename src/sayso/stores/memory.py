@@ -41,6 +41,7 @@ class _Memory(RunWrites, SlipWrites, Transaction):
         SlipWrites.__init__(self, store.slip_shelf)
         self._requests = store.requests
         self._holders = store.holders
+        self._keys, self._effects = store.keys, store.effects
         self.writes: list[Transition] = []
         self.notes: list[tuple[str, str, Identity, str, dict[str, Any]]] = []
 
@@ -56,6 +57,13 @@ class _Memory(RunWrites, SlipWrites, Transaction):
     def holder(self, fingerprint: str) -> Request | None:
         request_id = self._holders.get(fingerprint)
         return None if request_id is None else self._requests[request_id]
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        request_id = self._keys.get((run_id, key))
+        return None if request_id is None else self._requests[request_id]
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        return [self._requests[request_id] for request_id in self._effects.get(effect, ())]
 
     def insert(self, transition: Transition) -> None:
         self.writes.append(transition)
@@ -110,6 +118,8 @@ class MemoryStore(ShelfReads, SlipReads, Store):
         self.url = url
         self.requests: dict[str, Request] = {}
         self.holders: dict[str, str] = {}
+        self.keys: dict[tuple[str, str], str] = {}
+        self.effects: dict[str, list[str]] = {}
         self.shelf = RunShelf(self._is_decided)
         self.slip_shelf = SlipShelf(_OPEN)
         self._chains: dict[str, _Chain] = {}
@@ -149,6 +159,11 @@ class MemoryStore(ShelfReads, SlipReads, Store):
         about = request if before is None or is_purged else request.id
         self._places[request.id] = self._add(request.run_id, about, event, by, channel, detail)
         self.requests[request.id] = request
+        if before is None:
+            if request.key is not None:
+                self.keys[request.run_id, request.key] = request.id
+            if request.effect is not None:
+                self.effects.setdefault(request.effect, []).append(request.id)
         if request.holds:
             self.holders[request.fingerprint] = request.id
         elif self.holders.get(request.fingerprint) == request.id:
@@ -190,6 +205,15 @@ class MemoryStore(ShelfReads, SlipReads, Store):
         with self._lock:
             request_id = self.holders.get(fingerprint)
             return None if request_id is None else self.requests[request_id]
+
+    def find_key(self, run_id: str, key: str) -> Request | None:
+        with self._lock:
+            request_id = self.keys.get((run_id, key))
+            return None if request_id is None else self.requests[request_id]
+
+    def by_effect(self, effect: str) -> Sequence[Request]:
+        with self._lock:
+            return [self.requests[request_id] for request_id in self.effects.get(effect, ())]
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         with self._lock:

@@ -24,9 +24,9 @@ from sayso.stores.records import Slip, row_of, slip_of
 if TYPE_CHECKING:
     from sayso.stores.base import Transaction
 
-__all__ = ["CHANNEL", "ESCALATION", "delivery_kind", "insert", "leaving_altered", "update", "waiting_kind"]
+__all__ = ["CHANNEL", "ESCALATION", "RESULT", "delivery_kind", "insert", "leaving_altered", "update", "waiting_kind"]
 
-CHANNEL, ESCALATION = "channel", "escalation"
+CHANNEL, ESCALATION, RESULT = "channel", "escalation", "result"
 
 # Changes of which no message is made; whatever else may come to be is told.
 _SILENT = frozenset({"claimed", "cleared", "released", "started", "suspended", "voted"})

@@ -38,6 +38,7 @@ from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.clock import microseconds
+from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, Head
 from sayso.model.request import LIVE, Request, State
 from sayso.stores.base import Filter, Page, Store, Transaction
@@ -45,8 +46,10 @@ from sayso.stores.codec import Seal, anchor_of, legible
 from sayso.stores.filter import read_cursor
 from sayso.stores.migrate import migrate, refuse_foreign
 from sayso.stores.sqlite_transaction import (
+    BY_EFFECT,
     COLUMNS,
     FIND,
+    FIND_KEY,
     GET,
     Memo,
     SqliteRunReads,
@@ -477,6 +480,13 @@ class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Stor
     def find(self, fingerprint: str) -> Request | None:
         found = self._query(FIND, (fingerprint,))
         return self.request_of(found[0]) if found else None
+
+    def find_key(self, run_id: str, key: str) -> Request | None:
+        found = self._query(FIND_KEY, (key_digest(run_id, key),))
+        return self.request_of(found[0]) if found else None
+
+    def by_effect(self, effect: str) -> Sequence[Request]:
+        return [self.request_of(row) for row in self._query(BY_EFFECT, (effect_digest(effect),))]
 
     def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
         return self._query(_VERSIONS, (run_id, tool, State.PENDING.value, State.APPROVED.value))

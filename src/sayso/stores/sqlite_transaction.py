@@ -31,6 +31,7 @@ from typing import Any
 from sayso import clock, errors
 from sayso.clock import instant, microseconds
 from sayso.model.canonical.tags import dumps, dumps_sorted
+from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
@@ -45,8 +46,10 @@ from sayso.stores.records import SlipRow
 from sayso.stores.run_verbs import NOT_DECIDED, Kept, RunFilter
 
 __all__ = [
+    "BY_EFFECT",
     "COLUMNS",
     "FIND",
+    "FIND_KEY",
     "GET",
     "Memo",
     "SqliteRunReads",
@@ -314,6 +317,8 @@ def _opened(found: Sequence[Any], seal: Seal) -> SlipRow:
 COLUMNS = ", ".join(Row._fields)
 GET = f"SELECT {COLUMNS} FROM request WHERE id = ?"
 FIND = f"SELECT {COLUMNS} FROM request WHERE fingerprint = ? AND holds = 1"
+FIND_KEY = f"SELECT {COLUMNS} FROM request WHERE key_digest = ?"
+BY_EFFECT = f"SELECT {COLUMNS} FROM request WHERE effect_digest = ? ORDER BY n"
 _INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({', '.join('?' * len(Row._fields))})"
 _ADD_SHAPE = "INSERT OR IGNORE INTO shape (digest, text) VALUES (?, ?)"
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
@@ -446,6 +451,20 @@ class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
             return None  # whoever asks has just looked; if somebody was faster, the unique index says so
         row = self._execute(FIND, (fingerprint,)).fetchone()
         return None if row is None else self._read(row)
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        row = self._execute(FIND_KEY, (key_digest(run_id, key),)).fetchone()
+        return None if row is None else self._read(row)
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        found: list[Request] = []
+        for row in self._execute(BY_EFFECT, (effect_digest(effect),)).fetchall():
+            request = self._memo.request_of(row, self._seal, self._shape)
+            newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
+            if not codec.is_borne_out(row, newest, self._seal):
+                raise codec.altered(request.id, is_start=True)
+            found.append(request)
+        return found
 
     def _read(self, row: tuple[Any, ...]) -> Request:
         request = self._memo.request_of(row, self._seal, self._shape)

@@ -28,6 +28,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter
 from sayso.testing.contract_evidence import EvidenceContract
+from sayso.testing.contract_keys import KeyContract
 from sayso.testing.contract_outbox import OutboxContract
 from sayso.testing.contract_runs import RunContract
 from sayso.testing.contract_slips import SlipContract
@@ -42,7 +43,7 @@ _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 
 
-class StoreContract(EvidenceContract, OutboxContract, RunContract, SlipContract, VerbContract):
+class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, SlipContract, VerbContract):
     """Every store must pass this; the module says how to use it."""
 
     # -- one of many is first ----------------------------------------------------------------------------------

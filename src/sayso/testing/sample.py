@@ -80,7 +80,7 @@ def _request(kind: Any, run_id: str, subject: Call | Question, fields: Mapping[s
         id=new_request_id(),
         kind=kind,
         run_id=run_id,
-        fingerprint=fingerprint(run_id, subject.digest),
+        fingerprint=fingerprint(run_id, subject.digest, key=fields.get("key")),
         subject=subject,
         requester=Identity(PROGRAM, "tests"),
         created_at=now,

@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from sayso.errors import SaysoError
-from sayso.model.fingerprint import fingerprint
 from sayso.model.ids import new_token
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
@@ -111,7 +110,7 @@ class Scene:
     ) -> Request:  # fmt: skip
         """Decide a request as it was last seen."""
         looked_at = request.current_fingerprint
-        decided = looked_at if edited is None else fingerprint(request.run_id, edited.digest, request.place)
+        decided = looked_at if edited is None else request.fingerprint_of(edited.digest)
         decision = Decision(verb, by, self.clock(), "test", "said so", decided, edited is not None, answer)
         where = self.store if store is None else store
         return where.decide(request.id, decision, roles=roles, seen=seen or looked_at, edited=edited)

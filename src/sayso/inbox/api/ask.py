@@ -22,14 +22,17 @@ from sayso.inbox.api.own import Own
 from sayso.inbox.api.problem import Problem
 from sayso.inbox.api.row_wire import (
     Ask,
+    ByEffect,
     Changed,
     Clear,
     Entries,
+    FindKey,
     FindQuery,
     Finish,
     Found,
     Ids,
     JournalQuery,
+    Kept,
     MatchQuery,
     Note,
     Nothing,
@@ -58,15 +61,18 @@ from sayso.view.arguments import brief
 __all__ = [
     "OPERATIONS",
     "ask",
+    "by_effect",
     "changes",
     "clear",
     "find",
+    "find_key",
     "finish",
     "listed",
     "look_at",
     "match",
     "note",
     "own_journal",
+    "result",
     "settle",
     "start",
     "sweep",
@@ -99,17 +105,27 @@ def ask(asked: Asked) -> Answer:
     own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
     saved = None if said.saved is None else said.saved.read(own, request.run_id)
     with _room(own):  # so that of many who ask at once no more find room than there is
-        known = own.store.find(request.fingerprint)
-        if known is None or is_due(known, clock.now()):
+        known = _known(own, request)
+        if known is None:
             known = _known_by_id(own, request)
         elif not own.is_mine(known):
             raise errors.RunNotFoundError(request.run_id)
         if known is None:
             _must_have_room(asked, own, request.run_id)
             _must_have_share(asked, own)
-        opened = own.store.open(request, saved) if known is None or saved is not None or known.holds else known
+        # A key is compared with what it was used for by the store.
+        is_known = known is not None and saved is None and not known.holds and request.key is None
+        opened = known if known is not None and is_known else own.store.open(request, saved)
     once.after(opened)
     return Answer(_row(opened), 201 if known is None and opened.id == request.id else 200)
+
+
+def _known(own: Own, request: Request) -> Request | None:
+    """Return the request that answers for this one."""
+    if request.key is not None:
+        return own.store.find_key(request.run_id, request.key)
+    known = own.store.find(request.fingerprint)
+    return None if known is not None and is_due(known, clock.now()) else known
 
 
 def _known_by_id(own: Own, request: Request) -> Request | None:
@@ -183,7 +199,13 @@ def start(asked: Asked) -> Row:
     request = own.request(asked.path("request_id"))
     stop.must_be_answered(own, request)
     stop.must_have_starts(request)
-    return _row(own.store.start(request.id, said.token, by=said.worker))
+    try:
+        return _row(own.store.start(request.id, said.token, by=said.worker))
+    except errors.EffectTakenError as refusal:
+        if refusal.other is not None and own.is_mine(own.store.get(refusal.other)):
+            raise
+        # An effect counts across programs, and none is told of another's requests.
+        raise errors.EffectTakenError(request.id, effect=refusal.effect, other=None, state=refusal.state) from None
 
 
 def finish(asked: Asked) -> Row:
@@ -192,8 +214,11 @@ def finish(asked: Asked) -> Row:
     request, ended = own.request(asked.path("request_id")), said.outcome
     if ended.result is not None:
         _must_be_shown(ended.result)
+    if ended.kept is not None:
+        _must_be_shown(ended.kept)
     saved = None if said.saved is None else said.saved.read(own, request.run_id)
-    return _row(own.store.finish(request.id, said.token, Outcome(ended.state, ended.result, ended.error), saved))
+    outcome = Outcome(ended.state, ended.result, ended.error, ended.kept, ended.not_kept)
+    return _row(own.store.finish(request.id, said.token, outcome, saved))
 
 
 def _must_be_shown(result: str) -> None:
@@ -228,6 +253,26 @@ def find(asked: Asked) -> Found:
     own = Own(asked)
     found = own.store.find(asked.said(FindQuery).fingerprint)
     return Found(request=None if found is None or not own.is_mine(found) else _row(found))
+
+
+def find_key(asked: Asked) -> Found:
+    """Return the one that was asked with a key."""
+    own, said = Own(asked), asked.said(FindKey)
+    found = own.store.find_key(said.run_id, said.key)
+    return Found(request=None if found is None or not own.is_mine(found) else _row(found))
+
+
+def by_effect(asked: Asked) -> Rows:
+    """Return the program's own with an effect."""
+    own = Own(asked)
+    found = filter(own.is_mine, own.store.by_effect(asked.said(ByEffect).effect))
+    return Rows(requests=[*map(_row, found)], cursor=None)
+
+
+def result(asked: Asked) -> Kept:
+    """Return what it gave."""
+    own = Own(asked)
+    return Kept(result=own.store.result(own.request(asked.path("request_id")).id))
 
 
 def match(asked: Asked) -> Ids:
@@ -294,7 +339,7 @@ async def changes(asked: Asked) -> Changed:
 
 async def _changed(asked: Asked, own: Own, said: Seen, count: Changes | None) -> Changed:
     def look(request_ids: Collection[str]) -> Changed | None:
-        marked = [(mark_of(request), request) for one in request_ids if (request := _known(own, one)) is not None]
+        marked = [(mark_of(request), request) for one in request_ids if (request := _own_or_none(own, one)) is not None]
         changed = [(mark, request) for mark, request in marked if mark != said.seen[request.id]]
         if changed or (count is not None and count.mark != said.any):
             marks = {request.id: mark for mark, request in changed}
@@ -306,7 +351,7 @@ async def _changed(asked: Asked, own: Own, said: Seen, count: Changes | None) ->
     return found or Changed(changed={}, any=said.any)
 
 
-def _known(own: Own, request_id: str) -> Request | None:
+def _own_or_none(own: Own, request_id: str) -> Request | None:
     try:
         return own.request(request_id)
     except errors.RequestNotFoundError:
@@ -326,7 +371,7 @@ def _rows(requests: list[Request]) -> list[Row]:
 
 _AT = "/v1/program/requests/{request_id}"
 _NOT_THERE = ("request_not_found",)
-_START = ("already_started", "not_approved", "approval_expired", "outcome_unknown", "start_refused")
+_START = ("already_started", "not_approved", "approval_expired", "effect_taken", "outcome_unknown", "start_refused")
 _SAVING = ("run_not_found", "run_busy")
 
 OPERATIONS = [
@@ -334,7 +379,8 @@ OPERATIONS = [
         "POST", "/v1/program/requests", "Ask for a person's word on a call or question, or find it asked", ask,
         kinds=_KINDS, body=Ask, answer=Row, status=201,
         problems=(
-            "ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", "request_not_found", *_SAVING,
+            "ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", "idempotency_key_reused",
+            "request_not_found", *_SAVING,
         ),
         headers=HEADERS, also={200: "It was asked before; this is how it stands."},
     ),
@@ -355,6 +401,12 @@ OPERATIONS = [
               body=Verify, answer=Row, problems=(*_NOT_THERE, "not_unknown")),
     Operation("GET", "/v1/program/find", "The request that holds a fingerprint", find, kinds=_KINDS, query=FindQuery,
               answer=Found),
+    Operation("POST", "/v1/program/find-key", "The request that was asked with a key in a run", find_key, kinds=_KINDS,
+              body=FindKey, answer=Found),
+    Operation("POST", "/v1/program/by-effect", "The program's requests with an effect", by_effect, kinds=_KINDS,
+              body=ByEffect, answer=Rows),
+    Operation("GET", f"{_AT}/result", "What a call with a key returned", result, kinds=_KINDS, answer=Kept,
+              problems=(*_NOT_THERE, "value_not_kept")),
     Operation("GET", "/v1/program/match", "Ids of the program's requests, by how they begin", match, kinds=_KINDS,
               query=MatchQuery, answer=Ids),
     Operation("POST", "/v1/program/list", "The program's requests", listed, kinds=_KINDS, body=Which, answer=Rows),

@@ -50,7 +50,9 @@ class Once:
         if slip is None or slip.due is None or slip.due <= clock.now():
             return None
         if slip.body["digest"] != self._digest:
-            raise Problem("key_reused", "this Idempotency-Key was sent with another body before; nothing was asked")
+            raise Problem(
+                "idempotency_key_reused", "this Idempotency-Key was sent with another body before; nothing was asked"
+            )
         return self._own.request(slip.body["request"])
 
     def after(self, request: Request) -> None:

@@ -15,9 +15,11 @@ from sayso.inbox.api.look import Query
 from sayso.inbox.api.operation import Input, Output
 from sayso.inbox.api.sound import AskedRequest
 from sayso.inbox.api.wait import LONGEST
+from sayso.model.lifecycle import MOST_KEPT
 
 __all__ = [
-    "Ask", "Changed", "Clear", "Ended", "Entries", "FindQuery", "Finish", "Found", "Ids", "JournalQuery", "MatchQuery",
+    "Ask", "ByEffect", "Changed", "Clear", "Ended", "Entries", "FindKey", "FindQuery", "Finish", "Found", "Ids",
+    "JournalQuery", "Kept", "MatchQuery",
     "Note", "Nothing", "Row", "Rows", "Seen", "Settle", "Start", "Swept", "Verify", "WaitQuery", "Wanted", "Which",
 ]  # fmt: skip
 
@@ -102,6 +104,8 @@ class Ended(Input):
     state: Literal["done", "failed", "unknown", "suspended"]
     result: str | None = Field(None, max_length=200_000, description="In its canonical form, as JSON text.")
     error: str | None = Field(None, max_length=10_000)
+    kept: str | None = Field(None, max_length=MOST_KEPT, description="The real result of a call with a key, likewise.")
+    not_kept: str | None = Field(None, max_length=500, description="Why there is none.")
 
 
 class Finish(Input):
@@ -175,6 +179,25 @@ class FindQuery(Query):
     """Which request."""
 
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class FindKey(Input):
+    """Which request: the one that was asked with this key in this run."""
+
+    run_id: Name
+    key: Name
+
+
+class ByEffect(Input):
+    """Which requests: those with this effect."""
+
+    effect: Name
+
+
+class Kept(Output):
+    """What a call with a key returned, in its canonical form, as JSON text."""
+
+    result: str
 
 
 class MatchQuery(Query):

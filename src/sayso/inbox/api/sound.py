@@ -71,6 +71,10 @@ class _Words(Input):
     also_for: list[Person] = Field(default_factory=list[Person], max_length=20)
     process: str | None = Field(None, max_length=500)
     quorum: list[int | str] = Field(default_factory=lambda: [1], min_length=1, max_length=20)
+    key: str | None = Field(None, min_length=1, max_length=500)
+    effect: str | None = Field(None, min_length=1, max_length=500)
+    title: str | None = Field(None, max_length=500)
+    summary: str | None = Field(None, max_length=2_000)
     prompt: str | None = None
     description: str | None = None
     rule: str | None = None
@@ -112,8 +116,8 @@ def sound(said: AskedRequest, *, me: Identity, owner: Identity, now: datetime) -
 
 def _request(said: AskedRequest, words: _Words, me: Identity, owner: Identity, now: datetime) -> Request:
     subject = _question(said) if said.kind == "question" else _call(said, words)
-    if fingerprint(said.run_id, said.digest, words.place) != said.fingerprint:
-        _refuse("the fingerprint is not that of this run, place and call")
+    if fingerprint(said.run_id, said.digest, words.place, words.key) != said.fingerprint:
+        _refuse("the fingerprint is not that of this run, place, key and call")
     if words.shape != text_key(said.shape):
         _refuse("the shape is not the one that the request names")
     also = [Identity(*person) for person in words.also_for]

@@ -1,0 +1,63 @@
+"""14. A key is asked once: the same key gives the same request and, once done, the same result."""
+
+from __future__ import annotations
+
+import pytest
+
+from sayso import errors
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Decision, State
+from sayso.model.reviewer import LOCAL, Identity
+from sayso.stores.base import Filter
+from sayso.testing.sample import sample_call
+from tests.promises.world import World
+
+RACE = """
+import os, sys, time
+from sayso import config
+from sayso.testing.sample import sample_call
+
+request = sample_call("order-4721", {"amount": 10}, key="call_1", effect="refund:A-4721")
+store = config.open_store(sys.argv[1])
+open(f"{sys.argv[2]}.ready.{os.getpid()}", "w").close()
+while not os.path.exists(f"{sys.argv[2]}.go"):
+    time.sleep(0.001)
+print(store.open(request).id)
+"""
+
+
+def test_14_a_key_is_asked_once_for_ever(world: World) -> None:
+    ids = set(world.race(RACE, [()] * 10))
+    assert len(ids) == 1
+    (request_id,) = ids
+    assert world.store.count(Filter()) == 1
+
+    said = Decision("approve", Identity(LOCAL, "ada"), world.store.get(request_id).created_at, "test", None, "")
+    world.store.decide(request_id, said, roles=(), seen=None)
+    world.store.start(request_id, "t")
+    world.store.finish(request_id, "t", Outcome("done", '{"result":"***"}', None, '{"result":"hunter2"}'))
+
+    again = world.store.open(sample_call("order-4721", {"amount": 10}, key="call_1", effect="refund:A-4721"))
+    assert (again.id, again.state) == (request_id, State.DONE)
+    assert world.store.result(request_id) == '{"result":"hunter2"}'
+
+    with pytest.raises(errors.KeyReusedError, match=request_id):
+        world.store.open(sample_call("order-4721", {"amount": 11}, key="call_1"))
+    assert world.store.count(Filter()) == 1
+
+
+def test_14_a_result_that_was_altered_is_not_given_to_who_asks_again(world: World) -> None:
+    request = world.store.open(sample_call("order-4721", key="call_1"))
+    said = Decision("approve", Identity(LOCAL, "ada"), request.created_at, "test", None, "")
+    world.store.decide(request.id, said, roles=(), seen=None)
+    world.store.start(request.id, "t")
+    world.store.finish(request.id, "t", Outcome("done", None, None, '{"result":10}'))
+    world.by_hand("UPDATE slip SET body = replace(body, '10', '99') WHERE kind = 'result'")
+    with pytest.raises(errors.StoreCorruptError, match=request.id):
+        world.store.result(request.id)
+    world.by_hand("DELETE FROM slip WHERE kind = 'result'")
+    with pytest.raises(errors.StoreCorruptError, match=request.id):
+        world.store.result(request.id)
+    world.by_hand("UPDATE request SET execution = replace(execution, 'program', 'x'), state = 'failed'")
+    with pytest.raises(errors.StoreCorruptError, match=request.id):
+        world.store.open(sample_call("order-4721", key="call_1"))

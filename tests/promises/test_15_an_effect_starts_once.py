@@ -1,0 +1,67 @@
+"""15. An effect starts once across all runs until it is known to have failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sayso import errors
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Decision, Request, State
+from sayso.model.reviewer import LOCAL, Identity
+from sayso.testing.sample import sample_call
+from tests.promises.world import World
+
+RACE = """
+import os, sys, time
+from sayso import config, errors
+
+store = config.open_store(sys.argv[1])
+open(f"{sys.argv[2]}.ready.{os.getpid()}", "w").close()
+while not os.path.exists(f"{sys.argv[2]}.go"):
+    time.sleep(0.001)
+try:
+    print(store.start(sys.argv[3], sys.argv[3]).state)
+except errors.EffectTakenError as error:
+    print("taken")
+"""
+_EFFECT = "refund:A-4721"
+
+
+def approved(world: World, run_id: str, *, again: bool = False) -> Request:
+    request = world.store.open(sample_call(run_id, effect=_EFFECT))
+    said = Decision("approve", Identity(LOCAL, "ada"), request.created_at, "test", "seen", "", again=again)
+    return world.store.decide(request.id, said, roles=(), seen=None)
+
+
+def test_15_an_effect_starts_once_across_runs_and_processes(world: World) -> None:
+    requests = [approved(world, f"order-{n}") for n in range(10)]
+    told = world.race(RACE, [(request.id,) for request in requests])
+    assert (told.count("running"), told.count("taken")) == (1, 9)
+
+    (first,) = [request for request in requests if world.store.get(request.id).state is State.RUNNING]
+    world.store.finish(first.id, first.id, Outcome("unknown"))
+    later = approved(world, "order-11")
+    with pytest.raises(errors.EffectTakenError, match="unknown"):
+        world.store.start(later.id, "t")
+    world.store.resolve(
+        first.id, Identity(LOCAL, "bob"), roles=(), happened=True, comment="on the statement", channel="test"
+    )
+    with pytest.raises(errors.EffectTakenError, match="done"):
+        world.store.start(later.id, "t")
+    assert world.store.start(approved(world, "order-12", again=True).id, "t").state is State.RUNNING
+
+
+def test_15_an_effect_starts_anew_when_it_is_known_to_have_failed(world: World) -> None:
+    first, second = approved(world, "order-1"), approved(world, "order-2")
+    world.store.start(first.id, "t")
+    world.store.finish(first.id, "t", Outcome("failed", error="declined"))
+    assert world.store.start(second.id, "u").state is State.RUNNING
+
+
+def test_15_a_request_that_was_altered_frees_no_effect(world: World) -> None:
+    first, second = approved(world, "order-1"), approved(world, "order-2")
+    world.store.start(first.id, "t")
+    world.store.finish(first.id, "t", Outcome("done"))
+    world.by_hand("UPDATE request SET state = 'failed' WHERE id = ?", first.id)
+    with pytest.raises(errors.AlteredRequestError, match=first.id):
+        world.store.start(second.id, "u")
