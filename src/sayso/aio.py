@@ -98,6 +98,7 @@ class Review:
     get = _awaited(reviews.Review.get)
     find = _awaited(reviews.Review.find)
     program_is_gone = _awaited(reviews.Review.program_is_gone)
+    same_effect = _awaited(reviews.Review.same_effect)
     approve = _awaited(reviews.Review.approve)
     reject = _awaited(reviews.Review.reject)
     feedback = _awaited(reviews.Review.feedback)

@@ -12,7 +12,7 @@ that nothing was decided, and leaves the request as it was. `sayso.aio.Review` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -295,13 +295,22 @@ class Review:
         """
         return request.process is not None and not request.is_final and worker.is_gone(request.process)
 
+    def same_effect(self, request: Request) -> Sequence[Request]:
+        """Return the other requests with the effect of this one, in the order they were asked.
+
+        While one of them runs, was done, is unknown, or is open and was asked earlier, this one does not start
+        unless it is approved with `again`.
+        """
+        found = () if request.effect is None else self.store.by_effect(request.effect)
+        return [other for other in found if other.id != request.id]
+
     # -- decide ------------------------------------------------------------------------------------------------
 
     @checks_keywords()
     def approve(
         self, request_id: str, *, by: Reviewer | str | None = None, changes: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
-        channel: str | None = None,
+        again: bool = False, channel: str | None = None,
     ) -> Request:  # fmt: skip
         """Approve a call, as it stands or with other arguments. Durable on return.
 
@@ -316,24 +325,29 @@ class Review:
                 the masked one shown stays what it really is.
             comment: The program is told, and the record keeps it.
             seen: Fingerprint of what was looked at (`Request.current_fingerprint`); refused if it changed since.
+            again: Let the call start although another request with its effect runs, was done or may have happened;
+                `comment` has to say why. Where a quorum is needed, all who approve have to say it.
             channel: Through which channel, instead of this review's.
 
         Raises:
+            ReasonMissingError: `again` has no comment.
             InvalidChangesError: The arguments do not fit the function's types.
             DecisionRefusedError: Another of its kinds.
             RequestNotFoundError: There is no such request.
         """
+        if not isinstance(again, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+            raise TypeError(f"again is True or False, not {again!r}; nothing was decided")
         if changes is None and arguments is None:
-            return self._decide(request_id, "approve", by, comment, seen, channel)
+            return self._decide(request_id, "approve", by, comment, seen, channel, again=again)
         request = self.get(request_id)
         if request.state is not State.PENDING:  # let the store say who was first
-            return self._decide(request.id, "approve", by, comment, seen, channel)
+            return self._decide(request.id, "approve", by, comment, seen, channel, again=again)
         edited = edited_call(request, changes, arguments)
         if edited.digest == request.effective.digest:
             edited = None  # nothing was changed: a plain approval
         # Without `seen` it is this edit's base that must still stand when the decision is taken.
         looked_at = request.current_fingerprint if seen is None else seen
-        return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited)
+        return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited, again=again)
 
     @checks_keywords()
     def reject(
@@ -459,12 +473,20 @@ class Review:
 
     def _decide(
         self, request_id: str, verb: Verb, by: Reviewer | str | None, comment: str | None, seen: str | None,
-        channel: str | None, *, edited: Call | None = None, answer: str | None = None,
+        channel: str | None, *, edited: Call | None = None, answer: str | None = None, again: bool = False,
     ) -> Request:  # fmt: skip
         who = self._who(by)
         words = None if comment is None else storable(comment)
         decision = Decision(
-            verb, who.identity, clock.now(), channel or self.channel, words, "", edited is not None, answer
+            verb,
+            who.identity,
+            clock.now(),
+            channel or self.channel,
+            words,
+            "",
+            edited is not None,
+            answer,
+            again is True,
         )
         whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
         after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)

@@ -244,7 +244,8 @@ class Talk:
         self._screen.say("", f"sayso  {what} waits for a person   {short(request.id)}")
         if self._review.program_is_gone(request):
             self._screen.say(f"  {LEFT}")
-        self._screen.say(*card.ask_rows(request, clock.now(), width=width))
+        same_effect = self._review.same_effect(request)
+        self._screen.say(*card.ask_rows(request, clock.now(), width=width, same_effect=same_effect))
         for number, choice in enumerate(self._choices(), 1):
             self._screen.say(f"    {number}) {value(choice)}")
 

@@ -51,21 +51,24 @@ class NotSeenError(errors.DecisionRefusedError):
 @click.option(
     "-m", "--message", "--comment", "message", metavar="TEXT", help="A note; the program and its model are told."
 )
+@click.option(
+    "--again", is_flag=True, help="Let the call start although its effect is taken; -m says why that is right."
+)
 @click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since.")
 @decides
 @as_json
 @click.pass_obj
 def approve(
     desk: Desk, ids: tuple[str, ...], chosen: Chosen, is_sure: bool, settings: tuple[str, ...], edit: bool,
-    message: str | None, seen: str | None, name: str | None, roles: tuple[str, ...], as_json: bool,
+    message: str | None, again: bool, seen: str | None, name: str | None, roles: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80.
 
     With filters in place of ids: list what waits and fits, ask once, and approve each as it was listed.
     """
     check_given(ids, chosen, "approve", is_sure=is_sure)
-    if len(ids) != 1 and (settings or edit or seen is not None):
-        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
+    if len(ids) != 1 and (settings or edit or again or seen is not None):
+        raise click.UsageError("--set, --edit, --again and --seen are about one request; give one ID")
     if settings and edit:
         raise click.UsageError("give --set or --edit, not both")
     review = desk.review(name, roles)
@@ -81,15 +84,16 @@ def approve(
         request = review.get(request_id)
         if request.kind == "call":
             before[request.id] = request.effective
-        return _approve(review, request, settings, edit=edit, comment=message, seen=seen)
+        return _approve(review, request, settings, edit=edit, comment=message, again=again, seen=seen)
 
     return each(ids, deed, as_json=as_json, rows=partial(_rows, review, before))
 
 
 def _approve(
-    review: Review, request: Request, settings: tuple[str, ...], *, edit: bool, comment: str | None, seen: str | None
-) -> Request:
-    decide = partial(review.approve, request.id, comment=comment, seen=_fingerprint(request, seen))
+    review: Review, request: Request, settings: tuple[str, ...], *, edit: bool, comment: str | None, again: bool,
+    seen: str | None,
+) -> Request:  # fmt: skip
+    decide = partial(review.approve, request.id, comment=comment, again=again, seen=_fingerprint(request, seen))
     if request.state is not State.PENDING or request.kind != "call":
         return decide()  # the door says why not
     if edit:

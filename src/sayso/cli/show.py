@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -46,19 +47,19 @@ def show(desk: Desk, request_id: str, full: bool, as_json: bool) -> int:
         )
         return 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    out(*_head(request, width, full=full, is_left=is_left))
+    out(*_head(request, width, full=full, is_left=is_left, same_effect=desk.look.same_effect(request)))
     out("", "what happened", *(f"  {row}" for row in event_rows(timeline)))
     out("", *_end(request, command(desk.store), full=full, is_left=is_left))
     return 0
 
 
-def _head(request: Request, width: int, *, full: bool, is_left: bool) -> list[str]:
+def _head(request: Request, width: int, *, full: bool, is_left: bool, same_effect: Sequence[Request]) -> list[str]:
     now = clock.now()
     state, _, rest = stands(request, now).partition(" ")
     colour = _COLOURS.get(request.state)
     rows = [f"{escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
     rows += [f"  {LEFT}"] if is_left else []
-    rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full)
+    rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same_effect)
     if request.state is State.PENDING:
         takes = [f"    {name}: {kind}" for name, kind in kinds_of(shape_of(request)).items()]
         rows += ["  takes:", *takes] if takes else []

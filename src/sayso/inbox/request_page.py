@@ -75,7 +75,7 @@ def request_page(visit: Visit, request: Request, *, status: int = 200, sent: Sen
     timeline = event_rows(audit.entries(visit.settings.store, run_id=request.run_id, request_id=request.id))
     return render(
         visit, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
-        subject=_subject(request), cautions=card.cautions(request), words=_words(request),
+        subject=_subject(request), cautions=_cautions(visit, request), words=_words(request),
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=[escape(problem) for problem in rest], sent=given, timeline=timeline,
         left=LEFT if visit.review.program_is_gone(request) else None, moves=_moves(visit, request),
@@ -104,6 +104,13 @@ def _widgets(request: Request, given: Sent) -> tuple[tuple[Widget, ...], str | N
         return (), escape(str(fault))
 
 
+def _cautions(visit: Visit, request: Request) -> list[str]:
+    return [
+        *card.cautions(request),
+        *card.effect_cautions(visit.review.same_effect(request), clock.now()),
+    ]
+
+
 def _subject(request: Request) -> dict[str, Any]:
     if request.kind == "question":
         return {"question": request.question.text, "call": "", "tool": ""}
@@ -122,7 +129,8 @@ def _title(request: Request) -> str:
 
 def _words(request: Request) -> dict[str, str]:
     """Return what the program says, as texts; facts for the front end are drawn as values are."""
-    said = {"prompt": request.prompt, "description": request.description, "rule": request.rule}
+    said = {"title": request.title, "summary": request.summary, "effect": request.effect}
+    said |= {"prompt": request.prompt, "description": request.description, "rule": request.rule}
     told = {name: escape(words, block=True) for name, words in said.items() if words is not None}
     return told | ({} if request.context is None else {"context": _context(request.context)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape
 from sayso.view.arguments import Layout, brief, wrapped
 from sayso.view.diff import Change, changes
-from sayso.view.summary import columns, line, lines, name_of, padded, time_left, token, warnings
+from sayso.view.summary import columns, line, lines, name_of, padded, short, time_left, token, warnings
 
 __all__ = [
     "NARROW",
@@ -24,6 +24,7 @@ __all__ = [
     "cautions",
     "changed",
     "decided",
+    "effect_cautions",
     "headline",
     "is_whole",
     "outcome_rows",
@@ -36,6 +37,7 @@ __all__ = [
 
 _COMMENT_ROOM = 300
 _RESULT_ROOM = 1_000
+_EFFECTS_SHOWN = 3
 _CHANGED = f"{MASK} (changed)"
 
 
@@ -233,12 +235,24 @@ def unverified(request: Request) -> list[str]:
 
     Who holds a token writes whatever it likes for the gate's rule, description and facts; nobody here has them in code.
     """
-    names = ("prompt", "description", "rule", "context") if request.requester.issuer == TOKENS else ("prompt",)
+    names = ("summary", "effect", "prompt")
+    if request.requester.issuer == TOKENS:
+        names = ("title", *names, "description", "rule", "context")
     return [name for name in names if getattr(request, name) is not None]
+
+
+def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
+    """Return what became of the other requests with the effect of one that is shown, one sentence each."""
+    found = [f"the same effect: {short(other.id)} {stands(other, now)}" for other in others[-_EFFECTS_SHOWN:]]
+    left_out = len(others) - len(found)
+    return [*([f"the same effect: {left_out} earlier requests"] if left_out else []), *found]
 
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
     said: dict[str, Any] = {
+        "title": request.title,
+        "summary": request.summary,
+        "effect": request.effect,
         "prompt": request.prompt,
         "description": request.description,
         "rule": request.rule,
@@ -253,6 +267,10 @@ def cautions(request: Request) -> list[str]:
     subject = request.subject
     named: dict[str, Any] = {
         "run": request.run_id,
+        "key": request.key,
+        "effect": request.effect,
+        "title": request.title,
+        "summary": request.summary,
         "requester": str(request.requester),
         "risk": request.risk,
         "prompt": request.prompt,
@@ -296,6 +314,8 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     """Return who asked, when and in which run, and what an approval needs, each on a row of its own."""
     facts = [("asked by", name_of(request.requester, room)), ("asked", ago(request.created_at, now))]
     facts.append(("in run", token(request.run_id, room + _AFTER_NAME)))
+    if request.key is not None:
+        facts.append(("with the key", token(request.key, room + _AFTER_NAME)))
     facts += [("on behalf of", name_of(person, room)) for person in request.acts_for]
     if request.risk is not None:
         facts.append(("risk", token(request.risk, room)))
@@ -327,11 +347,17 @@ def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[st
     yield from (("to", name_of(person, room)) for person in escalation.people)
 
 
-def ask_rows(request: Request, now: datetime, *, width: int, full: bool = False) -> list[str]:
-    """Return all that somebody who decides has to see: the call, warnings, the program's words, the circumstances."""
+def ask_rows(
+    request: Request, now: datetime, *, width: int, full: bool = False, same_effect: Sequence[Request] = ()
+) -> list[str]:
+    """Return all that somebody who decides has to see: the call, warnings, the program's words, the circumstances.
+
+    `same_effect` are the other requests with its effect (`Review.same_effect`).
+    """
+    warned = [*cautions(request), *effect_cautions(same_effect, now)]
     return [
         *subject_rows(request, width=width, full=full),
-        *(row for said in cautions(request) for row in _caution_rows(said, width)),
+        *(row for said in warned for row in _caution_rows(said, width)),
         *_words_rows(request, width=width, full=full),
         *_circumstances(request, now, width - _FACT_ROOM - 2 - _AFTER_NAME),
     ]

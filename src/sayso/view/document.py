@@ -45,6 +45,10 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
         **({} if program_gone is None else {"program_gone": program_gone}),
         "fingerprint": request.current_fingerprint,
         **_subject(request),
+        "key": request.key,
+        "effect": request.effect,
+        "title": request.title,
+        "summary": request.summary,
         "prompt": request.prompt,
         "description": request.description,
         "risk": request.risk,
@@ -103,6 +107,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "channel": decision.channel,
         "comment": decision.comment,
         "edited": decision.edited,
+        "again": decision.again,
     }
 
 

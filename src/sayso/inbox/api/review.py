@@ -55,6 +55,7 @@ class Approve(Input):
     arguments: dict[str, Any] | None = Field(None, description="All arguments, in place of those that stand.")
     comment: Comment = None
     seen: Seen = None
+    again: bool = Field(False, description="Let it start although its effect is taken; `comment` says why.")
 
 
 class Reject(Input):
@@ -129,7 +130,8 @@ def approve(asked: Asked) -> Answer:
             "an approval needs If-Match, or `seen`, with what was looked at; nothing was decided, look first",
         )
     return shown(asked, asked.review.approve(
-        request.id, changes=said.changes, arguments=said.arguments, comment=said.comment, seen=seen
+        request.id, changes=said.changes, arguments=said.arguments, comment=said.comment, seen=seen,
+        again=said.again,
     ))  # fmt: skip
 
 
@@ -203,7 +205,7 @@ _KEEPERS: tuple[TokenKind, ...] = ("admin", "review")
 OPERATIONS = (
     _verb(
         approve, "Approve a call, as it stands or with changes", Approve, "seen_required", "stale_view", "wrong_kind",
-        "invalid_changes", "already_voted", matches=True,
+        "invalid_changes", "already_voted", "reason_missing", "decision_refused", matches=True,
     ),
     _verb(reject, "Say no", Reject, "stale_view", "reason_missing", matches=True),
     _verb(

@@ -37,6 +37,7 @@ class Decision(Output):
     channel: str
     comment: str | None
     edited: bool
+    again: bool = Field(description="Whether its effect may happen again, for the reason in `comment`.")
 
 
 class Change(Output):
@@ -92,6 +93,10 @@ class Request(Output):
     arguments: dict[str, Any] | None = Field(None, description="What would run now.")
     proposed: dict[str, Any] | None = Field(None, description="What the program asked for.")
     changes: list[Change] | None = None
+    key: str | None = Field(description="The occasion of the call in its run, e.g. a model's call id.")
+    effect: str | None = Field(description="What the call does to the world, by a name that counts across runs.")
+    title: str | None = Field(description="What the program calls the function.")
+    summary: str | None = Field(description="What the call does, in the program's words.")
     prompt: str | None
     description: str | None
     risk: str | None
