@@ -105,15 +105,6 @@ def test_what_was_written_in_by_hand_is_refused_where_there_is_a_key(path: Path,
         refusal(errors.StoreSealedError, lambda: scene.store.start(request_id, "t"))
 
 
-def test_the_earlier_format_is_read_by_the_migration_alone(path: Path) -> None:
-    seal = Seal(KEY)
-    nonce = bytes(12)
-    earlier = "sealed:1:" + base64.b64encode(nonce + seal._cipher.encrypt(nonce, b"text", b"rq_1")).decode()
-    assert seal.open_earlier(earlier, "rq_1", "form") == "text"
-    refusal(errors.StoreSealedError, lambda: seal.open(earlier, "rq_1", "form"))
-    refusal(errors.StoreSealedError, lambda: seal.open_earlier(earlier, "rq_2", "form"))
-
-
 def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_readable_then(path: Path) -> None:
     with acting(path, key=None) as scene:
         request_id, waiting = full(scene), scene.ask(prompt="canary-waiting")
@@ -126,8 +117,8 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
     assert b"canary-argument" in on_disk(path)
     with acting(path) as scene:
         refusal(errors.StoreSealedError, lambda: scene.store.get(request_id))
-    assert reseal(path, KEY) == (2, 2, 0, 1)
-    assert reseal(path, KEY) == (2, 0, 0, 1)
+    assert reseal(path, KEY) == (2, 2, 1)
+    assert reseal(path, KEY) == (2, 0, 1)
     assert b"canary" not in on_disk(path)
     with acting(path) as scene:
         assert scene.store.get(request_id) == before
@@ -135,22 +126,6 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
         assert scene.store.get_run("run_kept").steps == (Step("/", '{"value":"canary-step"}'),)
         assert scene.decide("approve", waiting).state is State.APPROVED
         assert audit.verify(scene.store).broken == ()
-
-
-def test_rows_of_the_earlier_format_are_sealed_anew(path: Path) -> None:
-    with acting(path) as scene:
-        request_id = full(scene)
-        before = scene.store.get(request_id)
-    seal = Seal(KEY)
-    with by_hand(path) as connection:
-        for column in SEALED_COLUMNS:
-            text = seal.open(connection.execute(f"SELECT {column} FROM request").fetchone()[0], request_id, column)  # noqa: S608
-            sealed = seal._cipher.encrypt(bytes(12), text.encode(), request_id.encode())
-            earlier = "sealed:1:" + base64.b64encode(bytes(12) + sealed).decode()
-            connection.execute(f"UPDATE request SET {column} = ?", (earlier,))  # noqa: S608
-    assert reseal(path, KEY) == (1, 0, 1, 0)
-    with acting(path) as scene:
-        assert scene.store.get(request_id) == before
 
 
 def test_sealing_with_another_key_changes_nothing(path: Path) -> None:

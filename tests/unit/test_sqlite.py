@@ -27,7 +27,7 @@ import pytest
 from sayso import audit, effects, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.stores import sqlite
+from sayso.stores import migrate, sqlite
 from sayso.stores.base import Filter
 from sayso.stores.codec import Row
 from sayso.stores.migrate import newest_schema
@@ -132,6 +132,20 @@ def test_a_newer_schema_is_refused_and_left_as_it_was(path: Path) -> None:
     message = refused_untouched(path, errors.StoreVersionError)
     assert "schema 999" in message
     assert "upgrade sayso" in message
+
+
+def test_a_later_migration_is_applied_once_to_a_store_with_all_that_is_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(SqliteStore(path)) as store:
+        request = store.open(sample_call())
+    later = (newest_schema() + 1, "ALTER TABLE shape ADD COLUMN more TEXT;\nCREATE TABLE once (n INTEGER);\n")
+    scripts = (*migrate._scripts(), later)
+    monkeypatch.setattr(migrate, "_scripts", lambda: scripts)
+    for _ in range(2):
+        with closing(SqliteStore(path)) as store:
+            assert store.get(request.id) == request
+            assert store._writer().execute("PRAGMA user_version").fetchone()[0] == later[0]
 
 
 @pytest.mark.parametrize("size", [1, 99, 100, 511, 512, 1024, 4096, 10_000])

@@ -76,8 +76,6 @@ def _sealed(desk: Desk) -> Iterator[_Finding]:
 
     done = reseal(file, key)
     yield _Finding("sealed now", f"{done.sealed:,} of {done.requests:,} requests")
-    if done.renewed:
-        yield _Finding("sealed anew", f"{done.renewed:,} that were sealed by an earlier version")
     if done.readable_rows:
         yield _Finding("journal", f"{done.readable_rows:,} rows keep readable words: the journal is never rewritten")
 

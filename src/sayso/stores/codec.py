@@ -28,7 +28,7 @@ __all__ = [
     "sealed", "sealed_search", "stands_digest", "text_key",
 ]  # fmt: skip
 
-_MARK = "sealed:2:"
+_MARK = "sealed:1:"
 _ANY = "sealed:"
 _NONCE = 12
 _HOW = "`sayso doctor --seal` seals what was written before the key was set, if nobody else wrote it"
@@ -62,18 +62,16 @@ class Seal:
             return text
         if not text.startswith(_MARK):
             raise errors.StoreSealedError(f"{column} of request {owner} is not sealed, and SAYSO_KEY is set; {_HOW}")
-        return self._opened(text, _place(owner, column), owner)
+        return self._opened(text, owner, column)
 
-    def open_earlier(self, text: str, owner: str, column: str) -> str:
-        """Return what was closed, or written without a seal, by any version; for `sayso.stores.reseal` alone."""
-        if text.startswith("sealed:1:"):
-            return self._opened(text, owner, owner)
+    def open_any(self, text: str, owner: str, column: str) -> str:
+        """Return what was closed, or written without a seal; for `sayso.stores.reseal` alone."""
         return self.open(text, owner, column) if text.startswith(_ANY) else text
 
-    def _opened(self, text: str, bound_to: str, owner: str) -> str:
+    def _opened(self, text: str, owner: str, column: str) -> str:
         try:
             packed = base64.b64decode(text[len(_MARK) :], validate=True)
-            return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], bound_to.encode()).decode()
+            return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], _place(owner, column).encode()).decode()
         except Exception as error:  # the cipher's own error class must not be imported without the extra
             raise errors.StoreSealedError(
                 f"request {owner} does not open with this SAYSO_KEY: another key sealed it, or it was altered"

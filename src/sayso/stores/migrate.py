@@ -18,7 +18,7 @@ APPLICATION_ID = 0x5A150001  # marks a file as ours, see `PRAGMA application_id`
 def _scripts() -> tuple[tuple[int, str], ...]:
     found = [
         (int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8"))
-        for entry in (files("sayso.stores") / "sql" / "sqlite").iterdir()
+        for entry in (files("sayso.stores") / "migrations").iterdir()
         if entry.name.endswith(".sql")
     ]
     return tuple(sorted(found))

@@ -1,4 +1,4 @@
-"""Sealing what stands in a SQLite store from before there was a key, or from an earlier format: once, and on demand.
+"""Sealing what stands in a SQLite store from before there was a key: once, and on demand.
 
 A store with a key refuses readable text, because somebody may have put it there by hand. Here it is taken as it is,
 so this is for the one moment after `SAYSO_KEY` was set, by a person who knows that nobody else writes the file.
@@ -41,13 +41,11 @@ class Resealed(NamedTuple):
     Attributes:
         requests: How many there are.
         sealed: How many of them had readable text, which is sealed now.
-        renewed: How many of them were sealed in an earlier format, and are in the present one now.
         readable_rows: How many rows of the journal keep people's words readable; they cannot be changed.
     """
 
     requests: int
     sealed: int
-    renewed: int
     readable_rows: int
 
 
@@ -80,38 +78,34 @@ def reseal(path: str | Path, key: str) -> Resealed:
 
 
 def _seal_the_rest(connection: sqlite3.Connection, seal: Seal) -> None:
-    """Seal the steps of runs and the slips; these have had one format only."""
+    """Seal the steps of runs and the slips."""
     for row, run_id, n, place, body in connection.execute(_STEPS).fetchall():
-        if _kind(body) == "readable":
+        if _is_readable(body):
             connection.execute(_WRITE_STEP, (seal.close(body, run_id, step_column(n, place)), row))
     for kind, key, body in connection.execute(_SLIPS).fetchall():
-        if _kind(body) == "readable":
+        if _is_readable(body):
             connection.execute(_WRITE_SLIP, (seal.close(body, key, slip_column(kind)), kind, key))
 
 
 def _sealed(connection: sqlite3.Connection, seal: Seal) -> Resealed:
-    requests = sealed = renewed = 0
+    requests = sealed = 0
     for request_id, run_id, tool, *texts in connection.execute(_READ).fetchall():
         requests += 1
-        kinds = {_kind(text) for text in texts if text is not None}
         opened = [
-            None if text is None else seal.open_earlier(text, request_id, column)
+            None if text is None else seal.open_any(text, request_id, column)
             for text, column in zip(texts, SEALED_COLUMNS, strict=True)
         ]
-        if kinds == {"now"}:
+        if not any(map(_is_readable, filter(None, texts))):
             continue
-        sealed += "readable" in kinds
-        renewed += "earlier" in kinds
+        sealed += 1
         closed = [
             None if text is None else seal.close(text, request_id, column)
             for text, column in zip(opened, SEALED_COLUMNS, strict=True)
         ]
         connection.execute(_WRITE, (sealed_search(request_id, run_id, tool), *closed, request_id))
     readable: Any = connection.execute(_READABLE_WORDS).fetchone()[0]
-    return Resealed(requests, sealed, renewed, readable)
+    return Resealed(requests, sealed, readable)
 
 
-def _kind(text: str) -> str:
-    if not text.startswith("sealed:"):
-        return "readable"
-    return "earlier" if text.startswith("sealed:1:") else "now"
+def _is_readable(text: str) -> bool:
+    return not text.startswith("sealed:")

@@ -3,7 +3,7 @@
 Adding a step costs the same however many there are, and a run is read with all its steps in one query. A step's body
 is sealed for its run, number and place, so that it can be moved nowhere else. Each step carries a digest of itself and
 of the step before it, and the run one of its row and of its newest step: a run of which one column was altered is
-refused before anything goes on. Rows from before schema 5 have no digest, and get none.
+refused before anything goes on.
 
 Slips in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
 
@@ -167,8 +167,7 @@ class SqliteRunReads(ABC):
         newest, steps = None, list[Step]()
         for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
             step = _step(run_id, n, (place, body, waits), self.seal)
-            is_old = link is None and newest is None
-            if not is_old and not _is_linked(link, newest, run_id, n, *step):
+            if not _is_linked(link, newest, run_id, n, *step):
                 raise _altered(run_id, f"step {n!r}")
             steps.append(step)
             newest = link
@@ -230,9 +229,9 @@ def _number(run_id: str, n: Any) -> int:
 
 
 def _record(row: Sequence[Any], link: Any, newest: Any) -> RunRecord:
-    """Return the run of a row that matches its link; a run from before schema 5 has none, nor have its steps."""
-    run, is_old = _read(row), link is None and newest is None
-    if not is_old and not _is_linked(link, newest, *row):
+    """Return the run of a row that matches its link."""
+    run = _read(row)
+    if not _is_linked(link, newest, *row):
         raise _altered(row[0], "row")
     return run
 

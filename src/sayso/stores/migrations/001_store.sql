@@ -1,4 +1,4 @@
--- Requests, the shapes of what they are about, and the journal of every transition.
+-- Requests, the shapes of what they are about, the journal of every transition, runs, and small records beside them.
 -- Instants are whole microseconds since 1970, UTC.
 
 CREATE TABLE shape (
@@ -23,6 +23,8 @@ CREATE TABLE request (
     masked        TEXT,                 -- the same as people see it, where it differs
     digest        TEXT NOT NULL,
     shape_digest  TEXT NOT NULL,
+    key_digest    TEXT,                 -- of the run and the key; the texts stand in `asked`
+    effect_digest TEXT,
     state         TEXT NOT NULL,
     live          INTEGER,              -- 1 while something can still happen to it
     ends_at       INTEGER,              -- of the request while pending, of the approval while approved
@@ -42,6 +44,9 @@ CREATE UNIQUE INDEX request_holder ON request (fingerprint) WHERE holds = 1;
 CREATE INDEX request_live ON request (n) WHERE live = 1;
 CREATE INDEX request_final ON request (state, n) WHERE live IS NULL;
 CREATE INDEX request_run ON request (run_id, n);
+-- A key is asked once in its run, for ever.
+CREATE UNIQUE INDEX request_key ON request (key_digest) WHERE key_digest IS NOT NULL;
+CREATE INDEX request_effect ON request (effect_digest, n) WHERE effect_digest IS NOT NULL;
 
 CREATE TABLE journal (
     run_id     TEXT NOT NULL,
@@ -65,3 +70,57 @@ CREATE TRIGGER journal_is_not_deleted BEFORE DELETE ON journal
 BEGIN
     SELECT RAISE(ABORT, 'the journal is only added to');
 END;
+
+-- INSERT OR REPLACE takes a row away without asking the trigger for DELETE.
+
+CREATE TRIGGER journal_is_not_replaced BEFORE INSERT ON journal
+WHEN EXISTS (SELECT 1 FROM journal WHERE run_id = NEW.run_id AND seq = NEW.seq)
+BEGIN
+    SELECT RAISE(ABORT, 'the journal is only added to');
+END;
+
+CREATE TABLE run (
+    n          INTEGER PRIMARY KEY,  -- the order in which runs were first kept; cursors are made of it
+    run_id     TEXT NOT NULL UNIQUE,
+    name       TEXT NOT NULL,
+    kind       TEXT NOT NULL,
+    state      TEXT NOT NULL,
+    holder     TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    link       TEXT NOT NULL         -- digest of the row and of the newest step's link: an altered run does not go on
+);
+
+-- What could go on is found without walking over what has ended.
+CREATE INDEX run_open ON run (name, state, updated_at) WHERE state <> 'ended';
+
+CREATE TABLE step (
+    run_id TEXT NOT NULL,
+    n      INTEGER NOT NULL,
+    place  TEXT NOT NULL,
+    body   TEXT NOT NULL,            -- JSON; sealed with a key
+    waits  TEXT,                     -- id of the request for which the run waited then
+    link   TEXT NOT NULL,            -- digest of the row and of the link of the step before
+    PRIMARY KEY (run_id, n)          -- not WITHOUT ROWID: bodies may be long, and would be moved when pages split
+);
+
+-- For which request a run waits at which place, now: what the last step of that place says.
+CREATE TABLE wait (
+    run_id     TEXT NOT NULL,
+    place      TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    PRIMARY KEY (run_id, place)
+) WITHOUT ROWID;
+
+-- Small rows beside requests: tokens, registered channels, messages that are to be sent.
+
+CREATE TABLE slip (
+    kind TEXT NOT NULL,
+    key  TEXT NOT NULL,
+    body TEXT NOT NULL,              -- JSON; sealed with a key
+    due  INTEGER,                    -- when something is to be done about it
+    PRIMARY KEY (kind, key)
+) WITHOUT ROWID;
+
+-- What is due is found without walking over what is not.
+CREATE INDEX slip_due ON slip (kind, due) WHERE due IS NOT NULL;
