@@ -1,6 +1,6 @@
 """A table of cases is one test: the rows of a parametrized function are collected and reported as one.
 
-This holds for every function with more than three rows. Each row still has fixtures of its own, set up and torn down as
+This holds for every function with more than two rows. Each row still has fixtures of its own, set up and torn down as
 if it were alone, and every row is run even when one before it failed. The message of the one failure begins with the
 names of all rows that failed. `pytest --rows` reports each row as a test, and so does asking for one by its id:
 `pytest 'tests/unit/test_x.py::test_y[row]'`.
@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from _pytest.runner import runtestprotocol
 
-MOST_APART = 3  # up to so many rows are tests of their own
+MOST_APART = 2  # up to so many rows are tests of their own
 
 
 class Table(pytest.Item):
