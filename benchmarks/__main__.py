@@ -71,19 +71,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: {time.monotonic() - since:.1f} s", file=sys.stderr)
     kind = "quick run, fewer samples" if options.quick else "full run"
     machine.append(f"{kind}, {time.monotonic() - begun:.0f} s; of fewer than 20 samples, p95 is the largest")
-    machine += load_after()
+    after = load_after()
+    machine += after
     rows = [row for name in names for row in found[name]]
-    tables = _tables(found, rows)
+    tables = _tables(found, rows, is_busy=bool(after))
     if options.markdown:
         for table in tables:
             if not fill(options.markdown, table.name, as_markdown(table, machine)):
-                print(f"{options.markdown} has no place for the table `{table.name}`", file=sys.stderr)
+                print(
+                    f"{options.markdown} has no place for the table `{table.name}`, which is only printed",
+                    file=sys.stderr,
+                )
     text = "\n".join([*machine, *(f"\n{as_text(table)}" for table in tables)])
     print(as_json(rows, machine) if options.json else text, end="")
     return 0
 
 
-def _tables(found: Mapping[str, Sequence[Row]], rows: Sequence[Row]) -> list[Table]:
+def _tables(found: Mapping[str, Sequence[Row]], rows: Sequence[Row], *, is_busy: bool) -> list[Table]:
     """Return the tables of a run: the main one, those with a place of their own, and the targets if all of it ran."""
     main_rows = [row for name, some in found.items() if name not in APART for row in some]
     tables = [table_of("table", main_rows)] if main_rows else []
@@ -93,7 +97,7 @@ def _tables(found: Mapping[str, Sequence[Row]], rows: Sequence[Row]) -> list[Tab
     if apart:
         tables.append(table_of("apart", apart))
     if found.keys() >= TARGETED:
-        tables.append(target_table(rows))
+        tables.append(target_table(rows, is_busy=is_busy))
     return tables
 
 

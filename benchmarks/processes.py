@@ -63,6 +63,6 @@ def processes(plan: Plan) -> list[Row]:
     """One call at a time, asked and run by one process, decided by another."""
     contest = Contest(NAME, plan)
     taken = round_trips(
-        contest, ENTRIES, rounds=plan.pick(30, 6), batch=plan.pick(30, 15), budget=plan.pick(45, 8)
+        contest, ENTRIES, rounds=plan.pick(30, 6), batch=plan.pick(30, 15), budget=plan.pick(45, 12)
     )  # fmt: skip
     return [*report(contest, ENTRIES, taken, {ONE: 2.5, TWO: None}), CHOWKI]

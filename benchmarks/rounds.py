@@ -35,7 +35,7 @@ def durable(plan: Plan) -> list[Row]:
     """One call at a time, every step on disk before the next."""
     contest = Contest("pause, decide, resume, on disk", plan)
     taken = round_trips(
-        contest, DURABLE, rounds=plan.pick(30, 8), batch=plan.pick(50, 25), budget=plan.pick(60, 10)
+        contest, DURABLE, rounds=plan.pick(30, 8), batch=plan.pick(50, 25), budget=plan.pick(60, 15)
     )  # fmt: skip
     return report(contest, DURABLE, taken, {"baseline, by hand": 2.0, "holdpoint": 0.6})
 

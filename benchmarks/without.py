@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from .ours import Durable, InMemory
 
-__all__ = ["PIECES", "Without", "WithoutInMemory"]
+__all__ = ["EVERYTHING", "PIECES", "Without", "WithoutInMemory"]
 
 
 def _modules() -> list[Any]:
@@ -142,7 +142,6 @@ PIECES = {
     "redaction": Piece((_redaction,), (_redaction,), "nothing is looked for, nothing masked"),
     "comparison at the start": Piece((_comparison,), (_comparison,), "the form runs as it is stored"),
     "schema checks": Piece((_schema,), (_schema,), "arguments are not held against the types"),
-    "each commit synced": Piece((_sync,), (), "NORMAL, which may lose the last commits"),
     "what is owed to channels": Piece((_channels,), (_channels,), "no look for a channel that is to be told"),
     "a look for earlier versions of the function": Piece((_earlier_versions,), (), "none is found"),
     "spans and counters, nobody listens": Piece((_telemetry,), (_telemetry,), "not called"),
@@ -151,7 +150,7 @@ EVERYTHING = "all of these"
 PIECES[EVERYTHING] = Piece(
     tuple(part for piece in PIECES.values() for part in piece.durable),
     tuple(part for piece in PIECES.values() for part in piece.memory),
-    "at once; less than their sum, where two share work",
+    "at once, which is less than their sum where two share work",
 )
 
 
@@ -159,16 +158,17 @@ class Without(Durable):
     """sayso on a file without one piece; `variant` is the sync setting and the piece, none where it is empty."""
 
     def __init__(self, folder: Path, variant: str) -> None:
-        store, _, piece = variant.partition("/")
-        super().__init__(folder, store)
-        _switch_off(self, PIECES[piece].durable if piece else ())
+        sync, _, piece = variant.rstrip("/").partition("/")
+        super().__init__(folder, sync)
+        unsynced = () if sync == "FULL" else (_sync,)
+        _switch_off(self, (*unsynced, *(PIECES[piece].durable if piece else ())))
 
 
 class WithoutInMemory(InMemory):
     """The same on the memory store."""
 
     def __init__(self, folder: Path, variant: str) -> None:
-        store, _, piece = variant.partition("/")
+        store, _, piece = variant.rstrip("/").partition("/")
         super().__init__(folder, store)
         _switch_off(self, PIECES[piece].memory if piece else ())
 

@@ -47,6 +47,8 @@ def test_a_target_is_hit_missed_or_not_measured() -> None:
     assert verdicts["import, CPU over bare Python"] == ("50.0 ms", "hit")
     assert verdicts["on disk, FULL, beside holdpoint"] == ("0.70x", "**missed**")
     assert verdicts["on disk, ahead of chowki: its time over ours"] == ("1.50x", "hit")
+    late = [Row("decided on a server, to running", "sayso", figures={"median": 0.02})]
+    assert ("20.0 ms", "missed, on a busy machine") in {line[2:] for line in target_table(late, is_busy=True).lines}
     assert verdicts["packages of an install"] == ("", "not measured in this run")
 
 
@@ -57,6 +59,6 @@ def test_a_piece_has_its_cost_on_disk_beside_that_in_memory() -> None:
         Row(COSTS, "each commit synced", "sqlite FULL", figures={"median": 300e-6, "processor": 90e-6}),
     ]
     assert [line[:5] for line in cost_table(rows).lines] == [
-        ("redaction", "12", "10", "11", "9"),
         ("each commit synced", "300", "90", "", ""),
+        ("redaction", "12", "10", "11", "9"),
     ]
