@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sayso import aio as aio
+    from sayso import policy as policy
     from sayso.config import configure as configure
     from sayso.confirmation import ConfirmationRejected as ConfirmationRejected
     from sayso.confirmation import ConfirmationRequired as ConfirmationRequired
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from sayso.policy import Verdict as Verdict
     from sayso.policy import allow as allow
     from sayso.policy import deny as deny
-    from sayso.policy import hold as hold
     from sayso.questions import ask as ask
     from sayso.reviews import Review as Review
     from sayso.runs.agent import Agent as Agent
@@ -105,8 +105,8 @@ _HOMES = {
     "gate": "gating",
     "get_confirmation_context": "confirmation",
     "get_confirmation_status": "confirmation",
-    "hold": "policy",
     "load_run": "runs.load",
+    "policy": "",
     "respond_to_confirmation": "confirmation",
     "run": "scope",
     "suspend": "runs.interaction",
@@ -157,8 +157,8 @@ __all__ = [
     "gate",
     "get_confirmation_context",
     "get_confirmation_status",
-    "hold",
     "load_run",
+    "policy",
     "respond_to_confirmation",
     "run",
     "suspend",

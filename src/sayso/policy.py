@@ -53,7 +53,9 @@ class Verdict:
         for name, kind in kinds.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
-                raise TypeError(f"a verdict's {name} is a {kind.__name__}, not {type(value).__name__}; use hold()")
+                raise TypeError(
+                    f"a verdict's {name} is a {kind.__name__}, not {type(value).__name__}; use sayso.policy.hold()"
+                )
         if self.kind not in {"allow", "hold", "deny"}:
             raise ValueError(f"a verdict is allow, hold or deny, not {self.kind!r}")
         if self.expires is not None:

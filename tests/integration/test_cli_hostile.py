@@ -33,7 +33,7 @@ def hostile() -> Request:
 
     @package.gate(
         wait="raise", prompt=f"please {HIDDEN}\n{FAKE}", description=f"nice {HIDDEN}{FAKE}", risk=f"low {HIDDEN}{FAKE}",
-        when=lambda: package.hold(f"because {HIDDEN}{FAKE}"),
+        when=lambda: package.policy.hold(f"because {HIDDEN}{FAKE}"),
     )  # fmt: skip
     def post(note: str, extra: dict[str, str], **more: str) -> str:
         return note

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -22,9 +22,15 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
 
 import sayso
-from sayso import errors
-from sayso.model.request import State
+from sayso import audit, errors
+from sayso.model import canonical
+from sayso.model.fingerprint import call_digest
+from sayso.model.request import Decision, State
+from sayso.model.reviewer import Identity
 from sayso.stores.base import Store
+from sayso.view import card
+from sayso.view.document import request_document
+from tests.conftest import Clock
 from tests.ids import stable
 from tests.integration.acting import held, program, running
 
@@ -404,11 +410,45 @@ def test_validators_of_the_program_have_the_last_word_on_an_edit(file_store: Sto
     with pytest.raises(errors.InvalidChangesError, match="own check"):
         sayso.Review().approve(request_id, by="ada", changes={"amount": 7})
     running(program(EDIT, file_store.url, request_id, '{"amount": 7}'))
-    with pytest.raises(errors.InvalidChangesError, match="own check"):
-        pay(4)
+    assert held(pay, 4).confirmation_id == request_id, "what its types refuse goes back to the reviewer"
+    after = sayso.Review().get(request_id)
+    assert (after.state, after.edited, after.votes, after.decision) == (State.PENDING, None, (), None)
+    assert after.returned == "amount: is refused by the program's own check"
+    assert [row.event for row in audit.entries(file_store, request_id=request_id)] == ["asked", "approved", "returned"]
     assert ran == []
-    assert sayso.Review().get(request_id).state is State.FAILED
-    again = held(pay, 4).confirmation_id
-    running(program(EDIT, file_store.url, again, '{"amount": 8}'))
+    sayso.Review().approve(request_id, by="bob", changes={"amount": 8})
     pay(4)
     assert ran == [8]
+    assert sayso.Review().get(request_id).state is State.DONE
+    again = held(pay, 4).confirmation_id
+    running(program(EDIT, file_store.url, again, '{"amount": 10}'))
+    pay(4)
+    assert ran == [8, 10]
+
+
+def test_an_edit_that_came_back_begins_its_votes_and_its_time_anew(file_store: Store, clock: Clock) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise", quorum=2, expires="1h", approval_expires="5h")
+    def pay(amount: Annotated[int, AfterValidator(even)]) -> None:
+        ran.append(amount)
+
+    request_id = held(pay, 4).confirmation_id
+    store, before = file_store, sayso.Review().get(request_id)
+    form = canonical.encode({"amount": 7})
+    call = replace(before.call, form=form.text, digest=call_digest(before.call.tool, before.call.shape_digest, form[1]))
+    for who in ("ada", "bob"):  # as a process without the validator takes it
+        yes = Decision("approve", Identity("local", who), clock(), "test", None, "")
+        store.decide(request_id, yes, roles=(), seen=None, edited=call if who == "ada" else None)
+    clock.tick(hours=2)
+    held(pay, 4)
+    after = sayso.Review().get(request_id)
+    assert (after.missing_votes, after.expires_at - clock()) == (2, timedelta(hours=1))
+    assert "own check" in "\n".join(card.ask_rows(after, clock(), width=100))
+    assert request_document(after)["returned"] == after.returned
+    sayso.Review().approve(request_id, by="bob")
+    held(pay, 4)
+    sayso.Review().approve(request_id, by="ada")
+    pay(4)
+    assert ran == [4]
+    assert audit.verify(file_store).broken == ()

@@ -527,6 +527,7 @@ def every_verb(program: HttpStore, request_id: str) -> dict[str, Any]:
         "start": lambda: program.start(request_id, "t"),
         "finish": lambda: program.finish(request_id, "t", Outcome("done")),
         "clear": lambda: program.clear(request_id, me),
+        "send_back": lambda: program.send_back(request_id, me, ["amount: is odd"]),
         "verify": lambda: program.resolve(request_id, me, roles=None, happened=True, comment=None, channel="verify"),
         "journal": lambda: program.journal(request_id=request_id),
     }

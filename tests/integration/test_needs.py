@@ -39,7 +39,7 @@ STRICTER = [
     ({}, {"roles": {"finance"}}),
     ({"roles": {"finance", "legal"}}, {"roles": {"finance"}}),
     ({"quorum": 2}, {"quorum": 2, "roles": {"finance"}}),
-    ({}, {"when": lambda: sayso.hold(quorum=2)}),
+    ({}, {"when": lambda: sayso.policy.hold(quorum=2)}),
 ]
 
 

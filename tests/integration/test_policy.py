@@ -70,7 +70,7 @@ def test_call_that_is_let_through_runs_with_the_callers_own_objects(store: Store
     assert seen == [thing]
 
 
-@pytest.mark.parametrize("when", [True, lambda: True, sayso.hold, lambda **kwargs: kwargs["amount"] == 10])
+@pytest.mark.parametrize("when", [True, lambda: True, sayso.policy.hold, lambda **kwargs: kwargs["amount"] == 10])
 def test_held_call_waits_for_a_person(store: Store, when: Any) -> None:
     ran: list[int] = []
     pay = payer(ran, when=when)
@@ -141,7 +141,7 @@ def test_async_function_may_have_an_async_rule(store: Store) -> None:
 
 def test_hold_brings_its_own_needs(store: Store, clock: Clock) -> None:
     def rule(amount: int) -> sayso.Verdict:
-        return sayso.hold(
+        return sayso.policy.hold(
             "above the limit", prompt=f"Pay {amount}?", expires="30m", quorum=2, roles={"finance", "board"}, risk="high"
         )
 
@@ -164,7 +164,7 @@ def test_hold_brings_its_own_needs(store: Store, clock: Clock) -> None:
 
 
 def test_hold_that_says_nothing_takes_the_gates_needs(store: Store, clock: Clock) -> None:
-    pay = payer([], when=sayso.hold, prompt="Sure?", expires="2h", quorum=2, roles={"staff"}, risk="low")
+    pay = payer([], when=sayso.policy.hold, prompt="Sure?", expires="2h", quorum=2, roles={"staff"}, risk="low")
     request = store.get(held(pay, 10).confirmation_id)
     assert (request.prompt, request.risk, request.rule) == ("Sure?", "low", "when=hold")
     assert request.expires_at - request.created_at == timedelta(hours=2)
@@ -172,7 +172,7 @@ def test_hold_that_says_nothing_takes_the_gates_needs(store: Store, clock: Clock
 
 
 def test_hold_for_a_role_alone_needs_one_person(store: Store) -> None:
-    pay = payer([], when=lambda: sayso.hold(roles=["finance"]), quorum=3)
+    pay = payer([], when=lambda: sayso.policy.hold(roles=["finance"]), quorum=3)
     assert store.get(held(pay, 10).confirmation_id).quorum == Quorum(1, frozenset({"finance"}))
 
 
@@ -300,12 +300,12 @@ BROKEN: dict[str, Any] = {
     "makes a verdict with a negative duration": lambda: sayso.Verdict("hold", expires=timedelta(-1)),
     "makes a verdict with a number for a quorum": lambda: sayso.Verdict("hold", quorum=2),  # type: ignore[arg-type]
     "makes a verdict with a prompt that is none": lambda: sayso.Verdict("hold", prompt=5),  # type: ignore[arg-type]
-    "holds for no reviewer": lambda: sayso.hold(quorum=0),
-    "holds for half a reviewer": lambda: sayso.hold(quorum=1.5),  # type: ignore[arg-type]
-    "holds for a truth": lambda: sayso.hold(quorum=True),
-    "holds with a text for its roles": lambda: sayso.hold(roles="finance"),
-    "holds for a time that is none": lambda: sayso.hold(expires="soon"),
-    "holds for no time": lambda: sayso.hold(expires="0s"),
+    "holds for no reviewer": lambda: sayso.policy.hold(quorum=0),
+    "holds for half a reviewer": lambda: sayso.policy.hold(quorum=1.5),  # type: ignore[arg-type]
+    "holds for a truth": lambda: sayso.policy.hold(quorum=True),
+    "holds with a text for its roles": lambda: sayso.policy.hold(roles="finance"),
+    "holds for a time that is none": lambda: sayso.policy.hold(expires="soon"),
+    "holds for no time": lambda: sayso.policy.hold(expires="0s"),
 }  # fmt: skip
 
 

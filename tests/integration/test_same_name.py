@@ -23,7 +23,8 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.gates import Gate, check
+from sayso.gates import Gate
+from sayso.gates.check import _FEW, _asked, _room
 from sayso.model.request import State
 from sayso.model.schema import Schema
 from sayso.stores.base import Store
@@ -80,8 +81,8 @@ def payer_of(client: Client, **options: Any) -> Callable[[int], str]:
 
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
-    check._asked.clear()
-    check._room[0] = check._FEW
+    _asked.clear()
+    _room[0] = _FEW
 
 
 # -- plain values ----------------------------------------------------------------------------------------------------
@@ -321,19 +322,19 @@ def test_nothing_is_remembered_of_what_has_ended(store: Store, clock: Clock) -> 
     pay = payer_of(Client())
     approved(pay, 1)
     pay(1)
-    assert check._asked == {}
+    assert _asked == {}
     for amount in range(100):
         held(pay, amount)
     clock.tick(days=3)
     for amount in range(201):
         held(pay, amount)
-    assert len(check._asked) == 201, "what ended in between is forgotten"
+    assert len(_asked) == 201, "what ended in between is forgotten"
     del pay
     gc.collect()
     other = deployer([])
     for version in range(300):
         held(other, version)
-    assert len(check._asked) == 300, "nor is anything kept of a function that is gone"
+    assert len(_asked) == 300, "nor is anything kept of a function that is gone"
 
 
 # -- given names -----------------------------------------------------------------------------------------------------

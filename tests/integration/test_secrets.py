@@ -62,8 +62,8 @@ def test_prompt_and_reason_that_quote_secrets_are_scrubbed(store: Store, program
 
     options: dict[str, Any] = {
         "gate": {"prompt": quoting},
-        "rule": {"when": lambda: sayso.hold(prompt=quoting())},
-        "reason": {"when": lambda: sayso.hold(quoting())},
+        "rule": {"when": lambda: sayso.policy.hold(prompt=quoting())},
+        "reason": {"when": lambda: sayso.policy.hold(quoting())},
     }[way]
     pause = held(program.gated(**options), **program.arguments)
     assert_clean_error(pause)

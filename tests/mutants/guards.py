@@ -333,6 +333,26 @@ MUTANTS = [
         "unit/test_guards.py::test_an_answer_that_does_not_fit_decides_nothing",
     ),
     Mutant(
+        "what the function's own types refuse does not run", "gates/check.py",
+        "if not problems:\n        return Check", "if True:\n        return Check",
+        "integration/test_edits.py::test_validators_of_the_program_have_the_last_word_on_an_edit",
+    ),
+    Mutant(
+        "an edit that came back is voted on anew", "model/lifecycle.py",
+        "request, state=State.PENDING, edited=None, votes=(), decision=None,", "request, state=State.PENDING, edited=None, decision=None,",
+        "integration/test_edits.py::test_an_edit_that_came_back_begins_its_votes_and_its_time_anew",
+    ),
+    Mutant(
+        "nothing is fetched for a reference", "model/json_schema.py",
+        '"offline": True,', '"offline": False,',
+        "unit/test_foreign_schema.py::test_no_reference_is_ever_fetched",
+    ),
+    Mutant(
+        "an object of a class that checks itself is not built without its code", "model/schema_fit.py",
+        'if "x-sayso-code" in node and self._builds:', "if False:",
+        "unit/test_schema.py::test_without_the_code_a_class_that_checks_itself_is_passed_on_and_not_built",
+    ),
+    Mutant(
         "an edit fits the function", "model/edit.py",
         "schema.fit(merged, kept=kept)", "merged",
         "integration/test_weaknesses_of_peers.py::test_edit_is_validated_before_it_counts",
@@ -428,11 +448,6 @@ MUTANTS = [
         "what runs has the fingerprint that was approved", "gates/execute.py",
         " or request.fingerprint_of(digest) != approved:", ":",
         "unit/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
-    ),
-    Mutant(
-        "an edit passes the function's own validators", "gates/execute.py",
-        "if request.edited is not None:", "if False:",
-        "unit/test_guards.py::test_an_edit_made_without_the_functions_validators_is_validated_before_it_runs",
     ),
     Mutant(
         "a call that was broken off is unknown", "gates/execute.py",

@@ -93,7 +93,7 @@ sayso.run(nmae="order-1")  # wrong
 sayso.configure(stor="memory:")  # wrong
 sayso.Reviewer("ada", role={"finance"})  # wrong
 sayso.Reviewer()  # wrong
-sayso.hold("large", qourum=2)  # wrong
+sayso.policy.hold("large", qourum=2)  # wrong
 sayso.deny()  # wrong
 
 # -- reviews -------------------------------------------------------------------------------------------------------

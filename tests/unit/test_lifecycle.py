@@ -115,6 +115,7 @@ VERBS: dict[str, Callable[[Request], Transition | None]] = {
     "happened by force": lambda r: forced(r, happened=True),
     "did not by force": lambda r: forced(r, happened=False),
     "clear": lambda r: lifecycle.clear(r, AGENT, NOW),
+    "send back": lambda r: lifecycle.send_back(replace(r, edited=r.subject), AGENT, ["amount: is odd"], NOW),
 }
 WAYS: dict[tuple[State, str], State] = {
     (P, "approve"): A,
@@ -130,6 +131,7 @@ WAYS: dict[tuple[State, str], State] = {
     (A, "expire"): State.EXPIRED,
     (A, "start"): R,
     (A, "clear"): State.CANCELLED,
+    (A, "send back"): P,
     (R, "done"): State.DONE,
     (R, "failed"): State.FAILED,
     (R, "unknown"): U,

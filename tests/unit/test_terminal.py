@@ -1,6 +1,6 @@
 """What a blocking gate says where no conversation is possible, and whose turn it is where one is.
 
-The conversation itself is driven by real terminals in `tests/integration/test_terminal_talk.py`.
+The conversation itself is driven by real terminals in `tests/integration/test_terminal_dialog.py`.
 """
 
 from __future__ import annotations

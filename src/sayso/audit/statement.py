@@ -72,7 +72,9 @@ def facts_of(own: list[Entry], body: dict[str, Any]) -> dict[str, Any]:
         EvidenceError: What was shown has another digest in the rows, or the outcome is none that they lead to.
     """
     details = [_detail(row) for row in own]
-    digests = [detail["shown"] for detail in details if "shown" in detail]
+    # An edit that came back was not the call that was shown last.
+    back = max((place for place, row in enumerate(own) if row.event == "returned"), default=0)
+    digests = [detail["shown"] for place, detail in enumerate(details) if "shown" in detail and not 0 < place < back]
     _must_be_shown("shown", body["shown"], digests[0])
     if len(digests) > 1 or body["edited"] is not None:
         _must_be_shown("edited", body["edited"], digests[-1] if len(digests) > 1 else None)

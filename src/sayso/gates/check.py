@@ -33,6 +33,7 @@ from sayso.model.nan import nan_in
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Saved
+from sayso.model.schema import SchemaError
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.stores import worker
 from sayso.stores.base import Store
@@ -54,6 +55,7 @@ __all__ = [
     "open_request",
     "prompt_of",
     "refuse",
+    "refused_edit",
     "rule_text",
     "secrets_among",
     "secrets_of",
@@ -102,6 +104,21 @@ def must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
     An edit is checked by these types, so the reviewer could change nothing else in such a call either.
     """
     _refuse_first(gate, gate.shape.misfits(arguments))
+
+
+def refused_edit(gate: Gate, request: Request) -> list[str]:
+    """Return what the function's own types say against an edit; the reviewer's process may not have had them."""
+    if request.edited is None:
+        return []
+    before, after = (canonical.load(call.form) for call in (request.call, request.edited))
+    kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
+    try:
+        gate.shape.validate(canonical.decode(request.edited.form, gate.shape.classes), kept=kept)
+    except SchemaError as error:
+        return error.problems
+    except errors.ArgumentError:
+        return []  # what cannot be read is no edit of ours; the start will find that
+    return []
 
 
 def must_keep_bounds(gate: Gate, arguments: dict[str, Any]) -> None:
@@ -517,7 +534,7 @@ def _answer(
         case State.PENDING:
             return Check("held", request)
         case State.APPROVED:
-            return Check("ready", request, needs=needs)
+            return (yield from _approved(gate, store, request, needs))
         case State.REJECTED | State.FEEDBACK | State.CANCELLED | State.ANSWERED:
             return Check("refused", request)
         case State.UNKNOWN:
@@ -527,6 +544,17 @@ def _answer(
             # between being found and being read, and the next call asks anew.
             at = None if request.execution is None else request.execution.started_at
             raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+
+
+def _approved(gate: Gate, store: Store, request: Request, needs: Needs) -> Effects[Check]:
+    """Let an approved call start, if the function's own types take what reviewers made of it; they were not there."""
+    problems = refused_edit(gate, request)
+    if not problems:
+        return Check("ready", request, needs=needs)
+    # The row is compared with the journal first: what is sent back by an altered one would hide that it was altered.
+    yield Verb(store.blocks, store.settle, request.id)
+    after = yield Verb(store.blocks, store.send_back, request.id, requester(), problems)
+    return Check("held" if after.state is State.PENDING else "ready", after, needs=needs)
 
 
 def _unknown(

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from sayso import errors, telemetry
 from sayso.effects import Attempt, Effects, Suspended, Try, Verb
-from sayso.gates.check import forget, is_as_shown, secrets_of
+from sayso.gates.check import forget, is_as_shown, refused_edit, secrets_of
 from sayso.gates.options import Gate, Needs, current, spent
 from sayso.gates.outcome import is_ambiguous, mark_unknown
 from sayso.model import canonical, redaction
@@ -21,7 +21,6 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import Request
 from sayso.model.run import Saved
-from sayso.model.schema import SchemaError
 from sayso.stores.base import Store
 
 __all__ = ["execute"]
@@ -119,19 +118,10 @@ def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, A
         lacks = needs.unmet_by(request)
     if lacks is not None:
         raise errors.AlteredRequestError(request.id, lacks)
-    if request.edited is not None:
-        # The reviewer's process may not have had the function's own validators; here they are.
-        try:
-            gate.shape.validate(arguments, kept=_unchanged(request))
-        except SchemaError as error:
-            raise errors.InvalidChangesError(request.id, error.problems) from None
+    # A gate asks this before it starts a call (`sayso.gates.check`); not everybody who starts one is a gate.
+    if problems := refused_edit(gate, request):
+        raise errors.InvalidChangesError(request.id, problems)
     return arguments
-
-
-def _unchanged(request: Request) -> set[str]:
-    """Return the names of the arguments that an edit left as the program gave them."""
-    before, after = (canonical.load(call.form) for call in (request.call, request.effective))
-    return {name for name in after if name in before and dump(after[name]) == dump(before[name])}
 
 
 def _finish(store: Store, request: Request, token: str, outcome: Outcome, saved: Saved | None = None) -> Effects[bool]:

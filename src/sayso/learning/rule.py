@@ -46,7 +46,7 @@ def rule_text(name: str, fields: Mapping[str, Field], calls: int, evidence: str)
     if free:
         lines.append(f"    # It does not look at {', '.join(free)}.")
     lines.append(f"    if {' and '.join(tests.values())}:")
-    return "\n".join([*lines, "        return sayso.allow()", "    return sayso.hold()", ""])
+    return "\n".join([*lines, "        return sayso.allow()", "    return sayso.policy.hold()", ""])
 
 
 def _test(argument: str, field: Field) -> str | None:

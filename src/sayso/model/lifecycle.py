@@ -6,6 +6,7 @@
     pending --answer--> answered                running --failed, retries left--> approved
     pending | approved --cancel--> cancelled    pending | approved --expire--> expired
                                                 running --suspended, it asks a person--> approved
+    approved --the function's own types refuse the edit, before the start--> pending
 
 Each function takes a request as it stands and the instant, and returns a `Transition`: the new request and the
 journal's row for it. It raises a fault instead when the change is not allowed; then nothing may be written. Stores
@@ -58,6 +59,7 @@ __all__ = [
     "release",
     "resolve",
     "result_to_keep",
+    "send_back",
     "start",
 ]
 
@@ -361,6 +363,28 @@ def clear(request: Request, by: Identity, now: datetime, reason: str | None = No
         new = _evolve(request, state=State.CANCELLED, holds=False, decision=decision, votes=())
         return Transition(new, "withdrawn", by, "program", {} if reason is None else {"reason": reason})
     return Transition(_evolve(request, holds=False), "cleared", by, "program", {})
+
+
+def send_back(request: Request, by: Identity, problems: Collection[str], now: datetime) -> Transition | None:
+    """Let an approved edit wait for its reviewers again, because the function's own types refuse it.
+
+    The call is then as it was proposed, and the votes begin anew. None where the request is no approved edit any more.
+
+    Args:
+        request: As it stands.
+        by: The program.
+        problems: What its types say, without values.
+        now: The instant; the request waits for as long as it did at first.
+    """
+    if request.state is not State.APPROVED or request.edited is None or is_due(request, now):
+        return None
+    reason = "; ".join(problems)
+    until = max(request.expires_at, now + (request.expires_at - request.created_at))
+    new = _evolve(
+        request, state=State.PENDING, edited=None, votes=(), decision=None, approval_expires_at=None,
+        expires_at=until, returned=reason,
+    )  # fmt: skip
+    return Transition(new, "returned", by, "program", {"reason": reason})
 
 
 def _may_try_again(request: Request, execution: Execution) -> bool:

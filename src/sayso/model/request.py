@@ -214,6 +214,7 @@ class Request:
         votes: Approvals of the call as it stands now, while the quorum is not met.
         decision: The decision that ended the wait.
         edited: The call as changed by reviewers; None where it is as proposed.
+        returned: Why the function's own types refused an edit that was approved, and that waits anew therefore.
         claimed_by, claimed_at: Which reviewer took it on.
         escalated_at: When it was opened to those whom `escalation` names.
         approval_expires_at: When the approval ends.
@@ -254,6 +255,7 @@ class Request:
     votes: tuple[Decision, ...] = ()
     decision: Decision | None = None
     edited: Call | None = None
+    returned: str | None = None
     claimed_by: Identity | None = None
     claimed_at: datetime | None = None
     escalated_at: datetime | None = None

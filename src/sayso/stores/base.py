@@ -349,6 +349,19 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
 
         return self._transact(work)
 
+    def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
+        """In one transaction, let an approved edit wait anew that the function's own types refuse; nothing ran."""
+
+        def work(tx: Transaction) -> Request:
+            request = tx.load(request_id)
+            change = lifecycle.send_back(request, by, problems, tx.now())
+            if change is None:
+                return request
+            outbox.update(tx, change)
+            return change.request
+
+        return self._transact(work)
+
     def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
         """In one transaction, take the single right to run an approved call; durable before this returns.
 

@@ -441,6 +441,7 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
     claimed, ends, escalated = progress.get("claimed"), progress.get("approval_ends"), progress.get("escalated")
     return {
         "expires_at": instant(progress["ends"]),
+        "returned": progress.get("returned"),
         "votes": tuple(votes),
         "decision": decision,
         "claimed_by": None if claimed is None else Identity(*claimed[:2]),
@@ -536,6 +537,7 @@ def _has_moved(before: Request, after: Request) -> bool:
         or after.approval_expires_at is not before.approval_expires_at
         or after.claimed_by is not before.claimed_by
         or after.escalated_at is not before.escalated_at
+        or after.returned is not before.returned
     )
 
 
@@ -561,6 +563,8 @@ def _progress(request: Request) -> str:
         fields["escalated"] = microseconds(request.escalated_at)
     if request.approval_expires_at is not None:
         fields["approval_ends"] = microseconds(request.approval_expires_at)
+    if request.returned is not None:
+        fields["returned"] = request.returned
     return dumps(fields)
 
 

@@ -323,6 +323,9 @@ class HttpStore(HttpRuns, Store):
         patience = min(self._late, _BRIEF)
         return self._done(request_id, "clear", {"reason": storable(reason)}, patience, is_brief=True)
 
+    def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
+        return self._done(request_id, "return", {"problems": [storable(one) for one in problems]}, self._late)
+
     def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
         body = {"token": token, "worker": worker.current() if by is None else by}
         try:

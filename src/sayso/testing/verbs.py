@@ -218,6 +218,18 @@ class VerbContract(Scene):
         approved = self.decide("approve", edited, ADA)
         assert (approved.state, approved.effective.arguments["amount"]) == (State.APPROVED, 7)
 
+    def test_an_edit_that_the_functions_own_types_refuse_waits_anew(self) -> None:
+        request = self.ask()
+        edited = self.decide("approve", request, edited=sample_edit(request, amount=7))
+        back = self.store.send_back(edited.id, request.requester, ["amount: is odd"])
+        assert back == self.store.get(request.id)
+        assert (back.state, back.effective, back.decision, back.votes) == (State.PENDING, request.call, None, ())
+        assert back.returned == "amount: is odd"
+        assert self.store.journal(request_id=request.id)[-1].event == "returned"
+        assert self.store.send_back(edited.id, request.requester, ["amount: is odd"]) == back, "it waits already"
+        approved = self.decide("approve", back)
+        assert self.store.send_back(edited.id, request.requester, ["x: y"]) == approved, "nobody edited this one"
+
     def test_one_no_is_enough_against_a_quorum(self) -> None:
         request = self.decide("approve", self.ask(quorum=Quorum(3)))
         assert self.decide("reject", request, BOB).state is State.REJECTED

@@ -329,6 +329,8 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     facts += _escalation(request, now, room)
     votes = request.votes if request.state is State.PENDING else ()
     facts += [("approved by", said_by(vote, now)) for vote in votes]
+    if request.returned is not None and request.state is State.PENDING:
+        facts.append(("edit refused", brief(request.returned, room)))
     if request.claimed_by is not None and request.claimed_at is not None:
         facts.append(("claimed by", f"{name_of(request.claimed_by, room)}, {ago(request.claimed_at, now)}"))
     if request.state is State.PENDING:

@@ -67,6 +67,7 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
         "created_at": _at(request.created_at),
         "expires_at": _at(request.expires_at),
         "approval_expires_at": _at(request.approval_expires_at),
+        "returned": request.returned,
         "claimed_by": _who(request.claimed_by),
         "claimed_at": _at(request.claimed_at),
         "votes": [_decision(vote) for vote in request.votes],

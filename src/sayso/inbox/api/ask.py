@@ -36,6 +36,7 @@ from sayso.inbox.api.row_wire import (
     MatchQuery,
     Note,
     Nothing,
+    Return,
     Row,
     Rows,
     Seen,
@@ -73,6 +74,7 @@ __all__ = [
     "note",
     "own_journal",
     "result",
+    "send_back",
     "settle",
     "start",
     "sweep",
@@ -236,6 +238,13 @@ def clear(asked: Asked) -> Row:
     return _row(own.store.clear(own.request(asked.path("request_id")).id, own.me, asked.said(Clear).reason))
 
 
+def send_back(asked: Asked) -> Row:
+    """Let an edit wait anew."""
+    own = Own(asked)
+    problems = asked.said(Return).problems
+    return _row(own.store.send_back(own.request(asked.path("request_id")).id, own.me, problems))
+
+
 def verify(asked: Asked) -> Row:
     """Say whether it happened."""
     own, said = Own(asked), asked.said(Verify)
@@ -397,6 +406,8 @@ OPERATIONS = [
               problems=(*_NOT_THERE, "start_refused", "argument", *_SAVING)),
     Operation("POST", f"{_AT}/clear", "Take a request back, or forget a no", clear, kinds=_KINDS, body=Clear,
               answer=Row, problems=_NOT_THERE),
+    Operation("POST", f"{_AT}/return", "Let an approved edit wait anew that the function's own types refuse", send_back,
+              kinds=_KINDS, body=Return, answer=Row, problems=_NOT_THERE),
     Operation("POST", f"{_AT}/verify", "Say for a gate's hook whether a call had its effect", verify, kinds=_KINDS,
               body=Verify, answer=Row, problems=(*_NOT_THERE, "not_unknown")),
     Operation("GET", "/v1/program/find", "The request that holds a fingerprint", find, kinds=_KINDS, query=FindQuery,

@@ -19,8 +19,8 @@ from sayso.model.lifecycle import MOST_KEPT
 
 __all__ = [
     "Ask", "ByEffect", "Changed", "Clear", "Ended", "Entries", "FindKey", "FindQuery", "Finish", "Found", "Ids",
-    "JournalQuery", "Kept", "MatchQuery",
-    "Note", "Nothing", "Row", "Rows", "Seen", "Settle", "Start", "Swept", "Verify", "WaitQuery", "Wanted", "Which",
+    "JournalQuery", "Kept", "MatchQuery", "Note", "Nothing", "Return", "Row", "Rows", "Seen", "Settle", "Start",
+    "Swept", "Verify", "WaitQuery", "Wanted", "Which",
 ]  # fmt: skip
 
 _MOST_WATCHED = 2_000
@@ -126,6 +126,12 @@ class Clear(Input):
     """Take a request back, or forget a no."""
 
     reason: Reason = None
+
+
+class Return(Input):
+    """Say why the function's own types refuse an edit that was approved."""
+
+    problems: list[Annotated[str, Field(min_length=1, max_length=1_000)]] = Field(min_length=1, max_length=50)
 
 
 class Verify(Input):
