@@ -131,7 +131,7 @@ def test_json_of_a_request_has_its_documented_keys() -> None:
         "id", "kind", "state", "run", "fingerprint", "prompt", "description", "risk", "rule", "context", "unverified",
         "program_gone", "retries", "idempotent", "warnings",
         "requester", "on_behalf_of", "quorum", "escalation", "created_at", "expires_at", "approval_expires_at",
-        "claimed_by", "claimed_at", "votes", "decision", "execution",
+        "claimed_by", "claimed_at", "returned", "votes", "decision", "execution",
     }  # fmt: skip
     shown = {request["id"]: request for request in sayso("ls", "--json").data["requests"]}
     assert set(shown[call.id]) == common | {"function", "tool", "arguments", "proposed", "changes"}

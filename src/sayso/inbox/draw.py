@@ -102,6 +102,8 @@ def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
         found.append(("may start", may_start))
     if request.state is State.PENDING:
         found += [("approved by", said_by(vote, now)) for vote in request.votes]
+    if request.returned is not None and request.state is State.PENDING:
+        found.append(("edit refused", escape(request.returned)))
     if request.claimed_by is not None and request.claimed_at is not None:
         found.append(("claimed by", f"{name_of(request.claimed_by)}, {ago(request.claimed_at, now)}"))
     return found

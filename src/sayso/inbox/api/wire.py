@@ -115,6 +115,7 @@ class Request(Output):
     approval_expires_at: datetime | None
     claimed_by: str | None
     claimed_at: datetime | None
+    returned: str | None
     votes: list[Decision]
     decision: Decision | None
     execution: Execution | None
