@@ -22,7 +22,7 @@ import sayso
 from sayso.cli import worker as cli_worker
 from sayso.model import duration
 from sayso.model.run import RunState
-from sayso.stores.run_verbs import RunFilter
+from sayso.stores.filter import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from tests.acceptance import shop
 

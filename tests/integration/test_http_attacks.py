@@ -36,13 +36,13 @@ from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.model.schema import Schema
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
+from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
 from sayso.stores.http_transport import asked_wire, encoded, mark_of
 from sayso.stores.memory import MemoryStore
-from sayso.stores.outbox import waiting_kind
 from sayso.stores.records import Slip
-from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.transaction import waiting_kind
 from sayso.testing import sample_call, sample_question
 from sayso.testing.scene import outcomes_of, refusal
 from sayso.view import card

@@ -27,9 +27,9 @@ from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.reviews import Review
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
+from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
-from sayso.stores.run_verbs import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.worker import Lease
 from sayso.testing import ScriptedModel, frozen_clock, sample_call

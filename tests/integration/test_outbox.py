@@ -27,7 +27,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Decision, Request
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.stores import outbox
+from sayso.stores import transaction
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.records import Slip
@@ -92,7 +92,7 @@ class Desk:
         return self.deliverer.deliver_due()
 
     def owed(self) -> list[Any]:
-        return list(self.store.slips(outbox.delivery_kind("ops")))
+        return list(self.store.slips(transaction.delivery_kind("ops")))
 
 
 @pytest.fixture
@@ -583,10 +583,10 @@ def test_a_channel_that_is_gone_from_the_settings_is_told_nothing_more(desk: Des
     Roll(desk.store).enter([gone], by="settings")
     Roll(desk.store).enter([own], by="program")
     desk.ask()
-    assert len(list(desk.store.slips(outbox.delivery_kind("gone")))) == 1
+    assert len(list(desk.store.slips(transaction.delivery_kind("gone")))) == 1
     Roll(desk.store).leave_only({"ops"})
     assert [one.name for one in health(desk.store)] == ["ops", "own"]
-    assert list(desk.store.slips(outbox.delivery_kind("gone"))) == []
+    assert list(desk.store.slips(transaction.delivery_kind("gone"))) == []
     assert forget(desk.store, "own")
     assert not forget(desk.store, "own")
 

@@ -11,7 +11,7 @@ import pytest
 from sayso import errors
 from sayso.clock import now
 from sayso.model.run import RunRecord, RunState, Saved, Step
-from sayso.stores.run_verbs import RunFilter
+from sayso.stores.filter import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.worker import Lease
 from sayso.testing import sample_call

@@ -18,7 +18,7 @@ from sayso.model.request import FINAL, LIVE, Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 from sayso.stores.base import Filter, Store
-from sayso.stores.run_verbs import RunFilter
+from sayso.stores.filter import RunFilter
 
 __all__ = ["Purged", "purge"]
 

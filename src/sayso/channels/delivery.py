@@ -1,8 +1,8 @@
 """One request's messages through one channel: what was said, what is to be said next, and when.
 
-Pure: `sayso.channels.outbox` takes deliveries, sends and keeps them; `sayso.stores.outbox` begins them and makes them
-due again. Invariant: a mark is told once. What comes late is not told any more: no reminder follows another within a
-minute, and where a request is decided before it was announced, one message says it all.
+Pure: `sayso.channels.outbox` takes deliveries, sends and keeps them; `sayso.stores.transaction` begins them and makes
+them due again. Invariant: a mark is told once. What comes late is not told any more: no reminder follows another within
+a minute, and where a request is decided before it was announced, one message says it all.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from sayso.channels.notice import Event
 from sayso.clock import instant, microseconds
 from sayso.model.request import Request, State
-from sayso.stores.outbox import delivery_kind
 from sayso.stores.records import Slip
+from sayso.stores.transaction import delivery_kind
 
 __all__ = ["GIVES_UP_AFTER", "KEPT_FOR", "LEASE", "Delivery", "Due", "due_at", "due_message"]
 

@@ -1,8 +1,8 @@
 """The outbox: what requests owe to channels is taken, sent and recorded, at least once and each message once.
 
-What is owed is written by `sayso.stores.outbox` in the transaction of the request. Here a deliverer for each channel
-takes what is due under a lease, sends it, and records that; one that dies in between is followed by another, which
-sends the same message, with the same id, again. A failure is tried again after 5 seconds, then twice as long each time,
+What is owed is written by `sayso.stores.transaction` in the transaction of the request. Here a deliverer for each
+channel takes what is due under a lease, sends it, and records that; one that dies in between is followed by another,
+which sends the same message, with the same id, again. A failure is tried again after 5 seconds, then twice as long each time,
 up to an hour; after a day, or when the channel says never, it is given up, and `health` tells. Invariant: no gate waits
 for a channel, and whatever a channel raises ends here.
 """
@@ -27,8 +27,8 @@ from sayso.model import redaction
 from sayso.model.request import Request
 from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.stores.outbox import delivery_kind
 from sayso.stores.records import Slip
+from sayso.stores.transaction import delivery_kind
 from sayso.stores.worker import Lease
 
 __all__ = ["ChannelHealth", "Deliverer", "Listener", "deliver", "delivering", "forget", "health"]

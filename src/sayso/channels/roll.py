@@ -18,8 +18,8 @@ from sayso.channels.outlet import check_name
 from sayso.clock import instant, microseconds
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
-from sayso.stores.outbox import CHANNEL, delivery_kind
 from sayso.stores.records import Slip
+from sayso.stores.transaction import CHANNEL, delivery_kind
 
 __all__ = ["MOST_WAITING", "ChannelHealth", "Roll", "every", "forget", "health"]
 

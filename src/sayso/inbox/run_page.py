@@ -22,7 +22,7 @@ from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import escape
 from sayso.runs.load import Span, load_run
-from sayso.stores.run_verbs import RunFilter
+from sayso.stores.filter import RunFilter
 from sayso.view.arguments import brief
 from sayso.view.document import event_rows, moment
 from sayso.view.summary import token

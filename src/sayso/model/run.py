@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["RunRecord", "RunState", "Saved", "Step"]
+__all__ = ["Kept", "RunRecord", "RunState", "Saved", "Step"]
 
 
 class RunState(StrEnum):
@@ -68,6 +68,14 @@ class RunRecord:
     def left(self, state: RunState, now: datetime) -> RunRecord:
         """Return the run as handed back."""
         return replace(self, state=state, holder=None, updated_at=now)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run and all its steps, in the order in which they were added."""
+
+    run: RunRecord
+    steps: Sequence[Step]
 
 
 class Saved(NamedTuple):

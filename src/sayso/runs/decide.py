@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sayso import errors, signals
 from sayso.effects import offload
 from sayso.model.request import Request, State
-from sayso.model.run import RunState
+from sayso.model.run import Kept, RunState
 from sayso.reviews import Review
 from sayso.runs.events import ApprovalEvent, OutputEvent, RunStatus
 from sayso.runs.frame import Frame, now_ms
@@ -27,7 +27,6 @@ from sayso.runs.pending import approval_note, ended_output, event_of
 from sayso.runs.resolution import ApprovalResolution, Cancel, Resolution
 from sayso.runs.values import plain
 from sayso.stores.base import Store
-from sayso.stores.run_verbs import Kept
 
 __all__ = ["Decider", "IgnoredDecisionWarning", "IgnoredInputWarning", "cancelled", "extras_place"]
 

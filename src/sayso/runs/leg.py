@@ -16,7 +16,7 @@ from sayso.gates import requester
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunState
+from sayso.model.run import Kept, RunState
 from sayso.runs.code import changes, fingerprints
 from sayso.runs.decide import Decider, IgnoredInputWarning
 from sayso.runs.events import Event, OutputEvent, RunStatus
@@ -28,7 +28,6 @@ from sayso.runs.run import handed_back
 from sayso.runs.step import perform
 from sayso.runs.values import Given, Live, plain
 from sayso.stores.base import Store
-from sayso.stores.run_verbs import Kept
 from sayso.stores.worker import Lease
 from sayso.view import line
 

@@ -17,7 +17,7 @@ from sayso.effects import offload
 from sayso.model.run import RunState
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Store
-from sayso.stores.run_verbs import RunFilter
+from sayso.stores.filter import RunFilter
 
 __all__ = ["LOOK", "Mark", "Shelf", "Standing", "shelves"]
 

@@ -14,72 +14,39 @@ here. `sayso.testing.StoreContract` is the test suite that every store must pass
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.model import lifecycle
-from sayso.model.journal import Anchor, Entry
+from sayso.model.journal import Anchor, Entry, Head, purged
 from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.run import Saved
-from sayso.stores import outbox, worker
+from sayso.model.run import Kept, RunRecord, RunState, Saved
+from sayso.stores import worker
 from sayso.stores.codec import altered
-from sayso.stores.evidence_verbs import EvidenceVerbs
-from sayso.stores.filter import Filter, Page
+from sayso.stores.filter import Filter, Page, RunFilter
 from sayso.stores.records import Slip, SlipTransaction, SlipVerbs, row_of
-from sayso.stores.run_verbs import RunTransaction, RunVerbs, save
+from sayso.stores.transaction import CHANNEL, ESCALATION, RESULT, Transaction, delivery_kind, insert, save, update
 
-__all__ = ["Filter", "Page", "Store", "Transaction", "Unwatch"]
+__all__ = ["Filter", "Page", "ProgramStore", "RequestStore", "ReviewStore", "Store", "Transaction", "Unwatch"]
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
-
-
-class Transaction(RunTransaction, SlipTransaction, Protocol):
-    """What a store offers to the verbs inside one transaction."""
-
-    def load(self, request_id: str) -> Request:
-        """Return a request; raises `RequestNotFoundError`."""
-        ...
-
-    def holder(self, fingerprint: str) -> Request | None:
-        """Return the request that holds this fingerprint, if any."""
-        ...
-
-    def keyed(self, run_id: str, key: str) -> Request | None:
-        """Return the request that was asked with this key in this run, whatever its state."""
-        ...
-
-    def with_effect(self, effect: str) -> Sequence[Request]:
-        """Return the requests with this effect in the order they were asked.
-
-        Raises `AlteredRequestError` where the row of one does not match the journal.
-        """
-        ...
-
-    def insert(self, transition: Transition) -> None:
-        """Write a new request and its row in the journal, whose detail gets the digests of an `Anchor`."""
-        ...
-
-    def update(self, transition: Transition) -> None:
-        """Write a changed request and its row in the journal, with the digest `stands` of an `Anchor`."""
-        ...
-
-    def stands(self, request: Request) -> bool:
-        """Say whether the whole row of a request that was loaded matches the journal's newest row about it."""
-        ...
-
-
-Work = Callable[[Transaction], "T | errors.SaysoError"]
 Change = Callable[[Request, datetime], Transition]
 
+_PAGE = 1000
 
-class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
-    """Where requests and runs live. Every method may be called from any thread.
+
+class RequestStore(ABC):
+    """What both doors have: look at one request, wait for it, and write down what time has made of it.
+
+    Every method may be called from any thread.
 
     Attributes:
         url: What opens this store again, e.g. `sqlite:///sayso.db`.
@@ -89,8 +56,6 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     url: str
     blocks: bool = True
 
-    # -- for implementers --------------------------------------------------------------------------------------
-
     @abstractmethod
     def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
         """Run `work` in one transaction, alone. A fault that it returns is raised after the commit.
@@ -98,26 +63,80 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
         A fault that it raises undoes everything.
         """
 
-    def _transact_run(self, work: Callable[[RunTransaction], T]) -> T:
-        return self._transact(work)
-
-    def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
-        return self._transact(work)
-
-    def _kept_result(self, request_id: str) -> str | None:
-        slip = self.slip(outbox.RESULT, request_id)
-        text = None if slip is None else slip.body.get("text")
-        return text if isinstance(text, str) else None
-
-    @abstractmethod
-    def _due(self) -> Sequence[str]:
-        """Return the ids of requests whose end is reached, and of all that are running."""
-
-    # -- readers -----------------------------------------------------------------------------------------------
-
     @abstractmethod
     def get(self, request_id: str) -> Request:
         """Return a request as last committed; raises `RequestNotFoundError`."""
+
+    @abstractmethod
+    def by_effect(self, effect: str) -> Sequence[Request]:
+        """Return the requests with this effect in the order they were asked, as last committed."""
+
+    @abstractmethod
+    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
+        """Call `wake`, from some thread, after any change of this request, by this or another process.
+
+        It may be called without need. Calling what is returned ends it.
+        """
+
+    @abstractmethod
+    def watch_all(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake`, from some thread, after any change of any request or run, by this or another process.
+
+        It may be called without need. Calling what is returned ends it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and threads. Further verbs open them again."""
+
+    def settle(self, request_id: str, *, gone: str | None = None) -> Request:
+        """In one transaction, write the end that was reached, an escalation, or `unknown` where the worker is gone.
+
+        `gone` is a worker that the caller knows to have ended. A row that does not match the journal is refused.
+        """
+
+        def work(tx: Transaction) -> Request:
+            request = tx.load(request_id)
+            if not tx.stands(request):
+                raise altered(request_id)
+            change, execution = _lapsed(request, tx.now()), request.execution
+            if change is None and execution is not None:
+                is_gone = execution.worker == gone or worker.is_gone(execution.worker)
+                change = lifecycle.abandon(request) if is_gone else None
+            if change is None:
+                return request
+            update(tx, change)
+            return change.request
+
+        return self._transact(work)
+
+    def resolve(
+        self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
+        channel: str, force: bool = False,
+    ) -> Request:  # fmt: skip
+        """In one transaction, say how a call ended whose outcome is unknown; `roles` is None for a hook.
+
+        `force` also ends one that is recorded as running, on a person's word that its worker is gone.
+        """
+
+        def change(request: Request, now: datetime) -> Transition:
+            return lifecycle.resolve(
+                request, by, roles=roles, happened=happened, comment=comment, channel=channel, force=force, now=now
+            )
+
+        self.settle(request_id)
+        return self._change(request_id, change)
+
+    def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
+        """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
+        self._transact(lambda tx: tx.note(run_id, event, by, "program", detail))
+
+    def _change(self, request_id: str, change: Change) -> Request:
+        return self._transact(lambda tx: _changed(tx, request_id, change))
+
+
+class ProgramStore(RequestStore):
+    """What a program does: ask, wait, start, say how it ended, take back, and keep its runs."""
 
     @abstractmethod
     def find(self, fingerprint: str) -> Request | None:
@@ -128,8 +147,8 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
         """Return the request that was asked with this key in this run, whatever its state, as last committed."""
 
     @abstractmethod
-    def by_effect(self, effect: str) -> Sequence[Request]:
-        """Return the requests with this effect in the order they were asked, as last committed."""
+    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
+        """Return the ids of a function's requests that wait or were approved in a run, each with its shape's digest."""
 
     def result(self, request_id: str) -> str:
         """Return the canonical form of what a call with a key really returned, for who asks with its key again.
@@ -155,11 +174,179 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
             )
         return text
 
-    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        """Return the ids of a function's requests that wait or were approved in a run, each with its shape's digest."""
-        states = frozenset({State.PENDING, State.APPROVED})
-        found = self.list(Filter(states=states, run_id=run_id, name=tool)).requests
-        return [(request.id, request.subject.shape_digest) for request in found]
+    @abstractmethod
+    def _kept_result(self, request_id: str) -> str | None:
+        """Return the text that was kept as the real result of a request; None where there is none."""
+
+    def open(self, request: Request, saved: Saved | None = None) -> Request:
+        """In one transaction, find the request that answers for this one, or record it, and save a run.
+
+        With a key, the request with this key in this run answers, whatever has become of it; without one, the request
+        that holds this fingerprint. An equal id says that it was recorded by this call. Only with that one
+        is a run handed back (`Saved.left`); where another holds, the run has to look at it, and stays in hand.
+
+        Raises:
+            KeyReusedError: The key was used in this run for another call; nothing was recorded.
+            StoreCorruptError: The request with this key was altered; nothing was recorded.
+            RunBusyError: Somebody else has the run in hand; nothing was recorded.
+        """
+
+        def work(tx: Transaction) -> Request:
+            held = _known(tx, request)
+            if held is not None and held.id == request.id:
+                return held  # sent again, because the answer was lost: all of it was done the first time
+            expired = None if held is None else lifecycle.expire(held, tx.now())
+            met = held if expired is None else None
+            if expired is not None:
+                update(tx, expired)
+                met = expired.request if request.key is not None else None
+            if met is None:
+                insert(tx, lifecycle.asked(request))
+            if saved is not None:
+                save(tx, saved if met is None else saved._replace(left=None))
+            return met or request
+
+        return self._transact(work)
+
+    def clear(self, request_id: str, by: Identity, reason: str | None = None) -> Request:
+        """In one transaction, let the program take back what it asked, or forget a no; the journal keeps the reason."""
+
+        def work(tx: Transaction) -> Request:
+            request = tx.load(request_id)
+            change = lifecycle.clear(request, by, tx.now(), reason)
+            if change is None:
+                return request
+            update(tx, change)
+            return change.request
+
+        return self._transact(work)
+
+    def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
+        """In one transaction, let an approved edit wait anew that the function's own types refuse; nothing ran."""
+
+        def work(tx: Transaction) -> Request:
+            request = tx.load(request_id)
+            change = lifecycle.send_back(request, by, problems, tx.now())
+            if change is None:
+                return request
+            update(tx, change)
+            return change.request
+
+        return self._transact(work)
+
+    def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
+        """In one transaction, take the single right to run an approved call; durable before this returns.
+
+        `token` is a new random one (`sayso.model.ids.new_token`); `finish` wants it back. Its maker knows it even
+        when this call is broken off, and can then still say that nothing ran. `by` names the worker that runs the
+        call; by default it is this process.
+
+        Raises:
+            StartRefusedError: One of its kinds; the call must not run.
+        """
+        me = worker.current() if by is None else by
+
+        def work(tx: Transaction) -> Request | errors.SaysoError:
+            def change(request: Request, now: datetime) -> Transition:
+                # Read in this transaction, so that of two starts of one effect the second sees the first.
+                same = () if request.effect is None else tx.with_effect(request.effect)
+                return lifecycle.start(request, worker=me, token=token, now=now, same_effect=same)
+
+            return _changed(tx, request_id, change, is_start=True)
+
+        return self._transact(work)
+
+    def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
+        """In one transaction, record how the started call ended, and save a run; only the token's holder may.
+
+        Raises:
+            StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded.
+            RunBusyError: Somebody else has the run in hand. How the call ended is recorded all the same.
+        """
+
+        def work(tx: Transaction) -> Request | errors.SaysoError:
+            found = _changed(tx, request_id, lambda request, now: lifecycle.finish(request, token, outcome, now))
+            if isinstance(found, errors.SaysoError):
+                return found
+            if found.execution is not None and found.execution.kept is not None:
+                tx.put_slip(row_of(Slip(RESULT, request_id, {"text": outcome.kept})))
+            try:
+                if saved is not None:
+                    save(tx, saved)
+            except errors.RunBusyError as refusal:
+                return refusal
+            return found
+
+        return self._transact(work)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def get_run(self, run_id: str) -> Kept:
+        """Return a run and its steps as last committed; raises `RunNotFoundError`."""
+
+    @abstractmethod
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        """Return runs, newest first, and what to give back as `cursor` to get those that follow; None at the end."""
+
+    @abstractmethod
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        """Return the ids of runs that could go on: paused ones that wait for something decided, and broken ones.
+
+        A run waits for the requests that its steps name (`Step.waits`). One is decided when it neither waits for a
+        person (`pending`) nor is under way (`running`, `unknown`). A run whose holder is gone counts as broken.
+        Those that nobody touched for longest come first; only runs of runnables with one of these names.
+        """
+
+    def save_run(self, saved: Saved) -> None:
+        """In one transaction, write what its holder saved of a run.
+
+        Raises:
+            RunBusyError: Somebody else has the run in hand; nothing was written.
+        """
+        self._transact(lambda tx: save(tx, saved))
+
+    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> Kept:
+        """In one transaction, take a run in hand and return it as it was before; an ended one is only returned.
+
+        Args:
+            run_id: Which run.
+            holder: Who takes it.
+            gone: A holder of which the caller knows that it has let go, because it is on the holder's machine.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunBusyError: Somebody else has it in hand, and may still live.
+        """
+
+        def work(tx: Transaction) -> RunRecord:
+            run = tx.run(run_id)
+            if run is None:
+                raise errors.RunNotFoundError(run_id)
+            if run.state is RunState.ENDED:
+                return run
+            if run.holder not in {holder, gone} and not worker.is_free(run.holder):
+                raise errors.RunBusyError(run_id)
+            tx.put_run(run.held_by(holder, tx.now()))
+            return run
+
+        before = self._transact(work)
+        return Kept(before, self.get_run(run_id).steps)
+
+    def leave_run(self, saved: Saved, state: RunState) -> None:
+        """In one transaction, write what is left to save, and hand the run back; does nothing to one held elsewhere."""
+
+        def work(tx: Transaction) -> None:
+            with suppress(errors.RunBusyError):
+                save(tx, saved._replace(left=state))
+
+        self._transact(work)
+
+
+class ReviewStore(RequestStore):
+    """What people do, and those who look after a store: list, decide, read the journal, let go of what is old."""
 
     @abstractmethod
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
@@ -191,90 +378,6 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
     def legible(self, entry: Entry) -> Entry:
         """Return a row of the journal with its words opened, where they are sealed; the link covers the sealed ones."""
         return entry
-
-    @abstractmethod
-    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
-        """Call `wake`, from some thread, after any change of this request, by this or another process.
-
-        It may be called without need. Calling what is returned ends it.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release files and threads. Further verbs open them again."""
-
-    # -- verbs -------------------------------------------------------------------------------------------------
-
-    def open(self, request: Request, saved: Saved | None = None) -> Request:
-        """In one transaction, find the request that answers for this one, or record it, and save a run.
-
-        With a key, the request with this key in this run answers, whatever has become of it; without one, the request
-        that holds this fingerprint. An equal id says that it was recorded by this call. Only with that one
-        is a run handed back (`Saved.left`); where another holds, the run has to look at it, and stays in hand.
-
-        Raises:
-            KeyReusedError: The key was used in this run for another call; nothing was recorded.
-            StoreCorruptError: The request with this key was altered; nothing was recorded.
-            RunBusyError: Somebody else has the run in hand; nothing was recorded.
-        """
-
-        def work(tx: Transaction) -> Request:
-            held = _known(tx, request)
-            if held is not None and held.id == request.id:
-                return held  # sent again, because the answer was lost: all of it was done the first time
-            expired = None if held is None else lifecycle.expire(held, tx.now())
-            met = held if expired is None else None
-            if expired is not None:
-                outbox.update(tx, expired)
-                met = expired.request if request.key is not None else None
-            if met is None:
-                outbox.insert(tx, lifecycle.asked(request))
-            if saved is not None:
-                save(tx, saved if met is None else saved._replace(left=None))
-            return met or request
-
-        return self._transact(work)
-
-    def settle(self, request_id: str, *, gone: str | None = None) -> Request:
-        """In one transaction, write the end that was reached, an escalation, or `unknown` where the worker is gone.
-
-        `gone` is a worker that the caller knows to have ended. A row that does not match the journal is refused.
-        """
-
-        def work(tx: Transaction) -> Request:
-            request = tx.load(request_id)
-            if not tx.stands(request):
-                raise altered(request_id)
-            change, execution = _lapsed(request, tx.now()), request.execution
-            if change is None and execution is not None:
-                is_gone = execution.worker == gone or worker.is_gone(execution.worker)
-                change = lifecycle.abandon(request) if is_gone else None
-            if change is None:
-                return request
-            outbox.update(tx, change)
-            return change.request
-
-        return self._transact(work)
-
-    def sweep(self) -> int:
-        """Settle everything that is due, each in its own transaction; return how many requests changed.
-
-        One that was altered, or cannot be read, is left as it is, with a line in the log, and holds up no other.
-        """
-        changed = 0
-        for request_id in self._due():
-            with outbox.leaving_altered("settled"):
-                before = self.get(request_id)
-                changed += self.settle(request_id).state is not before.state
-        for slip in self.slips(outbox.ESCALATION, due_by=clock.now()):
-            with outbox.leaving_altered("escalated"):
-                changed += self._escalate(slip.key)
-        return changed
-
-    def _escalate(self, request_id: str) -> bool:
-        before, now = self.get(request_id), self.settle(request_id)
-        self.drop(outbox.ESCALATION, request_id)  # only after it is written: who is broken off here does it again
-        return now.escalated_at is not before.escalated_at
 
     def decide(
         self,
@@ -319,100 +422,116 @@ class Store(RunVerbs, SlipVerbs, EvidenceVerbs):
             lambda request, now: lifecycle.extend(request, by, roles=roles, span=span, channel=channel, now=now),
         )
 
-    def resolve(
-        self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str, force: bool = False,
-    ) -> Request:  # fmt: skip
-        """In one transaction, say how a call ended whose outcome is unknown; `roles` is None for a hook.
+    def heads(self) -> Iterator[Head]:
+        """Yield the newest row of every chain, ordered by run."""
+        last: Head | None = None
+        while True:
+            page = self.journal(after=None if last is None else last[:2], limit=_PAGE)
+            for entry in page:
+                if last is not None and entry.run_id != last.run_id:
+                    yield last
+                last = Head(entry.run_id, entry.seq, entry.link)
+            if len(page) < _PAGE:
+                break
+        if last is not None:
+            yield last
 
-        `force` also ends one that is recorded as running, on a person's word that its worker is gone.
+    def purge(self, request_id: str, by: Identity, *, before: datetime, channel: str) -> Request:
+        """In one transaction, remove what a request was about that ended before; see `sayso.model.journal`.
+
+        The bytes may stay in the files until `scrub`. Does nothing to one that was purged already.
+
+        Raises:
+            RequestNotFoundError: There is no such request.
+            PurgeRefusedError: Something can still happen to it, its run still needs it, or it ended later.
         """
-
-        def change(request: Request, now: datetime) -> Transition:
-            return lifecycle.resolve(
-                request, by, roles=roles, happened=happened, comment=comment, channel=channel, force=force, now=now
-            )
-
-        self.settle(request_id)
-        return self._change(request_id, change)
-
-    def clear(self, request_id: str, by: Identity, reason: str | None = None) -> Request:
-        """In one transaction, let the program take back what it asked, or forget a no; the journal keeps the reason."""
 
         def work(tx: Transaction) -> Request:
             request = tx.load(request_id)
-            change = lifecycle.clear(request, by, tx.now(), reason)
+            run = tx.run(request.run_id)
+            if run is not None and run.state is not RunState.ENDED:
+                raise errors.PurgeRefusedError(request_id, f"is needed by its run, which is {run.state}")
+            change = purged(request, by, before=before, channel=channel, now=tx.now())
             if change is None:
                 return request
-            outbox.update(tx, change)
+            tx.update(change)
+            for name in tx.slip_keys(CHANNEL):
+                if tx.find_slip(delivery_kind(name), request_id) is not None:
+                    tx.drop_slip(delivery_kind(name), request_id)
+            if tx.find_slip(RESULT, request_id) is not None:
+                tx.drop_slip(RESULT, request_id)
             return change.request
 
         return self._transact(work)
 
-    def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
-        """In one transaction, let an approved edit wait anew that the function's own types refuse; nothing ran."""
-
-        def work(tx: Transaction) -> Request:
-            request = tx.load(request_id)
-            change = lifecycle.send_back(request, by, problems, tx.now())
-            if change is None:
-                return request
-            outbox.update(tx, change)
-            return change.request
-
-        return self._transact(work)
-
-    def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
-        """In one transaction, take the single right to run an approved call; durable before this returns.
-
-        `token` is a new random one (`sayso.model.ids.new_token`); `finish` wants it back. Its maker knows it even
-        when this call is broken off, and can then still say that nothing ran. `by` names the worker that runs the
-        call; by default it is this process.
+    def purge_run(self, run_id: str, by: Identity, *, before: datetime, channel: str) -> None:
+        """In one transaction, remove all steps of a run that ended before; it is never begun again.
 
         Raises:
-            StartRefusedError: One of its kinds; the call must not run.
-        """
-        me = worker.current() if by is None else by
-
-        def work(tx: Transaction) -> Request | errors.SaysoError:
-            def change(request: Request, now: datetime) -> Transition:
-                # Read in this transaction, so that of two starts of one effect the second sees the first.
-                same = () if request.effect is None else tx.with_effect(request.effect)
-                return lifecycle.start(request, worker=me, token=token, now=now, same_effect=same)
-
-            return _changed(tx, request_id, change, is_start=True)
-
-        return self._transact(work)
-
-    def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
-        """In one transaction, record how the started call ended, and save a run; only the token's holder may.
-
-        Raises:
-            StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded.
-            RunBusyError: Somebody else has the run in hand. How the call ended is recorded all the same.
+            RunNotFoundError: There is no such run.
+            PurgeRefusedError: It has not ended, or later.
         """
 
-        def work(tx: Transaction) -> Request | errors.SaysoError:
-            found = _changed(tx, request_id, lambda request, now: lifecycle.finish(request, token, outcome, now))
-            if isinstance(found, errors.SaysoError):
-                return found
-            if found.execution is not None and found.execution.kept is not None:
-                tx.put_slip(row_of(Slip(outbox.RESULT, request_id, {"text": outcome.kept})))
-            try:
-                if saved is not None:
-                    save(tx, saved)
-            except errors.RunBusyError as refusal:
-                return refusal
-            return found
+        def work(tx: Transaction) -> None:
+            run = tx.run(run_id)
+            if run is None:
+                raise errors.RunNotFoundError(run_id)
+            if run.state is not RunState.ENDED or run.updated_at >= before:
+                raise errors.PurgeRefusedError(run_id, f"is {run.state} since {run.updated_at:%Y-%m-%d %H:%M:%S}Z")
+            tx.drop_steps(run_id)
+            tx.note(run_id, "purged", by, channel, {"what": "steps", "before": clock.written(before)})
 
+        self._transact(work)
+
+    def scrub(self) -> bool:
+        """Let nothing of what was removed remain in the files of the store.
+
+        Returns:
+            Whether nothing remains; where not, others were reading meanwhile, and it is to be tried again.
+        """
+        return True
+
+
+class Store(ProgramStore, ReviewStore, SlipVerbs):
+    """Where requests and runs live: both doors, and small rows beside them."""
+
+    def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
         return self._transact(work)
 
-    def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
-        """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
-        self._transact(lambda tx: tx.note(run_id, event, by, "program", detail))
+    @abstractmethod
+    def _due(self) -> Sequence[str]:
+        """Return the ids of requests whose end is reached, and of all that are running."""
 
-    def _change(self, request_id: str, change: Change) -> Request:
-        return self._transact(lambda tx: _changed(tx, request_id, change))
+    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
+        """Return the ids of a function's requests that wait or were approved in a run, each with its shape's digest."""
+        states = frozenset({State.PENDING, State.APPROVED})
+        found = self.list(Filter(states=states, run_id=run_id, name=tool)).requests
+        return [(request.id, request.subject.shape_digest) for request in found]
+
+    def _kept_result(self, request_id: str) -> str | None:
+        slip = self.slip(RESULT, request_id)
+        text = None if slip is None else slip.body.get("text")
+        return text if isinstance(text, str) else None
+
+    def sweep(self) -> int:
+        """Settle everything that is due, each in its own transaction; return how many requests changed.
+
+        One that was altered, or cannot be read, is left as it is, with a line in the log, and holds up no other.
+        """
+        changed = 0
+        for request_id in self._due():
+            with _leaving_altered("settled"):
+                before = self.get(request_id)
+                changed += self.settle(request_id).state is not before.state
+        for slip in self.slips(ESCALATION, due_by=clock.now()):
+            with _leaving_altered("escalated"):
+                changed += self._escalate(slip.key)
+        return changed
+
+    def _escalate(self, request_id: str) -> bool:
+        before, now = self.get(request_id), self.settle(request_id)
+        self.drop(ESCALATION, request_id)  # only after it is written: who is broken off here does it again
+        return now.escalated_at is not before.escalated_at
 
 
 def _changed(
@@ -424,13 +543,13 @@ def _changed(
         return altered(request_id, is_start=is_start)
     lapsed = _lapsed(request, now)
     if lapsed is not None:
-        outbox.update(tx, lapsed)
+        update(tx, lapsed)
         request = lapsed.request
     try:
         transition = change(request, now)
     except errors.SaysoError as refusal:
         return refusal  # raised after the commit, so that an expiry met here stays written
-    outbox.update(tx, transition)
+    update(tx, transition)
     return transition.request
 
 
@@ -449,3 +568,12 @@ def _known(tx: Transaction, request: Request) -> Request | None:
 def _lapsed(request: Request, now: datetime) -> Transition | None:
     """Return what time alone has made of a request."""
     return lifecycle.expire(request, now) or lifecycle.escalate(request, now)
+
+
+@contextmanager
+def _leaving_altered(done: str) -> Generator[None]:
+    """Leave a request as it is, with a line in the log, whose row was altered or cannot be read."""
+    try:
+        yield
+    except errors.StoreCorruptError as error:
+        logging.getLogger("sayso").warning("not %s: %s", done, error)

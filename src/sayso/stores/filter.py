@@ -9,8 +9,12 @@ from typing import Literal
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import Identity
+from sayso.model.run import RunState
 
-__all__ = ["Filter", "Page", "matches", "read_cursor", "search_text"]
+__all__ = ["NOT_DECIDED", "Filter", "Page", "RunFilter", "matches", "read_cursor", "search_text"]
+
+NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})
+"""In these states a request lets no run that waits for it go on."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,19 @@ class Filter:
     text: str | None = None
     kind: Literal["call", "question"] | None = None
     at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs to list; an empty field does not restrict.
+
+    Attributes:
+        states: Any of these states.
+        name: Of the runnable with this name.
+    """
+
+    states: frozenset[RunState] = field(default=frozenset[RunState]())
+    name: str | None = None
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,11 @@ from sayso.model.journal import Anchor, Entry
 from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunRecord, RunState, Saved
+from sayso.model.run import Kept, RunRecord, RunState, Saved
 from sayso.model.text import storable
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
-from sayso.stores.filter import read_cursor
+from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import (
     BROKEN,
     LATER,
@@ -60,13 +60,12 @@ from sayso.stores.http_transport import (
     saved_wire,
 )
 from sayso.stores.records import SlipRow
-from sayso.stores.run_verbs import Kept, RunFilter, RunVerbs
 from sayso.stores.watch import Bell
 
 __all__ = ["HttpRuns", "HttpStore", "Listener"]
 
 
-class HttpRuns(RunVerbs):
+class HttpRuns:
     """The verbs about runs, over a line to the server."""
 
     _line: Line

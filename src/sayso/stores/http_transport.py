@@ -40,10 +40,9 @@ from sayso.model.canonical.tags import dumps
 from sayso.model.ids import new_token
 from sayso.model.journal import Entry
 from sayso.model.request import Request
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import Kept, RunRecord, RunState, Saved, Step
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, asked_values, progress_values, request_of
 from sayso.stores.memory_tables import run_of, run_values
-from sayso.stores.run_verbs import Kept
 
 __all__ = [
     "BROKEN",

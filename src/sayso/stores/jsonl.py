@@ -36,7 +36,7 @@ from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.run import Step
+from sayso.model.run import Kept, Step
 from sayso.stores import codec
 from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.codec import (
@@ -50,7 +50,7 @@ from sayso.stores.codec import (
     request_of,
     sealed,
 )
-from sayso.stores.filter import read_cursor
+from sayso.stores.filter import NOT_DECIDED, read_cursor
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import (
     RunShelf,
@@ -62,7 +62,6 @@ from sayso.stores.memory_tables import (
     run_of,
     run_values,
 )
-from sayso.stores.run_verbs import NOT_DECIDED, Kept
 from sayso.stores.watch import Bell, Watched, Watcher
 
 __all__ = ["JsonlState", "JsonlStore", "JsonlTransaction", "step_column"]

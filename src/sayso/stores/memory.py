@@ -21,9 +21,8 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.codec import Seal, asked_digest, asked_values
-from sayso.stores.filter import matches, read_cursor
+from sayso.stores.filter import NOT_DECIDED, matches, read_cursor
 from sayso.stores.memory_tables import RunShelf, RunWrites, ShelfReads, SlipReads, SlipShelf, SlipWrites
-from sayso.stores.run_verbs import NOT_DECIDED
 from sayso.stores.watch import Bell
 
 __all__ = ["MemoryStore"]

@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 
 from sayso import errors
 from sayso.clock import instant, microseconds
-from sayso.model.run import RunRecord, RunState, Step
+from sayso.model.run import Kept, RunRecord, RunState, Step
 from sayso.stores import worker
 from sayso.stores.codec import Seal
-from sayso.stores.filter import read_cursor
+from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.records import SlipRow
-from sayso.stores.run_verbs import Kept, RunFilter
 
 __all__ = [
     "RunShelf",
@@ -90,7 +89,7 @@ class RunShelf:
         return map(self.kept, self._ids)
 
     def page(self, wanted: RunFilter, cursor: str | None, limit: int) -> tuple[Sequence[RunRecord], str | None]:
-        """Return runs newest first, as `sayso.stores.run_verbs.RunVerbs.runs` says."""
+        """Return runs newest first, as `sayso.stores.base.ProgramStore.runs` says."""
         before = read_cursor(cursor)
         end = len(self._ids) if before is None else min(before - 1, len(self._ids))
         found: list[tuple[int, RunRecord]] = []
@@ -103,7 +102,7 @@ class RunShelf:
         return [run for _, run in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
 
     def ready(self, names: Collection[str], limit: int) -> Sequence[str]:
-        """Return the ids of runs that could go on, as `sayso.stores.run_verbs.RunVerbs.ready_runs` says."""
+        """Return the ids of runs that could go on, as `sayso.stores.base.ProgramStore.ready_runs` says."""
         wanted = frozenset(names)
         runs = (run for run in map(self._runs.__getitem__, self._open) if run.name in wanted)
         found = [run for run in runs if self._is_ready(run)]
@@ -146,17 +145,17 @@ class ShelfReads(ABC):
         """Read the shelf as it stands now, alone."""
 
     def get_run(self, run_id: str) -> Kept:
-        """Do as `sayso.stores.run_verbs.RunVerbs.get_run` says."""
+        """Do as `sayso.stores.base.ProgramStore.get_run` says."""
         return self._read_runs(lambda shelf: shelf.kept(run_id))
 
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[Sequence[RunRecord], str | None]:
-        """Do as `sayso.stores.run_verbs.RunVerbs.runs` says."""
+        """Do as `sayso.stores.base.ProgramStore.runs` says."""
         return self._read_runs(lambda shelf: shelf.page(wanted, cursor, limit))
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
-        """Do as `sayso.stores.run_verbs.RunVerbs.ready_runs` says."""
+        """Do as `sayso.stores.base.ProgramStore.ready_runs` says."""
         return self._read_runs(lambda shelf: shelf.ready(names, limit))
 
 

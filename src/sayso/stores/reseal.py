@@ -95,7 +95,7 @@ def _sealed(connection: sqlite3.Connection, seal: Seal) -> Resealed:
             None if text is None else seal.open_any(text, request_id, column)
             for text, column in zip(texts, SEALED_COLUMNS, strict=True)
         ]
-        if not any(map(_is_readable, filter(None, texts))):
+        if not any(_is_readable(text) for text in texts if text is not None):
             continue
         sealed += 1
         closed = [

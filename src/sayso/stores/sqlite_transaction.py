@@ -36,14 +36,13 @@ from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunRecord, RunState, Step
+from sayso.model.run import Kept, RunRecord, RunState, Step
 from sayso.stores import codec, worker
-from sayso.stores.base import Transaction
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, changed_values, progress_values, sealed
-from sayso.stores.filter import read_cursor
+from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
 from sayso.stores.memory_tables import slip_column
 from sayso.stores.records import SlipRow
-from sayso.stores.run_verbs import NOT_DECIDED, Kept, RunFilter
+from sayso.stores.transaction import Transaction
 
 __all__ = [
     "BY_EFFECT",

@@ -172,7 +172,7 @@ class Watched:
         return remove
 
     def watch_all(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Do as `sayso.stores.run_verbs.RunVerbs.watch_all` says."""
+        """Do as `sayso.stores.base.ProgramStore.watch_all` says."""
         remove = self._bell.add_for_any(wake)
         self._watcher.ensure()
         return remove

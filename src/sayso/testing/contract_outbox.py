@@ -14,7 +14,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.stores import outbox
+from sayso.stores import transaction
 from sayso.stores.records import Slip
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, BOB, Scene, refusal
@@ -31,11 +31,11 @@ class OutboxContract(Scene):
     def enter(self, *channels: str) -> None:
         """Put channels on the roll."""
         for channel in channels:
-            self.store.keep(Slip(outbox.CHANNEL, channel, {}))
+            self.store.keep(Slip(transaction.CHANNEL, channel, {}))
 
     def owed(self, request: Request, channel: str = "ops") -> Slip:
         """Return what is owed to a channel for a request."""
-        found = self.store.slip(outbox.delivery_kind(channel), request.id)
+        found = self.store.slip(transaction.delivery_kind(channel), request.id)
         assert found is not None, f"nothing is owed to {channel} for {request.id}"
         return found
 
@@ -67,10 +67,10 @@ class OutboxContract(Scene):
         before = self.ask()
         self.enter("ops")
         request = self.decide("approve", before)
-        assert list(self.store.slips(outbox.delivery_kind("ops"))) == []
-        self.store.drop(outbox.CHANNEL, "ops")
+        assert list(self.store.slips(transaction.delivery_kind("ops"))) == []
+        self.store.drop(transaction.CHANNEL, "ops")
         self.decide("reject", self.ask(), BOB)
-        assert list(self.store.slips(outbox.delivery_kind("ops"))) == []
+        assert list(self.store.slips(transaction.delivery_kind("ops"))) == []
         assert request.state is State.APPROVED
 
     def test_what_people_are_to_hear_of_makes_the_delivery_due_again(self) -> None:
@@ -119,7 +119,7 @@ class OutboxContract(Scene):
         for mark in ("holder", "given_up"):
             request = self.ask()
             due = self.clock() + _HOUR
-            taken = Slip(outbox.delivery_kind("ops"), request.id, {"changes": 0, "told": [], mark: "x"}, due)
+            taken = Slip(transaction.delivery_kind("ops"), request.id, {"changes": 0, "told": [], mark: "x"}, due)
             self.store.keep(taken)
             self.decide("approve", request)
             assert self.owed(request) == Slip(taken.kind, taken.key, taken.body | {"changes": 1}, due)
@@ -135,11 +135,11 @@ class OutboxContract(Scene):
         self.enter("ops")
         request, asked = self.ask(), sample_call()
         before = self.everything()
-        with patch.object(outbox, "delivery_kind", side_effect=RuntimeError("broken off")):
+        with patch.object(transaction, "delivery_kind", side_effect=RuntimeError("broken off")):
             refusal(RuntimeError, lambda: self.store.open(asked))
             refusal(RuntimeError, lambda: self.decide("approve", request))
         assert self.everything() == before
-        assert [slip.key for slip in self.store.slips(outbox.delivery_kind("ops"))] == [request.id]
+        assert [slip.key for slip in self.store.slips(transaction.delivery_kind("ops"))] == [request.id]
 
     # -- escalated ---------------------------------------------------------------------------------------------
 
@@ -206,4 +206,4 @@ class OutboxContract(Scene):
         self.store.sweep()
         assert "escalated" not in self.events(decided) + self.events(ended)
         assert self.store.get(ended.id).state is State.EXPIRED
-        assert list(self.store.slips(outbox.ESCALATION)) == []
+        assert list(self.store.slips(transaction.ESCALATION)) == []

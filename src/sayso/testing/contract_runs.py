@@ -1,6 +1,6 @@
 """What a store promises about runs; a part of `sayso.testing.contract`.
 
-Every test is one fact about the verbs of `sayso.stores.run_verbs.RunVerbs`, and about a run that is saved together
+Every test is one fact about the verbs of `sayso.stores.base.ProgramStore`, and about a run that is saved together
 with a request. Nothing here knows how a store keeps its runs.
 """
 
@@ -16,10 +16,10 @@ from sayso import audit, errors
 from sayso.model.ids import new_run_id
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import Kept, RunRecord, RunState, Saved, Step
 from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.stores.run_verbs import Kept, RunFilter
+from sayso.stores.filter import RunFilter
 from sayso.stores.worker import Lease
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal

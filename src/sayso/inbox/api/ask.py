@@ -56,7 +56,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter
 from sayso.stores.http_transport import mark_of, request_wire
-from sayso.stores.outbox import waiting_kind
+from sayso.stores.transaction import waiting_kind
 from sayso.view.arguments import brief
 
 __all__ = [

@@ -18,9 +18,9 @@ from sayso.inbox.api.operation import Asked, Input, Operation, Output
 from sayso.inbox.api.own import Own
 from sayso.inbox.api.problem import Problem
 from sayso.model.run import RunRecord, RunState, Saved
+from sayso.stores.filter import RunFilter
 from sayso.stores.http_transport import kept_wire, saved_of
 from sayso.stores.memory_tables import run_values
-from sayso.stores.run_verbs import RunFilter
 
 __all__ = [
     "OPERATIONS",

@@ -19,7 +19,7 @@ from sayso.inbox.api.problem import Problem
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.model.run import RunState
-from sayso.stores.run_verbs import RunFilter
+from sayso.stores.filter import RunFilter
 
 __all__ = [
     "OPERATIONS",

@@ -15,10 +15,9 @@ from sayso.inbox.api.operation import Asked
 from sayso.model.journal import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.run import Saved
+from sayso.model.run import Kept, Saved
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.records import Slip
-from sayso.stores.run_verbs import Kept
 
 __all__ = ["Own"]
 

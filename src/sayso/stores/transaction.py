@@ -1,0 +1,148 @@
+"""What a store offers to its verbs inside one transaction, and what they write together.
+
+Every verb that changes a request does so by `insert` and `update` of this module, so that what is owed for the change
+is written beside it. Each registered channel (a slip of kind `channel`) gets a delivery for a new request, which is due
+at once and again after every change that people are to hear of; `sayso.channels.outbox` delivers it. A request that
+escalates gets a slip that is due at that time. What a token asked has a slip of its program while it waits, so that a
+server counts them without a look at any other. Invariant: what is recorded of a request and what is owed for it become
+durable together, or neither does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+from sayso import errors
+from sayso.model.lifecycle import Transition
+from sayso.model.request import Request, State
+from sayso.model.reviewer import TOKENS, Identity
+from sayso.model.run import RunRecord, Saved, Step
+from sayso.stores.records import Slip, SlipTransaction, row_of, slip_of
+
+__all__ = [
+    "CHANNEL", "ESCALATION", "RESULT", "Transaction", "delivery_kind", "insert", "save", "update", "waiting_kind",
+]  # fmt: skip
+
+
+class Transaction(SlipTransaction, Protocol):
+    """What a store offers to the verbs inside one transaction."""
+
+    def now(self) -> datetime:
+        """Return the store's instant."""
+        ...
+
+    def load(self, request_id: str) -> Request:
+        """Return a request; raises `RequestNotFoundError`."""
+        ...
+
+    def holder(self, fingerprint: str) -> Request | None:
+        """Return the request that holds this fingerprint, if any."""
+        ...
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        """Return the request that was asked with this key in this run, whatever its state."""
+        ...
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        """Return the requests with this effect in the order they were asked.
+
+        Raises `AlteredRequestError` where the row of one does not match the journal.
+        """
+        ...
+
+    def insert(self, transition: Transition) -> None:
+        """Write a new request and its row in the journal, whose detail gets the digests of an `Anchor`."""
+        ...
+
+    def update(self, transition: Transition) -> None:
+        """Write a changed request and its row in the journal, with the digest `stands` of an `Anchor`."""
+        ...
+
+    def stands(self, request: Request) -> bool:
+        """Say whether the whole row of a request that was loaded matches the journal's newest row about it."""
+        ...
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run, if it is kept here."""
+        ...
+
+    def put_run(self, run: RunRecord) -> None:
+        """Write a run, new or changed."""
+        ...
+
+    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Add steps after those that are there."""
+        ...
+
+    def drop_steps(self, run_id: str) -> None:
+        """Take all steps of a run away, and what they wait for."""
+        ...
+
+
+CHANNEL, ESCALATION, RESULT = "channel", "escalation", "result"
+
+# Changes of which no message is made; whatever else may come to be is told.
+_SILENT = frozenset({"claimed", "cleared", "released", "started", "suspended", "voted"})
+
+
+def delivery_kind(channel: str) -> str:
+    """Return the kind of slip in which a channel's deliveries stand, each under the id of its request."""
+    return f"delivery/{channel}"
+
+
+def waiting_kind(requester: Identity) -> str:
+    """Return the kind of slip by which the waiting requests of a token's program are counted."""
+    return f"waiting/{requester.qualified}"
+
+
+def insert(tx: Transaction, transition: Transition) -> None:
+    """Write a new request, and what is owed for it."""
+    tx.insert(transition)
+    request = transition.request
+    if request.requester.issuer == TOKENS:
+        tx.put_slip(row_of(Slip(waiting_kind(request.requester), request.id, {}, request.expires_at)))
+    if request.escalation is not None:
+        tx.put_slip(row_of(Slip(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
+    for channel in tx.slip_keys(CHANNEL):
+        tx.put_slip(row_of(Slip(delivery_kind(channel), request.id, {"changes": 0, "told": []}, tx.now())))
+
+
+def update(tx: Transaction, transition: Transition) -> None:
+    """Write a changed request, and that its deliveries are due again."""
+    tx.update(transition)
+    request = transition.request
+    if request.requester.issuer == TOKENS and request.state is not State.PENDING:
+        kind = waiting_kind(request.requester)
+        if tx.find_slip(kind, request.id) is not None:
+            tx.drop_slip(kind, request.id)
+    if transition.event in _SILENT:
+        return
+    for channel in tx.slip_keys(CHANNEL):
+        _make_due(tx, channel, request)
+
+
+def _make_due(tx: Transaction, channel: str, request: Request) -> None:
+    row = tx.find_slip(delivery_kind(channel), request.id)
+    if row is None:
+        return  # asked before there was this channel
+    slip = slip_of(row)
+    # Who delivers it just now finds by the count that it has changed. Until then it stays theirs, or it would be sent
+    # by two; and what was given up stays so.
+    is_free = not slip.body.keys() & {"holder", "given_up"}
+    body = {**slip.body, "changes": slip.body["changes"] + 1}
+    tx.put_slip(row_of(replace(slip, body=body, due=tx.now() if is_free else slip.due)))
+
+
+def save(tx: Transaction, saved: Saved) -> None:
+    """Write what a run's holder saved; raises `RunBusyError` where it does not hold the run any more."""
+    known = tx.run(saved.run.id)
+    if known is not None and known.holder != saved.run.holder:
+        raise errors.RunBusyError(known.id)
+    run = saved.run if saved.left is None else saved.run.left(saved.left, tx.now())
+    if known != run:
+        tx.put_run(run)
+    if saved.steps:
+        tx.add_steps(saved.run.id, saved.steps)
