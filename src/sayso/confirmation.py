@@ -128,7 +128,7 @@ def respond_to_confirmation(
 
     An id that no store at hand knows is noted in this context and authorises nothing: neither this nor any later call
     runs because of it. It raises nothing, as the face promises; the logger `sayso` gets a warning, because mostly it
-    is a slip, or the request lies in another store.
+    is a record, or the request lies in another store.
 
     Args:
         confirmation_id: Id of the request.

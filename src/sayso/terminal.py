@@ -348,7 +348,7 @@ class Talk:
         return f"your answer ({kinds_of(shape_of(self._request))['answer']})"
 
     def _other(self, typed: str) -> Request | None:
-        """Take a line that is no letter of the menu: an answer, or a slip."""
+        """Take a line that is no letter of the menu: an answer, or a record."""
         if self._request.kind == "call":
             self._screen.say(f"  please type one of {', '.join(self._verbs)}")
             return None

@@ -1,9 +1,9 @@
 """A sayso server keeps the contract of a store for the program of a token, over a real connection.
 
 What a token of the kind `ask` must not do is done at the server's own store, as people do it there: deciding, claiming,
-extending, resolving, slips, and reading the whole journal. Left out are the facts about slips, which no program's token
-reaches, and three more: that ids of any form are taken, that a program says who asks, and a fault that is put into the
-server's own process.
+extending, resolving, records, and reading the whole journal. Left out are the facts about records, which no program's
+token reaches, and three more: that ids of any form are taken, that a program says who asks, and a fault that is put
+into the server's own process.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
-from sayso.stores.records import SlipRow, SlipTransaction
+from sayso.stores.records import RecordRow, RecordTransaction
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
 from sayso.testing.contract_evidence import EvidenceContract
-from sayso.testing.contract_slips import SlipContract
+from sayso.testing.contract_records import RecordContract
 from tests.serving import Serving, new_token, serving
 
 T = TypeVar("T")
@@ -70,14 +70,14 @@ class Program(HttpStore):
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         return self.server.anchors(run_id=run_id, after=after, limit=limit)
 
-    def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
-        return self.server._transact_slips(work)
+    def _transact_records(self, work: Callable[[RecordTransaction], T]) -> T:
+        return self.server._transact_records(work)
 
-    def _slip_row(self, kind: str, key: str) -> SlipRow | None:
-        return self.server._slip_row(kind, key)
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        return self.server._record_row(kind, key)
 
-    def _slip_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
-        return self.server._slip_rows(kind, due_by, after, limit)
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        return self.server._record_rows(kind, due_by, after, limit)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ class TestHttp(StoreContract):
         assert list(self.store.match("rq_a%")) == []
 
 
-LEFT_OUT = {name for name in vars(SlipContract) if name.startswith("test_")}
+LEFT_OUT = {name for name in vars(RecordContract) if name.startswith("test_")}
 LEFT_OUT |= {name for name in vars(EvidenceContract) if name.startswith("test_")}  # evidence is the server's business
 LEFT_OUT |= {
     "test_an_escalation_never_lets_the_requester_decide",  # it asks in the name of somebody that it is not

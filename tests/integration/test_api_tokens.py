@@ -24,7 +24,7 @@ from sayso.inbox.token import CHAIN, Tokens
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.browsing import BASE, Browser, browser
@@ -174,9 +174,9 @@ def test_a_person_counts_once_by_token_and_by_browser(app: Starlette, store: Sto
 def test_the_store_keeps_no_text_of_a_token(store: Store) -> None:
     token, text = Tokens(store).new("admin", "ada")
     secret = text.rpartition("_")[2]
-    (slip,) = store.slips("token")
-    assert secret not in repr(slip)
-    assert slip.body["digest"] == hashlib.sha256(secret.encode()).hexdigest()
+    (record,) = store.records("token")
+    assert secret not in repr(record)
+    assert record.body["digest"] == hashlib.sha256(secret.encode()).hexdigest()
     assert secret not in repr(token)
     assert len(bytes.fromhex(secret)) == 32
 
@@ -230,15 +230,15 @@ def test_a_name_that_cannot_be_one_makes_no_token(store: Store) -> None:
     for wrong in ("", " ada", "a\u200bda"):
         with pytest.raises(ValueError, match="subject"):
             Tokens(store).new("review", wrong)
-    assert list(store.slips("token")) == []
+    assert list(store.records("token")) == []
 
 
 def test_a_token_that_was_rewritten_by_hand_opens_nothing(store: Store) -> None:
     token, text = Tokens(store).new("review", "ada")
-    slip = store.slip("token", token.id)
-    assert slip is not None
+    record = store.record("token", token.id)
+    assert record is not None
     for change in ({"kind": "root"}, {"expires_at": "never"}, {"roles": 1}, {"subject": ""}):
-        store.keep(Slip("token", token.id, slip.body | change))
+        store.keep(Record("token", token.id, record.body | change))
         with pytest.raises(errors.StoreCorruptError):
             Tokens(store).find(text)
 
@@ -261,21 +261,21 @@ def test_no_token_can_be_made_from_elsewhere(app: Starlette) -> None:
 
 def test_the_day_of_use_is_written_by_a_change_and_not_by_looking(app: Starlette, store: Store, clock: Clock) -> None:
     looker, request_id = caller(app), bought()
-    (before,) = store.slips("token")
+    (before,) = store.records("token")
     assert looker.get("/api/v1/me").status_code == 200
-    assert list(store.slips("token")) == [before]
+    assert list(store.records("token")) == [before]
     doer = caller(app, name="bob")
     assert doer.post(f"/api/v1/requests/{request_id}/claim").status_code == 200
     assert {token.person.subject: token.used_on for token in Tokens(store).all()} == {
         "ada": "2026-01-01", "bob": "2026-01-01",
     }  # fmt: skip
-    written = list(store.slips("token"))
+    written = list(store.records("token"))
     assert doer.post(f"/api/v1/requests/{request_id}/release").status_code == 200
-    assert list(store.slips("token")) == written
+    assert list(store.records("token")) == written
     clock.tick(days=1)
     assert doer.post(f"/api/v1/requests/{request_id}/extend", json={"span": "1h"}).status_code == 409
     assert doer.get("/api/v1/me").status_code == 200
-    assert list(store.slips("token")) == written
+    assert list(store.records("token")) == written
 
 
 def test_many_tokens_are_all_listed(store: Store) -> None:

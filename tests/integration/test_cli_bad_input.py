@@ -203,8 +203,8 @@ def test_settings_that_cannot_be_used_end_what_decides_with_that_word_and_what_l
 @pytest.mark.parametrize("command", ["approve", "show"])
 def test_a_slip_in_an_id_is_told_which_was_meant(command: str) -> None:
     request = ask_refund()
-    slip = request.id[:9] + ("zz" if command == "show" else "z" + request.id[10])
-    assert f"did you mean {request.id[:11]}?" in sayso(command, slip).err
+    record = request.id[:9] + ("zz" if command == "show" else "z" + request.id[10])
+    assert f"did you mean {request.id[:11]}?" in sayso(command, record).err
     assert "did you mean" not in sayso(command, "rq_zzzzzzzz").err
     assert get(request.id).state is State.PENDING
 

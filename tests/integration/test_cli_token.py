@@ -25,7 +25,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 
 @pytest.fixture(autouse=True)
 def made(file_store: Store, clock: Clock) -> None:
-    assert file_store.slip("token", "none") is None  # the file is there from now on
+    assert file_store.record("token", "none") is None  # the file is there from now on
 
 
 def test_a_token_is_printed_once_and_alone_on_stdout(capsys: pytest.CaptureFixture[str], file_store: Store) -> None:

@@ -62,7 +62,8 @@ def verbs_of(store: SqliteStore, path: Path, ran: list[int]) -> dict[str, Callab
     review, pay = sayso.Review(store=store), gated(store, ran)
     return {
         "list": lambda: list(review.list().requests), "ask": lambda: pay(1), "ask what is unknown": lambda: pay(2),
-        "sweep": store.sweep, "ready runs": lambda: store.ready_runs(["agent"]), "slips": lambda: store.slips("token"),
+        "sweep": store.sweep, "ready runs": lambda: store.ready_runs(["agent"]),
+        "records": lambda: store.records("token"),
         "journal": store.journal, "verify": lambda: audit.verify(store), "scrub": store.scrub,
         "seal": lambda: reseal(path, KEY),
     }  # fmt: skip

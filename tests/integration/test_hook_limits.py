@@ -80,7 +80,7 @@ def test_what_a_hook_was_refused_for_its_rate_is_no_answer_that_stays(memory: St
     client, request = client_of(memory, stranger_rate="1/hour"), memory.open(sample_call())
     send(client, memory.open(sample_call()))
     assert code_of(send(client, request)) == (429, "rate_limited")
-    assert len(memory.slips("seen")) == 1
+    assert len(memory.records("seen")) == 1
 
 
 def test_what_nobody_has_signed_is_soon_refused_by_address_alone(memory: Store) -> None:

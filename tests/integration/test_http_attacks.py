@@ -40,7 +40,7 @@ from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
 from sayso.stores.http_transport import asked_wire, encoded, mark_of
 from sayso.stores.memory import MemoryStore
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.transaction import waiting_kind
 from sayso.testing import sample_call, sample_question
@@ -741,7 +741,7 @@ def test_a_vote_or_a_longer_span_leaves_no_room(stage: Stage, clock: Clock) -> N
 
 def test_what_programs_ask_without_a_server_is_counted_for_no_token(store: Store, clock: Clock) -> None:
     request = store.open(sample_call())
-    assert store.slips(waiting_kind(request.requester)) == []
+    assert store.records(waiting_kind(request.requester)) == []
 
 
 def test_a_share_is_counted_without_a_look_at_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -767,8 +767,8 @@ class Slow(MemoryStore):
         time.sleep(0.02)
         return found
 
-    def slips(self, kind: str, **options: Any) -> Sequence[Slip]:
-        found = super().slips(kind, **options)
+    def records(self, kind: str, **options: Any) -> Sequence[Record]:
+        found = super().records(kind, **options)
         time.sleep(0.02 if kind.startswith("waiting/") else 0)
         return found
 
@@ -845,7 +845,7 @@ def test_looking_and_waiting_write_nothing(server: Serving, tmp_path: Path) -> N
     program = stage.program()
     request = program.open(sample_call("run_1"))
     program.get(request.id)  # the token's day of use is written down once
-    before = list(stage.store.journal()), stage.store.list(Filter()).requests, stage.store.slips("token")
+    before = list(stage.store.journal()), stage.store.list(Filter()).requests, stage.store.records("token")
     program.get(request.id)
     program.find(request.fingerprint)
     program.list(Filter())
@@ -853,7 +853,7 @@ def test_looking_and_waiting_write_nothing(server: Serving, tmp_path: Path) -> N
     program.journal(run_id="run_1")
     program.runs(RunFilter())
     looked(program, request, "?wait=0.01", f'"{mark_of(request)}"')
-    assert (list(stage.store.journal()), stage.store.list(Filter()).requests, stage.store.slips("token")) == before
+    assert (list(stage.store.journal()), stage.store.list(Filter()).requests, stage.store.records("token")) == before
     stage.close()
 
 

@@ -471,7 +471,7 @@ def test_a_run_that_another_thread_of_the_program_begins_meanwhile_is_the_progra
 
     def read(**wanted: Any) -> Sequence[Entry]:
         found = journal(**wanted)
-        if meanwhile:  # the slip was looked for, and the run was not
+        if meanwhile:  # the record was looked for, and the run was not
             here.save_run(meanwhile.pop())
         return found
 
@@ -558,7 +558,7 @@ def test_deciding_through_a_programs_store_is_refused_before_anything_is_sent(he
         lambda: Review(here, reviewer="eve").resolve(request.id, happened=True, force=True),
         here.journal,
         here.anchors,
-        lambda: here.slips("token"),
+        lambda: here.records("token"),
     )
     for verb in verbs:
         with pytest.raises(errors.StoreForbiddenError, match="this store is a sayso server"):

@@ -217,7 +217,7 @@ def takes_forms(app: Starlette) -> list[str]:
 def test_no_address_takes_a_form_of_another_page_or_of_nobody(app: Starlette, ada: Browser, store: Store) -> None:
     addresses = takes_forms(app)
     assert {"/login", "/login/openid", "/login/openid/go", "/logout", "/bulk", "/r/x/x"} <= set(addresses)
-    before = list(store.journal()), [store.slips(kind) for kind in ("link", "token", "channel")]
+    before = list(store.journal()), [store.records(kind) for kind in ("link", "token", "channel")]
     for address in addresses:
         for origin in ({}, {"origin": "https://evil.example"}, {"origin": "null"}):
             assert ada.post(address, data={"csrf": "x"}, headers=origin).status_code == 403, address
@@ -225,7 +225,7 @@ def test_no_address_takes_a_form_of_another_page_or_of_nobody(app: Starlette, ad
         assert stranger.post(address, data={"csrf": "x"}, headers={"origin": BASE}).status_code in {401, 403, 404}
         mine = ada.post(address, data={"csrf": "x"}, headers={"origin": BASE}, follow_redirects=False)
         assert mine.status_code in {303, 403, 404}, address  # 303: who is signed in goes on to the inbox
-    assert (list(store.journal()), [store.slips(kind) for kind in ("link", "token", "channel")]) == before
+    assert (list(store.journal()), [store.records(kind) for kind in ("link", "token", "channel")]) == before
     assert ada.get("/").status_code == 200
 
 

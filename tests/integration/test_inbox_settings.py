@@ -20,7 +20,7 @@ from sayso.inbox import create_app, settings
 from sayso.inbox.settings import public_address
 from sayso.inbox.token import Tokens
 from sayso.stores.base import Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.browsing import Browser, browser, fields_of, text_of
@@ -150,7 +150,7 @@ def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
         '[channels.desk]\ntype = "terminal"\n[channels.odd]\ntype = "<b>pigeon"\n'
     )
     Roll(file_store).enter([Outlet("mine")], by="program")
-    file_store.keep(Slip("delivery/mine", "rq_1", {"changes": 0, "told": [], "tries": 2, "error": "no <i>route</i>"}))
+    file_store.keep(Record("delivery/mine", "rq_1", {"changes": 0, "told": [], "tries": 2, "error": "no <i>route</i>"}))
     assert main(["doctor", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     page = browser(create_app(file_store), "ada").get("/settings")

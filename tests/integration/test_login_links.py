@@ -86,10 +86,10 @@ def test_a_link_ends_after_its_time_and_what_was_used_is_forgotten_later(file_st
     assert links.use(early) == ADA
     clock.tick(seconds=1)
     assert links.use(late) is None
-    assert len(file_store.slips("link")) == 2
+    assert len(file_store.records("link")) == 2
     clock.tick(days=2)
     assert links.use(links.token(ADA)) == ADA
-    assert len(file_store.slips("link")) == 1
+    assert len(file_store.records("link")) == 1
     assert links.use(used) is None
 
 

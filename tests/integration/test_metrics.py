@@ -23,7 +23,7 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
 from sayso.stores.base import Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
 from tests.integration.acting import held
@@ -100,9 +100,9 @@ def test_ends_and_channels_are_told(memory: Store, clock: Clock) -> None:
     sayso.Review(memory, reviewer="ada").approve(request.id)
     memory.start(request.id, token)
     memory.finish(request.id, token, Outcome("unknown"))
-    memory.keep(Slip("channel", "ops", {"kind": "webhook", "by": "settings"}))
-    memory.keep(Slip("delivery/ops", "rq_1", {"changes": 0, "told": [], "given_up": True}, clock.at))
-    memory.keep(Slip("delivery/ops", "rq_2", {"changes": 0, "told": [], "tries": 3}, clock.at))
+    memory.keep(Record("channel", "ops", {"kind": "webhook", "by": "settings"}))
+    memory.keep(Record("delivery/ops", "rq_1", {"changes": 0, "told": [], "given_up": True}, clock.at))
+    memory.keep(Record("delivery/ops", "rq_2", {"changes": 0, "told": [], "tries": 3}, clock.at))
     memory.open(sample_call(expires_at=clock.at + timedelta(seconds=1)))
     clock.tick(seconds=6)
     memory.sweep()

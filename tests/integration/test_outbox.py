@@ -30,7 +30,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import transaction
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import Clock, frozen_clock, sample_call, sample_question
 from tests.integration.acting import held
@@ -92,7 +92,7 @@ class Desk:
         return self.deliverer.deliver_due()
 
     def owed(self) -> list[Any]:
-        return list(self.store.slips(transaction.delivery_kind("ops")))
+        return list(self.store.records(transaction.delivery_kind("ops")))
 
 
 @pytest.fixture
@@ -274,7 +274,9 @@ def test_a_deliverer_knows_when_the_next_reminder_is_due(desk: Desk) -> None:
     assert desk.owed()[0].due == request.created_at + timedelta(minutes=1)  # not within a minute of the announcement
     request = desk.ask(expires_at=desk.clock() + timedelta(hours=1))
     desk.run()
-    assert {slip.due for slip in desk.owed() if slip.key == request.id} == {request.created_at + timedelta(minutes=30)}
+    assert {record.due for record in desk.owed() if record.key == request.id} == {
+        request.created_at + timedelta(minutes=30)
+    }
 
 
 def test_nobody_is_reminded_of_what_is_decided(desk: Desk) -> None:
@@ -565,7 +567,7 @@ def test_what_changes_while_a_sent_message_is_recorded_is_told_next(clock: Clock
     class Between(SqliteStore):
         is_quiet = False
 
-        def swap(self, before: Slip, after: Slip) -> bool:
+        def swap(self, before: Record, after: Record) -> bool:
             if "asked" in after.body.get("told", ()) and not self.is_quiet:
                 self.is_quiet = True
                 desk.decide("reject", request)  # after the request was read, and before what was sent is written
@@ -583,10 +585,10 @@ def test_a_channel_that_is_gone_from_the_settings_is_told_nothing_more(desk: Des
     Roll(desk.store).enter([gone], by="settings")
     Roll(desk.store).enter([own], by="program")
     desk.ask()
-    assert len(list(desk.store.slips(transaction.delivery_kind("gone")))) == 1
+    assert len(list(desk.store.records(transaction.delivery_kind("gone")))) == 1
     Roll(desk.store).leave_only({"ops"})
     assert [one.name for one in health(desk.store)] == ["ops", "own"]
-    assert list(desk.store.slips(transaction.delivery_kind("gone"))) == []
+    assert list(desk.store.records(transaction.delivery_kind("gone"))) == []
     assert forget(desk.store, "own")
     assert not forget(desk.store, "own")
 
@@ -661,11 +663,11 @@ def test_a_store_that_fails_for_a_while_ends_no_deliverer(caplog: pytest.LogCapt
     class Failing(SqliteStore):
         failures = 1
 
-        def slips(self, *args: Any, **options: Any) -> Any:
+        def records(self, *args: Any, **options: Any) -> Any:
             if self.failures and options.get("due_by") is not None:
                 self.failures -= 1
                 raise errors.StoreBusyError("locked")
-            return super().slips(*args, **options)
+            return super().records(*args, **options)
 
     store, chat = Failing(tmp_path / "sayso.db"), Chat()
     with deliver(store, [chat]):

@@ -26,7 +26,7 @@ from sayso import telemetry
 from sayso.errors import StoreUnavailableError
 from sayso.inbox.observed import observe
 from sayso.stores.base import Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.integration.acting import held
@@ -176,7 +176,7 @@ def test_a_server_tells_how_its_store_looks(
     heard: Heard, memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.open(sample_call())
-    memory.keep(Slip("channel", "ops", {"kind": "webhook", "by": "settings"}))
+    memory.keep(Record("channel", "ops", {"kind": "webhook", "by": "settings"}))
     clock.tick(minutes=2)
     observe(memory)
     found = {

@@ -217,9 +217,9 @@ def test_an_empty_answer_loses_no_finished_edit() -> None:
         for prompt, typed in (("order_id [", ""), ("amount [", "80"), ("reason [", ""), ("api_key [", "")):
             person.sees(prompt)
             person.types(typed)
-        for slip in ("", "perhaps"):
+        for record in ("", "perhaps"):
             person.sees("run refund with these arguments? [y/n] ")
-            person.types(slip)
+            person.types(record)
         person.sees("[y/n] ")
         person.types("y")
         assert person.ends()[1].startswith("refunded 80.00 for A-4721")
@@ -227,9 +227,9 @@ def test_an_empty_answer_loses_no_finished_edit() -> None:
 
 def test_a_slip_decides_nothing_and_asks_again() -> None:
     with program() as person:
-        for slip in ("", "yes", "x", "approve it", "A B", "\x1b[A"):
+        for record in ("", "yes", "x", "approve it", "A B", "\x1b[A"):
             person.sees(MENU)
-            person.types(slip)
+            person.types(record)
         assert "please type one of a, e, r, f, d" in person.sees(MENU)
         assert the_request().state is State.PENDING
         person.types("d")

@@ -154,7 +154,7 @@ def test_no_program_stands_first_in_a_chain_that_sayso_writes(store: Store, cloc
     assert code_of(bot.post("/api/v1/program/notes", json=note)) == (404, "run_not_found")
     assert code_of(bot.get("/api/v1/program/journal", params={"run_id": run_id})) == (404, "run_not_found")
     assert store.journal() == before
-    assert store.slip("run", run_id) is None
+    assert store.record("run", run_id) is None
 
 
 def test_a_name_that_cannot_be_one_leaves_no_row(store: Store, clock: Clock) -> None:

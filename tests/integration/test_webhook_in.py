@@ -279,10 +279,10 @@ def test_what_was_seen_is_forgotten_when_it_could_not_be_signed_for_any_more(
     send(client, body_of(request_, "reject"))
     clock.tick(minutes=11)
     send(client, body_of(store.open(sample_call())), "msg_2")
-    assert len(store.slips("seen")) == 2
+    assert len(store.records("seen")) == 2
     clock.tick(minutes=10)
     send(client, body_of(store.open(sample_call())), "msg_3")
-    assert [slip.key for slip in store.slips("seen")] == ["hook/jira/msg_2", "hook/jira/msg_3"]
+    assert [record.key for record in store.records("seen")] == ["hook/jira/msg_2", "hook/jira/msg_3"]
 
 
 # -- who, and what ---------------------------------------------------------------------------------------------

@@ -52,10 +52,10 @@ def test_14_a_result_that_was_altered_is_not_given_to_who_asks_again(world: Worl
     world.store.decide(request.id, said, roles=(), seen=None)
     world.store.start(request.id, "t")
     world.store.finish(request.id, "t", Outcome("done", None, None, '{"result":10}'))
-    world.by_hand("UPDATE slip SET body = replace(body, '10', '99') WHERE kind = 'result'")
+    world.by_hand("UPDATE record SET body = replace(body, '10', '99') WHERE kind = 'result'")
     with pytest.raises(errors.StoreCorruptError, match=request.id):
         world.store.result(request.id)
-    world.by_hand("DELETE FROM slip WHERE kind = 'result'")
+    world.by_hand("DELETE FROM record WHERE kind = 'result'")
     with pytest.raises(errors.StoreCorruptError, match=request.id):
         world.store.result(request.id)
     world.by_hand("UPDATE request SET execution = replace(execution, 'program', 'x'), state = 'failed'")

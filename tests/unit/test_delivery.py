@@ -11,7 +11,7 @@ import pytest
 from sayso.channels.delivery import Delivery, Due, due_at, due_message
 from sayso.model.quorum import Escalation
 from sayso.model.request import Request, State
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.testing import Clock, frozen_clock, sample_call
 
 HOUR = timedelta(hours=1)
@@ -27,17 +27,17 @@ def new(request: Request, *told: str, **fields: object) -> Delivery:
     return replace(Delivery(request.id, 0, told), **fields)  # pyright: ignore[reportArgumentType]
 
 
-def test_a_delivery_comes_back_from_its_slip_as_it_was(clock: Clock) -> None:
+def test_a_delivery_comes_back_from_its_record_as_it_was(clock: Clock) -> None:
     request = sample_call()
     full = new(
         request, "asked", "50", reference="r", said_at=clock(), holder="w#t", tries=3, failing_since=clock(),
         error="OSError: no", given_up=True, changes=7,
     )  # fmt: skip
     for delivery in (new(request), full):
-        slip = delivery.slip("ops", clock())
-        assert Delivery.of(slip) == delivery
-        assert (slip.kind, slip.key, slip.due) == ("delivery/ops", request.id, clock())
-    assert Delivery.of(Slip("delivery/ops", request.id, {"changes": 0, "told": []})) == new(request)
+        record = delivery.record("ops", clock())
+        assert Delivery.of(record) == delivery
+        assert (record.kind, record.key, record.due) == ("delivery/ops", request.id, clock())
+    assert Delivery.of(Record("delivery/ops", request.id, {"changes": 0, "told": []})) == new(request)
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - {State.PENDING, State.RUNNING}))

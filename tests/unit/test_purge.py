@@ -25,7 +25,7 @@ from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.sample import sample_edit, sample_question
@@ -198,7 +198,7 @@ def test_a_scrubbed_file_says_the_same_to_every_process(tmp_path: Path) -> None:
             continue
         with scene_on(store) as scene:
             full_of_words(scene)
-            scene.store.keep(Slip("token", "one", {"of": 1}))
+            scene.store.keep(Record("token", "one", {"of": 1}))
             scene.store.save_run(ended("run_z", scene, "{}", RunState.PAUSED))
             in_every_state(scene)
             other = make(tmp_path)
@@ -209,7 +209,7 @@ def test_a_scrubbed_file_says_the_same_to_every_process(tmp_path: Path) -> None:
                 assert one.list(Filter(), limit=100) == before
                 assert list(one.journal()) == list(scene.store.journal())
                 assert one.get_run("run_z") == scene.store.get_run("run_z")
-                assert one.slip("token", "one") == scene.store.slip("token", "one")
+                assert one.record("token", "one") == scene.store.record("token", "one")
                 assert audit.verify(one).broken == ()
             request = other.open(sample_call("run_other"))
             assert scene.store.get(request.id) == again.get(request.id) == request
@@ -277,11 +277,11 @@ def test_a_no_holds_after_it_was_purged(scene: Scene) -> None:
 
 
 def test_messages_about_it_that_were_not_sent_go_too(scene: Scene) -> None:
-    scene.store.keep(Slip("channel", "ops", {}))
+    scene.store.keep(Record("channel", "ops", {}))
     requests = full_of_words(scene)
-    assert scene.store.slip("delivery/ops", requests[0].id) is not None
+    assert scene.store.record("delivery/ops", requests[0].id) is not None
     old(scene)
-    assert list(scene.store.slips("delivery/ops")) == []
+    assert list(scene.store.records("delivery/ops")) == []
 
 
 def test_a_purge_is_refused_of_what_is_not_there(scene: Scene) -> None:

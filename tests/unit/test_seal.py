@@ -17,7 +17,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores.codec import SEALED_COLUMNS, Seal
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.stores.reseal import reseal
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.worker import Lease
@@ -109,7 +109,7 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
     with acting(path, key=None) as scene:
         request_id, waiting = full(scene), scene.ask(prompt="canary-waiting")
         before = scene.store.get(request_id)
-        scene.store.keep(Slip("token", "t", {"owner": "canary-owner"}))
+        scene.store.keep(Record("token", "t", {"owner": "canary-owner"}))
         kept = RunRecord(
             "run_kept", "agent", "agent", RunState.RUNNING, Lease().holder, before.created_at, before.created_at
         )
@@ -122,7 +122,7 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
     assert b"canary" not in on_disk(path)
     with acting(path) as scene:
         assert scene.store.get(request_id) == before
-        assert scene.store.slip("token", "t") == Slip("token", "t", {"owner": "canary-owner"})
+        assert scene.store.record("token", "t") == Record("token", "t", {"owner": "canary-owner"})
         assert scene.store.get_run("run_kept").steps == (Step("/", '{"value":"canary-step"}'),)
         assert scene.decide("approve", waiting).state is State.APPROVED
         assert audit.verify(scene.store).broken == ()

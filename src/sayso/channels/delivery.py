@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sayso.channels.notice import Event
 from sayso.clock import instant, microseconds
 from sayso.model.request import Request, State
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.stores.transaction import delivery_kind
 
 __all__ = ["GIVES_UP_AFTER", "KEPT_FOR", "LEASE", "Delivery", "Due", "due_at", "due_message"]
@@ -45,7 +45,7 @@ class Due(NamedTuple):
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a slip of this kind says.
+    """What a record of this kind says.
 
     Attributes:
         request_id: About which request.
@@ -72,22 +72,22 @@ class Delivery:
     given_up: bool = False
 
     @classmethod
-    def of(cls, slip: Slip) -> Delivery:
-        """Return what a slip says."""
-        fields: dict[str, Any] = dict(slip.body)
+    def of(cls, record: Record) -> Delivery:
+        """Return what a record says."""
+        fields: dict[str, Any] = dict(record.body)
         for name in ("said_at", "failing_since"):
             if name in fields:
                 fields[name] = instant(fields[name])
-        return cls(slip.key, fields.pop("changes"), tuple(fields.pop("told")), **fields)
+        return cls(record.key, fields.pop("changes"), tuple(fields.pop("told")), **fields)
 
-    def slip(self, channel: str, due: datetime | None) -> Slip:
-        """Return the slip that says this."""
+    def record(self, channel: str, due: datetime | None) -> Record:
+        """Return the record that says this."""
         given = {name: value for name, value in self.__dict__.items() if value not in (None, False, 0)}
         body: dict[str, Any] = {**given, "changes": self.changes, "told": list(self.told)}
         for name in ("said_at", "failing_since"):
             if name in body:
                 body[name] = microseconds(body[name])
-        return Slip(delivery_kind(channel), body.pop("request_id"), body, due)
+        return Record(delivery_kind(channel), body.pop("request_id"), body, due)
 
     def said(self, due: Due, request: Request, reference: str | None, now: datetime) -> Delivery:
         """Return it after a message was sent: with it, all is told whose time has come."""

@@ -2,9 +2,9 @@
 
 What is owed is written by `sayso.stores.transaction` in the transaction of the request. Here a deliverer for each
 channel takes what is due under a lease, sends it, and records that; one that dies in between is followed by another,
-which sends the same message, with the same id, again. A failure is tried again after 5 seconds, then twice as long each time,
-up to an hour; after a day, or when the channel says never, it is given up, and `health` tells. Invariant: no gate waits
-for a channel, and whatever a channel raises ends here.
+which sends the same message, with the same id, again. A failure is tried again after 5 seconds, then twice as long each
+time, up to an hour; after a day, or when the channel says never, it is given up, and `health` tells. Invariant: no gate
+waits for a channel, and whatever a channel raises ends here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sayso.model import redaction
 from sayso.model.request import Request
 from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.stores.transaction import delivery_kind
 from sayso.stores.worker import Lease
 
@@ -82,11 +82,11 @@ class Deliverer:
         sent, error = 0, None
         self.failed = 0
         while not self.is_ended.is_set():
-            due = self._store.slips(self._kind, due_by=clock.now(), limit=_AT_ONCE)
-            for slip in due:
+            due = self._store.records(self._kind, due_by=clock.now(), limit=_AT_ONCE)
+            for record in due:
                 if self.is_ended.is_set():
                     break
-                went = self._deliver(slip)
+                went = self._deliver(record)
                 sent += went.is_sent
                 if went.error is not None:
                     self.failed, error = self.failed + 1, went.error
@@ -98,40 +98,40 @@ class Deliverer:
     def next_due(self) -> float:
         """Return in how many seconds something is due, as far as it is known now."""
         soon = clock.now() + timedelta(seconds=_IDLE)
-        first = self._store.slips(self._kind, due_by=soon, limit=1)
+        first = self._store.records(self._kind, due_by=soon, limit=1)
         if not first or first[0].due is None:
             return _IDLE
         return max(0.0, (first[0].due - clock.now()).total_seconds())
 
     def take_over(self) -> None:
         """Make due at once what another deliverer had in hand when it died."""
-        for slip in every(self._store, self._kind):
-            holder = slip.body.get("holder")
+        for record in every(self._store, self._kind):
+            holder = record.body.get("holder")
             if isinstance(holder, str) and worker.is_free(holder):
-                freed = {name: value for name, value in slip.body.items() if name != "holder"}
-                self._store.swap(slip, replace(slip, body=freed, due=clock.now()))
+                freed = {name: value for name, value in record.body.items() if name != "holder"}
+                self._store.swap(record, replace(record, body=freed, due=clock.now()))
 
-    def _deliver(self, slip: Slip) -> _Went:
-        delivery = replace(Delivery.of(slip), holder=self._lease.holder)
+    def _deliver(self, record: Record) -> _Went:
+        delivery = replace(Delivery.of(record), holder=self._lease.holder)
         if delivery.given_up:
-            self._store.drop(slip.kind, slip.key)  # it was shown for long enough
+            self._store.drop(record.kind, record.key)  # it was shown for long enough
             return _Went()
-        # Another deliverer may have read the same slip: who swaps it first sends.
-        if not self._store.swap(slip, delivery.slip(self._outlet.name, clock.now() + LEASE)):
+        # Another deliverer may have read the same record: who swaps it first sends.
+        if not self._store.swap(record, delivery.record(self._outlet.name, clock.now() + LEASE)):
             return _Went()
-        request = self._store.get(slip.key)
+        request = self._store.get(record.key)
         due = due_message(delivery, request, clock.now())
         if due is None:
-            self._record(slip.key, lambda known: known)
+            self._record(record.key, lambda known: known)
             return _Went()
         try:
             reference = self._send(delivery, request, due)
         except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: it is tried again
             said = redaction.error_text(error, ())[:_ERROR_ROOM]
-            self._record_failure(slip.key, said, for_good=isinstance(error, UndeliverableError))
+            self._record_failure(record.key, said, for_good=isinstance(error, UndeliverableError))
             return _Went(error=said)
         now = clock.now()
-        self._record(slip.key, lambda known: known.said(due, request, reference, now))
+        self._record(record.key, lambda known: known.said(due, request, reference, now))
         return _Went(is_sent=True)
 
     def _send(self, delivery: Delivery, request: Request, due: Due) -> str | None:
@@ -145,30 +145,30 @@ class Deliverer:
 
     def _record(self, request_id: str, after: Callable[[Delivery], Delivery]) -> None:
         while (found := self._held(request_id)) is not None:
-            slip, known = found
-            # Read after the slip: a change that comes later changes the slip, too, and then the swap fails.
+            record, known = found
+            # Read after the record: a change that comes later changes the record, too, and then the swap fails.
             request, now = self._store.get(request_id), clock.now()
             new = replace(after(known), holder=None)
             due = due_at(new, request, now)
             if due is None and request.is_final:
-                if self._store.drop(slip.kind, slip.key):
+                if self._store.drop(record.kind, record.key):
                     return
-            elif self._store.swap(slip, new.slip(self._outlet.name, due)):
+            elif self._store.swap(record, new.record(self._outlet.name, due)):
                 return
 
     def _record_failure(self, request_id: str, error: str, *, for_good: bool) -> None:
         while (found := self._held(request_id)) is not None:
-            slip, known = found
+            record, known = found
             new, due = known.failed(error, clock.now(), for_good=for_good)
-            if self._store.swap(slip, replace(new, holder=None).slip(self._outlet.name, due)):
+            if self._store.swap(record, replace(new, holder=None).record(self._outlet.name, due)):
                 return
 
-    def _held(self, request_id: str) -> tuple[Slip, Delivery] | None:
+    def _held(self, request_id: str) -> tuple[Record, Delivery] | None:
         """Return a delivery that this one has in hand still; None where its lease has ended and another took it."""
-        slip = self._store.slip(self._kind, request_id)
-        if slip is None or slip.body.get("holder") != self._lease.holder:
+        record = self._store.record(self._kind, request_id)
+        if record is None or record.body.get("holder") != self._lease.holder:
             return None
-        return slip, Delivery.of(slip)
+        return record, Delivery.of(record)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from sayso.channels.outlet import check_name
 from sayso.clock import instant, microseconds
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.stores.transaction import CHANNEL, delivery_kind
 
 __all__ = ["MOST_WAITING", "ChannelHealth", "Roll", "every", "forget", "health"]
@@ -89,10 +89,10 @@ class Roll:
         if twice:
             raise errors.ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
         for outlet in found:
-            known = self._store.slip(CHANNEL, outlet.name)
+            known = self._store.record(CHANNEL, outlet.name)
             # `begins` stays until what waited is seen to: who enters a channel and dies is followed by another.
             before = {"begins": True} if known is None else known.body
-            self._store.keep(Slip(CHANNEL, outlet.name, {**before, "kind": type(outlet).__name__, "by": by}))
+            self._store.keep(Record(CHANNEL, outlet.name, {**before, "kind": type(outlet).__name__, "by": by}))
             if before.get("begins"):
                 self._begin(outlet.name)
 
@@ -108,9 +108,9 @@ class Roll:
                 "%s requests waited before the channel %s was known, and are not announced to it: `sayso notify"
                 " --backlog %s` announces them; what is asked from now on is announced", f"{waiting:,}", name, name,
             )  # fmt: skip
-        while (slip := self._store.slip(CHANNEL, name)) is not None and slip.body.get("begins"):
-            body = {key: value for key, value in slip.body.items() if key != "begins"}
-            self._store.swap(slip, replace(slip, body=body))
+        while (record := self._store.record(CHANNEL, name)) is not None and record.body.get("begins"):
+            body = {key: value for key, value in record.body.items() if key != "begins"}
+            self._store.swap(record, replace(record, body=body))
 
     def announce_waiting(self, name: str) -> int:
         """Let a channel announce what waits and was never announced to it; return how many requests that are."""
@@ -118,25 +118,25 @@ class Roll:
         while True:
             page = self._store.list(_waiting(), cursor=cursor, limit=_CHUNK)
             for request in page.requests:
-                slip = Slip(delivery_kind(name), request.id, {"changes": 0, "told": []}, clock.now())
+                record = Record(delivery_kind(name), request.id, {"changes": 0, "told": []}, clock.now())
                 # Only new ones: what was asked since the channel is on the roll has its delivery already.
-                number += self._store.keep(slip, only_new=True)
+                number += self._store.keep(record, only_new=True)
             cursor = page.cursor
             if cursor is None:
                 return number
 
     def leave_only(self, names: Collection[str]) -> None:
         """Take channels out that the settings named once and do not any more."""
-        for slip in self._store.slips(CHANNEL):
-            if slip.body.get("by") == "settings" and slip.key not in names:
-                forget(self._store, slip.key)
+        for record in self._store.records(CHANNEL):
+            if record.body.get("by") == "settings" and record.key not in names:
+                forget(self._store, record.key)
 
     def mark(self, name: str, *, sent: bool, error: str | None) -> None:
         """Note that somebody delivers to a channel, and how it went; written once a minute where there is no news."""
-        slip, now = self._store.slip(CHANNEL, name), clock.now()
-        if slip is None:
+        record, now = self._store.record(CHANNEL, name), clock.now()
+        if record is None:
             return
-        seen = slip.body.get("seen_at")
+        seen = record.body.get("seen_at")
         is_old = not isinstance(seen, int) or now - instant(seen) >= _SEEN_EVERY
         if not (sent or error is not None or is_old):
             return
@@ -146,7 +146,7 @@ class Roll:
         if error is not None:
             news |= {"failed_at": microseconds(now), "error": error}
         # Two deliverers of one channel may write at once; whose note is lost, writes it again the next time.
-        self._store.swap(slip, replace(slip, body={**slip.body, **news}))
+        self._store.swap(record, replace(record, body={**record.body, **news}))
 
 
 def _waiting() -> Filter:
@@ -156,25 +156,25 @@ def _waiting() -> Filter:
 def forget(store: Store, name: str) -> bool:
     """Take a channel off the roll, with all that is owed to it; return whether it was on it."""
     was_there = store.drop(CHANNEL, name)
-    for slip in list(every(store, delivery_kind(name))):
-        store.drop(slip.kind, slip.key)
+    for record in list(every(store, delivery_kind(name))):
+        store.drop(record.kind, record.key)
     return was_there
 
 
 def health(store: Store) -> list[ChannelHealth]:
     """Return how the channels are, by name; for `sayso doctor` and the inbox's settings."""
-    return [_health(store, slip) for slip in store.slips(CHANNEL)]
+    return [_health(store, record) for record in store.records(CHANNEL)]
 
 
-def _health(store: Store, channel: Slip) -> ChannelHealth:
+def _health(store: Store, channel: Record) -> ChannelHealth:
     waiting = failing = given_up = 0
     now, error = clock.now(), channel.body.get("error")
-    for slip in every(store, delivery_kind(channel.key)):
-        if slip.body.get("given_up"):
+    for record in every(store, delivery_kind(channel.key)):
+        if record.body.get("given_up"):
             given_up += 1
-        elif slip.body.get("tries"):
+        elif record.body.get("tries"):
             failing += 1
-        elif slip.due is not None and slip.due <= now:
+        elif record.due is not None and record.due <= now:
             waiting += 1
     return ChannelHealth(
         name=channel.key,
@@ -189,14 +189,14 @@ def _health(store: Store, channel: Slip) -> ChannelHealth:
     )
 
 
-def _at(channel: Slip, name: str) -> datetime | None:
+def _at(channel: Record, name: str) -> datetime | None:
     found = channel.body.get(name)
     return instant(found) if isinstance(found, int) else None
 
 
-def every(store: Store, kind: str) -> Iterator[Slip]:
-    """Yield all slips of a kind, read in parts."""
+def every(store: Store, kind: str) -> Iterator[Record]:
+    """Yield all records of a kind, read in parts."""
     after = ""
-    while found := store.slips(kind, after=after):
+    while found := store.records(kind, after=after):
         yield from found
         after = found[-1].key

@@ -36,7 +36,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 
 __all__ = ["Hook", "Hooks", "receive"]
 
@@ -159,9 +159,9 @@ class Hooks:
                 return known
             message = _read(body)
             status, content = self._decide(hook, message)
-            slip = Slip(_SEEN, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT)
+            record = Record(_SEEN, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT)
             # Another process may have taken the same message: its decision stands before our refusal.
-            if not self._store.keep(slip, only_new=status != 200):
+            if not self._store.keep(record, only_new=status != 200):
                 return self._known(key, digest) or (status, content)
             return status, content
 
@@ -175,16 +175,16 @@ class Hooks:
 
     def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
         self._forget()
-        slip = self._store.slip(_SEEN, key)
-        if slip is None:
+        record = self._store.record(_SEEN, key)
+        if record is None:
             return None
-        if slip.body["digest"] != digest:
+        if record.body["digest"] != digest:
             raise Problem("invalid_input", f"this {ID} was of another message; nothing was decided")
-        return slip.body["status"], slip.body["content"]
+        return record.body["status"], record.body["content"]
 
     def _forget(self) -> None:
-        for slip in self._store.slips(_SEEN, due_by=clock.now(), limit=_MOST_FORGOTTEN):
-            self._store.drop(_SEEN, slip.key)
+        for record in self._store.records(_SEEN, due_by=clock.now(), limit=_MOST_FORGOTTEN):
+            self._store.drop(_SEEN, record.key)
 
     def _decide(self, hook: Hook, message: _Message) -> tuple[int, dict[str, Any]]:
         """Return what a decision is answered; a refusal is an answer, too, and stays one."""

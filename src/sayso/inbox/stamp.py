@@ -1,6 +1,6 @@
 """Texts that this server signed: who brings one back did not write it, and each may be used up once.
 
-Signed with a key of its own for each purpose, so that a text for one is none for another. What was used up is a slip
+Signed with a key of its own for each purpose, so that a text for one is none for another. What was used up is a record
 in the store, so it stays so over restarts and for every server of that store. The invariant: a text is read only
 after its whole signature was compared, in constant time, and never after its end.
 """
@@ -18,7 +18,7 @@ from sayso import clock
 from sayso.inbox.secret import secret_of
 from sayso.model.ids import new_token
 from sayso.stores.base import Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 
 __all__ = ["Stamps"]
 
@@ -68,8 +68,8 @@ class Stamps:
 
     def spend(self, body: dict[str, Any]) -> bool:
         """Use up what was read, in one transaction; False where that was done before."""
-        is_first = self._store.keep(Slip("link", body["id"], {}, due=_end(body) + _KEPT), only_new=True)
-        for old in self._store.slips("link", due_by=clock.now(), limit=_SWEPT):
+        is_first = self._store.keep(Record("link", body["id"], {}, due=_end(body) + _KEPT), only_new=True)
+        for old in self._store.records("link", due_by=clock.now(), limit=_SWEPT):
             self._store.drop(old.kind, old.key)
         return is_first
 

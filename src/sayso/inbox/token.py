@@ -21,7 +21,7 @@ from sayso import clock, config, errors
 from sayso.model.ids import new_token
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
-from sayso.stores.records import Note, Slip
+from sayso.stores.records import Note, Record
 
 __all__ = ["CHAIN", "KINDS", "LASTS", "Token", "TokenKind", "Tokens"]
 
@@ -32,7 +32,7 @@ LASTS = timedelta(days=90)
 CHAIN = "sayso:tokens"
 """The run id of the chain in which it stands what tokens were made and revoked."""
 
-_SLIP = "token"
+_RECORD = "token"
 _ID = 16
 _FORM = re.compile(rf"sst_([0-9a-f]{{{_ID}}})_([0-9a-f]{{64}})")
 _NOBODY = "0" * 64
@@ -105,7 +105,7 @@ class Tokens:
         token = Token(
             new_token()[:_ID], kind, person.identity, frozenset(person.roles), now, now + lasts, digest=_digest(secret)
         )
-        self._store.keep(_slip(token), note=_note("token_made", token, by, channel))
+        self._store.keep(_record(token), note=_note("token_made", token, by, channel))
         return token, f"sst_{token.id}_{secret}"
 
     def find(self, text: str) -> Token | None:
@@ -113,8 +113,8 @@ class Tokens:
         form = _FORM.fullmatch(text)
         if form is None:
             return None
-        slip = self._store.slip(_SLIP, form[1])
-        token = None if slip is None else _token(slip)
+        record = self._store.record(_RECORD, form[1])
+        token = None if record is None else _token(record)
         # Compared also where there is none, so that the time it takes does not tell which ids there are.
         is_it = compare_digest(_digest(form[2]), _NOBODY if token is None else token.digest)
         if token is None or not is_it or not token.is_good(clock.now()):
@@ -124,8 +124,8 @@ class Tokens:
 
     def is_good(self, token_id: str) -> bool:
         """Say whether a token that was found before still opens anything; this is no use of it."""
-        slip = self._store.slip(_SLIP, token_id)
-        return slip is not None and _token(slip).is_good(clock.now())
+        record = self._store.record(_RECORD, token_id)
+        return record is not None and _token(record).is_good(clock.now())
 
     def _use(self, token: Token) -> None:
         day = clock.now().date().isoformat()
@@ -135,12 +135,12 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """Return every token, also those that open nothing any more, by id."""
-        found: list[Slip] = []
+        found: list[Record] = []
         while True:
-            page = self._store.slips(_SLIP, after=found[-1].key if found else "")
+            page = self._store.records(_RECORD, after=found[-1].key if found else "")
             found += page
             if not page:
-                return [_token(slip) for slip in found]
+                return [_token(record) for record in found]
 
     def revoke(self, token_id: str, *, by: Identity | None = None, channel: str = "python") -> Token | None:
         """End a token at once, and return it; None where there is none of this id. Durable on return.
@@ -168,10 +168,10 @@ class Tokens:
         noted: Callable[[Token], Note | None] = lambda _: None,
     ) -> Token | None:  # fmt: skip
         while True:  # until nobody changes it in between, so that what is written last never undoes a revocation
-            before = self._store.slip(_SLIP, token_id)
+            before = self._store.record(_RECORD, token_id)
             if before is None:
                 return None
-            after = Slip(_SLIP, token_id, before.body | change(before.body))
+            after = Record(_RECORD, token_id, before.body | change(before.body))
             token = _token(after)
             if after == before or self._store.swap(before, after, note=noted(token)):
                 return token
@@ -189,21 +189,21 @@ def _note(event: str, token: Token, by: Identity | None, channel: str) -> Note:
     return Note(CHAIN, event, config.default_reviewer().identity if by is None else by, channel, detail)
 
 
-def _slip(token: Token) -> Slip:
+def _record(token: Token) -> Record:
     body = {
         "kind": token.kind, "issuer": token.person.issuer, "subject": token.person.subject,
         "roles": sorted(token.roles), "made_at": token.made_at.isoformat(), "expires_at": token.expires_at.isoformat(),
         "revoked_at": None, "used_on": None, "digest": token.digest,
     }  # fmt: skip
-    return Slip(_SLIP, token.id, body)
+    return Record(_RECORD, token.id, body)
 
 
-def _token(slip: Slip) -> Token:
-    body = slip.body
+def _token(record: Record) -> Token:
+    body = record.body
     try:
         kind = KINDS[KINDS.index(body["kind"])]
         return Token(
-            slip.key, kind, Identity(body["issuer"], body["subject"]),
+            record.key, kind, Identity(body["issuer"], body["subject"]),
             frozenset(body["roles"]), datetime.fromisoformat(body["made_at"]),
             datetime.fromisoformat(body["expires_at"]),
             None if body["revoked_at"] is None else datetime.fromisoformat(body["revoked_at"]),
@@ -211,5 +211,5 @@ def _token(slip: Slip) -> Token:
         )  # fmt: skip
     except (LookupError, TypeError, ValueError) as error:
         raise errors.StoreCorruptError(
-            f"token {slip.key!r} cannot be read ({error}); revoke it by a new one"
+            f"token {record.key!r} cannot be read ({error}); revoke it by a new one"
         ) from error

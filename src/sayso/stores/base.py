@@ -31,7 +31,7 @@ from sayso.model.run import Kept, RunRecord, RunState, Saved
 from sayso.stores import worker
 from sayso.stores.codec import altered
 from sayso.stores.filter import Filter, Page, RunFilter
-from sayso.stores.records import Slip, SlipTransaction, SlipVerbs, row_of
+from sayso.stores.records import Record, RecordTransaction, RecordVerbs, row_of
 from sayso.stores.transaction import CHANNEL, ESCALATION, RESULT, Transaction, delivery_kind, insert, save, update
 
 __all__ = ["Filter", "Page", "ProgramStore", "RequestStore", "ReviewStore", "Store", "Transaction", "Unwatch"]
@@ -269,7 +269,7 @@ class ProgramStore(RequestStore):
             if isinstance(found, errors.SaysoError):
                 return found
             if found.execution is not None and found.execution.kept is not None:
-                tx.put_slip(row_of(Slip(RESULT, request_id, {"text": outcome.kept})))
+                tx.put_record(row_of(Record(RESULT, request_id, {"text": outcome.kept})))
             try:
                 if saved is not None:
                     save(tx, saved)
@@ -455,11 +455,11 @@ class ReviewStore(RequestStore):
             if change is None:
                 return request
             tx.update(change)
-            for name in tx.slip_keys(CHANNEL):
-                if tx.find_slip(delivery_kind(name), request_id) is not None:
-                    tx.drop_slip(delivery_kind(name), request_id)
-            if tx.find_slip(RESULT, request_id) is not None:
-                tx.drop_slip(RESULT, request_id)
+            for name in tx.record_keys(CHANNEL):
+                if tx.find_record(delivery_kind(name), request_id) is not None:
+                    tx.drop_record(delivery_kind(name), request_id)
+            if tx.find_record(RESULT, request_id) is not None:
+                tx.drop_record(RESULT, request_id)
             return change.request
 
         return self._transact(work)
@@ -492,10 +492,10 @@ class ReviewStore(RequestStore):
         return True
 
 
-class Store(ProgramStore, ReviewStore, SlipVerbs):
+class Store(ProgramStore, ReviewStore, RecordVerbs):
     """Where requests and runs live: both doors, and small rows beside them."""
 
-    def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
+    def _transact_records(self, work: Callable[[RecordTransaction], T]) -> T:
         return self._transact(work)
 
     @abstractmethod
@@ -509,8 +509,8 @@ class Store(ProgramStore, ReviewStore, SlipVerbs):
         return [(request.id, request.subject.shape_digest) for request in found]
 
     def _kept_result(self, request_id: str) -> str | None:
-        slip = self.slip(RESULT, request_id)
-        text = None if slip is None else slip.body.get("text")
+        record = self.record(RESULT, request_id)
+        text = None if record is None else record.body.get("text")
         return text if isinstance(text, str) else None
 
     def sweep(self) -> int:
@@ -523,9 +523,9 @@ class Store(ProgramStore, ReviewStore, SlipVerbs):
             with _leaving_altered("settled"):
                 before = self.get(request_id)
                 changed += self.settle(request_id).state is not before.state
-        for slip in self.slips(ESCALATION, due_by=clock.now()):
+        for record in self.records(ESCALATION, due_by=clock.now()):
             with _leaving_altered("escalated"):
-                changed += self._escalate(slip.key)
+                changed += self._escalate(record.key)
         return changed
 
     def _escalate(self, request_id: str) -> bool:

@@ -59,7 +59,7 @@ from sayso.stores.http_transport import (
     run_from,
     saved_wire,
 )
-from sayso.stores.records import SlipRow
+from sayso.stores.records import RecordRow
 from sayso.stores.watch import Bell
 
 __all__ = ["HttpRuns", "HttpStore", "Listener"]
@@ -476,10 +476,10 @@ class HttpStore(HttpRuns, Store):
     def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
         _people_decide()
 
-    def _slip_row(self, kind: str, key: str) -> SlipRow | None:
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
         raise _on_the_server("what it keeps beside its requests stays there")
 
-    def _slip_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         raise _on_the_server("what it keeps beside its requests stays there")
 
 

@@ -53,12 +53,12 @@ from sayso.stores.codec import (
 from sayso.stores.filter import NOT_DECIDED, read_cursor
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import (
-    RunShelf,
+    RecordReads,
+    RecordTable,
+    RecordWrites,
+    RunReads,
+    RunTable,
     RunWrites,
-    ShelfReads,
-    SlipReads,
-    SlipShelf,
-    SlipWrites,
     run_of,
     run_values,
 )
@@ -76,16 +76,16 @@ class JsonlState:
     Attributes:
         rows: Columns of requests by id, in the order in which they were asked.
         shapes: Texts of shapes, by digest.
-        shelf: The runs.
-        slip_shelf: The slips.
+        table: The runs.
+        record_table: The records.
     """
 
     def __init__(self, seal: Seal) -> None:
         self._seal = seal
         self.rows: dict[str, Row] = {}
         self.shapes: dict[str, str] = {}
-        self.shelf = RunShelf(self._is_decided)
-        self.slip_shelf = SlipShelf(seal)
+        self.run_table = RunTable(self._is_decided)
+        self.record_table = RecordTable(seal)
         self._ids: list[str] = []  # cursors are places here, from 1
         self._live: dict[str, int] = {}  # places of those to which something can still happen
         self._holders: dict[str, str] = {}
@@ -97,35 +97,35 @@ class JsonlState:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def apply(self, record: Mapping[str, Any]) -> None:
+    def apply(self, line: Mapping[str, Any]) -> None:
         """Take in what a line says; raises `LookupError`, `TypeError` or `ValueError` where it says nothing usable."""
-        self.shapes.update(record.get("shapes", {}))
-        for columns in record.get("asked", ()):
+        self.shapes.update(line.get("shapes", {}))
+        for columns in line.get("asked", ()):
             self._put(Row(**{**_NOTHING, **columns}))
-        for columns in record.get("changed", ()):
+        for columns in line.get("changed", ()):
             self._put(self.rows[columns["id"]]._replace(**columns))
-        for entry in record.get("journal", ()):
+        for entry in line.get("journal", ()):
             self._chains.setdefault(entry[0], []).append(Entry(*entry))
             self._borne_out.discard(entry[3])
-        for run in record.get("runs", ()):
-            self.shelf.put(run_of(run))
-        for run_id, _, place, body, waits in record.get("steps", ()):
-            self.shelf.add(run_id, (Step(place, body, waits),))
-        for run_id in record.get("dropped", ()):
-            self.shelf.drop(run_id)
-        self.slip_shelf.apply(record.get("slips", ()))
+        for run in line.get("runs", ()):
+            self.run_table.put(run_of(run))
+        for run_id, _, place, body, waits in line.get("steps", ()):
+            self.run_table.add(run_id, (Step(place, body, waits),))
+        for run_id in line.get("dropped", ()):
+            self.run_table.drop(run_id)
+        self.record_table.apply(line.get("records", ()))
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Iterator[dict[str, Any]]:
         """Yield what lines have to say for all this; a file of them says nothing that does not stand any more."""
         yield {"shapes": self.shapes}
         for row in self.rows.values():
             yield {"asked": [{name: value for name, value in row._asdict().items() if value is not None}]}
         for chain in self._chains.values():
             yield {"journal": chain}
-        for run, steps in ((kept.run, kept.steps) for kept in self.shelf.everything()):
+        for run, steps in ((kept.run, kept.steps) for kept in self.run_table.everything()):
             written = [(run.id, n, step.place, step.body, step.waits) for n, step in enumerate(steps, 1)]
             yield {"runs": [run_values(run)], "steps": written}
-        yield {"slips": self.slip_shelf.everything()}
+        yield {"records": self.record_table.everything()}
 
     def remember(self, request: Request) -> None:
         """Know already what a row means that was just written here and applied."""
@@ -291,7 +291,7 @@ def step_column(n: int, place: str) -> str:
     return f"step/{n}/{place}"
 
 
-class JsonlTransaction(RunWrites, SlipWrites, Transaction):
+class JsonlTransaction(RunWrites, RecordWrites, Transaction):
     """The verbs' view of the state while the store is alone with its file.
 
     Attributes:
@@ -299,30 +299,30 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
     """
 
     def __init__(self, state: JsonlState, seal: Seal) -> None:
-        RunWrites.__init__(self, state.shelf)
-        SlipWrites.__init__(self, state.slip_shelf)
+        RunWrites.__init__(self, state.run_table)
+        RecordWrites.__init__(self, state.record_table)
         self._state, self._seal = state, seal
-        self._record: dict[str, Any] = {}
+        self._line: dict[str, Any] = {}
         self._heads: dict[str, tuple[int, str]] = {}
         self._rows: dict[str, codec.Row] = {}
         self.requests: dict[str, Request] = {}
 
-    def record(self) -> dict[str, Any]:
+    def line(self) -> dict[str, Any]:
         """Return what the line has to say; empty where nothing was written."""
         if self.runs:
-            self._record["runs"] = [run_values(run) for run in self.runs.values()]
+            self._line["runs"] = [run_values(run) for run in self.runs.values()]
         steps = [
             (run_id, n, step.place, self._seal.close(step.body, run_id, step_column(n, step.place)), step.waits)
             for run_id, added in self.steps.items()
-            for n, step in enumerate(added, self._state.shelf.count_steps(run_id) + 1)
+            for n, step in enumerate(added, self._state.run_table.count_steps(run_id) + 1)
         ]
         if steps:
-            self._record["steps"] = steps
+            self._line["steps"] = steps
         if self.dropped:
-            self._record["dropped"] = self.dropped
-        if self.slips:
-            self._record["slips"] = self.sealed_slips()
-        return self._record
+            self._line["dropped"] = self.dropped
+        if self.records:
+            self._line["records"] = self.sealed_records()
+        return self._line
 
     def now(self) -> datetime:
         return clock.now()
@@ -351,7 +351,7 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
         entry = self._entry(transition, row)
         key = codec.text_key(subject.shape)
         if key not in self._state.shapes:
-            self._record.setdefault("shapes", {})[key] = subject.shape
+            self._line.setdefault("shapes", {})[key] = subject.shape
         columns = row._replace(link=entry.link)._asdict().items()
         self._add("asked", {name: value for name, value in columns if value is not None}, request)
 
@@ -373,7 +373,7 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
         self._chained(run_id, "", event, by, channel, detail)
 
     def _add(self, what: str, columns: dict[str, Any], request: Request) -> None:
-        self._record.setdefault(what, []).append(columns)
+        self._line.setdefault(what, []).append(columns)
         self.requests[request.id] = request
 
     def _entry(self, transition: Transition, row: codec.Row) -> Entry:
@@ -391,7 +391,7 @@ class JsonlTransaction(RunWrites, SlipWrites, Transaction):
         at, text = clock.microseconds(clock.now()), dumps_sorted(detail)
         entry = chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, text)
         self._heads[run_id] = entry.seq, entry.link
-        self._record.setdefault("journal", []).append(entry)
+        self._line.setdefault("journal", []).append(entry)
         return entry
 
 
@@ -400,13 +400,13 @@ T = TypeVar("T")
 _TRIES = 3
 
 
-class JsonlStore(Watched, ShelfReads, SlipReads, Store):
+class JsonlStore(Watched, RunReads, RecordReads, Store):
     """The store behind `jsonl:path`.
 
     Args:
         path: The file; it is made, mode 0600, with its folder, when something is written and it is not there.
         key: Seals arguments, answers, what is recorded of decisions and outcomes, people's words in the journal, and
-            the steps of runs, and slips (see `sayso.stores.codec`).
+            the steps of runs, and records (see `sayso.stores.codec`).
 
     Raises:
         StoreError: One of its kinds, at the first use and not before.
@@ -466,8 +466,8 @@ class JsonlStore(Watched, ShelfReads, SlipReads, Store):
     def _read_on(self) -> None:
         is_whole = False
         try:
-            for record in self._file.more():
-                self._state.apply(record)
+            for line in self._file.more():
+                self._state.apply(line)
             is_whole = True
         except (LookupError, TypeError, ValueError) as error:
             raise errors.StoreCorruptError(
@@ -484,20 +484,20 @@ class JsonlStore(Watched, ShelfReads, SlipReads, Store):
         with self._write_lock, self._file.alone(), self._state_lock:
             tx = JsonlTransaction(self._caught_up(), self.seal)
             result = work(tx)
-            record = tx.record()
-            if record:
-                self._write(record, tx.requests.values())
-        if record.keys() - {"journal", "shapes", "slips"}:
+            line = tx.line()
+            if line:
+                self._write(line, tx.requests.values())
+        if line.keys() - {"journal", "shapes", "records"}:
             self._bell.ring(tx.requests)
         if isinstance(result, errors.SaysoError):
             raise result
         return result
 
-    def _write(self, record: dict[str, object], requests: Iterable[Request]) -> None:
+    def _write(self, line: dict[str, object], requests: Iterable[Request]) -> None:
         is_known = False
         try:
-            self._file.append(record)
-            self._state.apply(record)
+            self._file.append(line)
+            self._state.apply(line)
             for request in requests:
                 self._state.remember(request)
             is_known = True
@@ -507,7 +507,7 @@ class JsonlStore(Watched, ShelfReads, SlipReads, Store):
 
     def scrub(self) -> bool:
         with self._write_lock, self._file.alone(), self._state_lock:
-            self._file.rewrite(self._caught_up().records())
+            self._file.rewrite(self._caught_up().lines())
             self._begin_again()
         return True
 
@@ -563,13 +563,13 @@ class JsonlStore(Watched, ShelfReads, SlipReads, Store):
         with self._now() as state:
             return state.marks(request_ids)
 
-    def _read_runs(self, read: Callable[[RunShelf], T]) -> T:
+    def _read_runs(self, read: Callable[[RunTable], T]) -> T:
         with self._now() as state:
-            return read(state.shelf)
+            return read(state.run_table)
 
-    def _read_slips(self, read: Callable[[SlipShelf], T]) -> T:
+    def _read_records(self, read: Callable[[RecordTable], T]) -> T:
         with self._now() as state:
-            return read(state.slip_shelf)
+            return read(state.record_table)
 
     def get_run(self, run_id: str) -> Kept:
         kept = super().get_run(run_id)

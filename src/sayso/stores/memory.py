@@ -22,7 +22,7 @@ from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.codec import Seal, asked_digest, asked_values
 from sayso.stores.filter import NOT_DECIDED, matches, read_cursor
-from sayso.stores.memory_tables import RunShelf, RunWrites, ShelfReads, SlipReads, SlipShelf, SlipWrites
+from sayso.stores.memory_tables import RecordReads, RecordTable, RecordWrites, RunReads, RunTable, RunWrites
 from sayso.stores.watch import Bell
 
 __all__ = ["MemoryStore"]
@@ -32,12 +32,12 @@ T = TypeVar("T")
 _OPEN = Seal()
 
 
-class _Memory(RunWrites, SlipWrites, Transaction):
+class _Memory(RunWrites, RecordWrites, Transaction):
     """Collects what a verb writes, so that a verb that fails half-way leaves nothing behind."""
 
     def __init__(self, store: MemoryStore) -> None:
-        RunWrites.__init__(self, store.shelf)
-        SlipWrites.__init__(self, store.slip_shelf)
+        RunWrites.__init__(self, store.run_table)
+        RecordWrites.__init__(self, store.record_table)
         self._requests = store.requests
         self._holders = store.holders
         self._keys, self._effects = store.keys, store.effects
@@ -108,7 +108,7 @@ class _Chain:
                 self.rows[place] = (at, request_id, event, by, channel, detail)
 
 
-class MemoryStore(ShelfReads, SlipReads, Store):
+class MemoryStore(RunReads, RecordReads, Store):
     """The store behind `memory:`."""
 
     blocks = False
@@ -119,8 +119,8 @@ class MemoryStore(ShelfReads, SlipReads, Store):
         self.holders: dict[str, str] = {}
         self.keys: dict[tuple[str, str], str] = {}
         self.effects: dict[str, list[str]] = {}
-        self.shelf = RunShelf(self._is_decided)
-        self.slip_shelf = SlipShelf(_OPEN)
+        self.run_table = RunTable(self._is_decided)
+        self.record_table = RecordTable(_OPEN)
         self._chains: dict[str, _Chain] = {}
         self._places: dict[str, int] = {}  # of each request's last row in its chain
         self._lock = threading.RLock()
@@ -141,8 +141,8 @@ class MemoryStore(ShelfReads, SlipReads, Store):
             for run_id, event, by, channel, detail in tx.notes:
                 self._add(run_id, "", event, by, channel, detail)
             tx.keep_runs()
-            if tx.slips:
-                self.slip_shelf.apply(tx.sealed_slips())
+            if tx.records:
+                self.record_table.apply(tx.sealed_records())
         if not self._bell.is_idle and (tx.writes or tx.runs or tx.steps):
             self._bell.ring([transition.request.id for transition in tx.writes])
         if isinstance(result, errors.SaysoError):
@@ -177,13 +177,13 @@ class MemoryStore(ShelfReads, SlipReads, Store):
         chain.rows.append((clock.now(), about, event, by, channel, detail))
         return len(chain.rows) - 1
 
-    def _read_runs(self, read: Callable[[RunShelf], T]) -> T:
+    def _read_runs(self, read: Callable[[RunTable], T]) -> T:
         with self._lock:
-            return read(self.shelf)
+            return read(self.run_table)
 
-    def _read_slips(self, read: Callable[[SlipShelf], T]) -> T:
+    def _read_records(self, read: Callable[[RecordTable], T]) -> T:
         with self._lock:
-            return read(self.slip_shelf)
+            return read(self.record_table)
 
     def _is_decided(self, request_id: str) -> bool:
         request = self.requests.get(request_id)

@@ -13,24 +13,24 @@ from sayso.model.run import Kept, RunRecord, RunState, Step
 from sayso.stores import worker
 from sayso.stores.codec import Seal
 from sayso.stores.filter import RunFilter, read_cursor
-from sayso.stores.records import SlipRow
+from sayso.stores.records import RecordRow
 
 __all__ = [
-    "RunShelf",
+    "RecordReads",
+    "RecordTable",
+    "RecordWrites",
+    "RunReads",
+    "RunTable",
     "RunWrites",
-    "ShelfReads",
-    "SlipReads",
-    "SlipShelf",
-    "SlipWrites",
+    "record_column",
     "run_of",
     "run_values",
-    "slip_column",
 ]
 
 T = TypeVar("T")
 
 
-class RunShelf:
+class RunTable:
     """All runs that a store keeps.
 
     Args:
@@ -137,26 +137,26 @@ def run_of(values: Mapping[str, Any]) -> RunRecord:
     return RunRecord(**fields)
 
 
-class ShelfReads(ABC):
+class RunReads(ABC):
     """The part of a store that reads runs."""
 
     @abstractmethod
-    def _read_runs(self, read: Callable[[RunShelf], T]) -> T:
-        """Read the shelf as it stands now, alone."""
+    def _read_runs(self, read: Callable[[RunTable], T]) -> T:
+        """Read the table as it stands now, alone."""
 
     def get_run(self, run_id: str) -> Kept:
         """Do as `sayso.stores.base.ProgramStore.get_run` says."""
-        return self._read_runs(lambda shelf: shelf.kept(run_id))
+        return self._read_runs(lambda table: table.kept(run_id))
 
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[Sequence[RunRecord], str | None]:
         """Do as `sayso.stores.base.ProgramStore.runs` says."""
-        return self._read_runs(lambda shelf: shelf.page(wanted, cursor, limit))
+        return self._read_runs(lambda table: table.page(wanted, cursor, limit))
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
         """Do as `sayso.stores.base.ProgramStore.ready_runs` says."""
-        return self._read_runs(lambda shelf: shelf.ready(names, limit))
+        return self._read_runs(lambda table: table.ready(names, limit))
 
 
 class RunWrites:
@@ -168,15 +168,15 @@ class RunWrites:
         dropped: Ids of the runs whose steps were taken away.
     """
 
-    def __init__(self, shelf: RunShelf) -> None:
-        self._shelf = shelf
+    def __init__(self, table: RunTable) -> None:
+        self._run_table = table
         self.runs: dict[str, RunRecord] = {}
         self.steps: dict[str, list[Step]] = {}
         self.dropped: list[str] = []
 
     def run(self, run_id: str) -> RunRecord | None:
         """Return a run, as this transaction left it."""
-        return self.runs.get(run_id) or self._shelf.find(run_id)
+        return self.runs.get(run_id) or self._run_table.find(run_id)
 
     def put_run(self, run: RunRecord) -> None:
         """Write a run."""
@@ -195,25 +195,25 @@ class RunWrites:
         return self.runs.keys() | self.steps.keys() | set(self.dropped)
 
     def keep_runs(self) -> None:
-        """Put everything on the shelf."""
+        """Put everything on the table."""
         for run in self.runs.values():
-            self._shelf.put(run)
+            self._run_table.put(run)
         for run_id, steps in self.steps.items():
-            self._shelf.add(run_id, steps)
+            self._run_table.add(run_id, steps)
         for run_id in self.dropped:
-            self._shelf.drop(run_id)
+            self._run_table.drop(run_id)
 
 
 Written = tuple[str, str, str | None, int | None]  # kind, key, body as it is kept (None: dropped), due
 
 
-def slip_column(kind: str) -> str:
-    """Return the place for which the body of a slip is sealed, together with its key."""
-    return f"slip/{kind}"
+def record_column(kind: str) -> str:
+    """Return the place for which the body of a record is sealed, together with its key."""
+    return f"record/{kind}"
 
 
-class SlipShelf:
-    """All slips that a store keeps.
+class RecordTable:
+    """All records that a store keeps.
 
     Args:
         seal: Seals and opens bodies.
@@ -221,10 +221,10 @@ class SlipShelf:
 
     def __init__(self, seal: Seal) -> None:
         self.seal = seal
-        self._kinds: dict[str, dict[str, SlipRow]] = {}
+        self._kinds: dict[str, dict[str, RecordRow]] = {}
 
-    def find(self, kind: str, key: str) -> SlipRow | None:
-        """Return a slip, its body opened."""
+    def find(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record, its body opened."""
         row = self._kinds.get(kind, {}).get(key)
         return None if row is None else self._opened(row)
 
@@ -233,8 +233,8 @@ class SlipShelf:
         found = self._kinds.get(kind)
         return sorted(found) if found else ()  # asked in nearly every transaction, and mostly there is none
 
-    def rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
-        """Return slips, as `sayso.stores.records.SlipVerbs.slips` says."""
+    def rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        """Return records, as `sayso.stores.records.RecordVerbs.records` says."""
         rows = self._kinds.get(kind, {}).values()
         if due_by is None:
             found = heapq.nsmallest(limit, (row for row in rows if row.key > after), key=lambda row: row.key)
@@ -249,67 +249,67 @@ class SlipShelf:
             if body is None:
                 self._kinds.get(kind, {}).pop(key, None)  # perhaps put and dropped in one transaction
             else:
-                self._kinds.setdefault(kind, {})[key] = SlipRow(kind, key, body, due)
+                self._kinds.setdefault(kind, {})[key] = RecordRow(kind, key, body, due)
 
-    def everything(self) -> list[SlipRow]:
-        """Return all slips, their bodies as they are kept."""
+    def everything(self) -> list[RecordRow]:
+        """Return all records, their bodies as they are kept."""
         return [row for kind in self._kinds.values() for row in kind.values()]
 
-    def _opened(self, row: SlipRow) -> SlipRow:
-        return row._replace(body=self.seal.open(row.body, row.key, slip_column(row.kind)))
+    def _opened(self, row: RecordRow) -> RecordRow:
+        return row._replace(body=self.seal.open(row.body, row.key, record_column(row.kind)))
 
 
-class SlipReads(ABC):
-    """The part of a store that reads slips."""
+class RecordReads(ABC):
+    """The part of a store that reads records."""
 
     @abstractmethod
-    def _read_slips(self, read: Callable[[SlipShelf], T]) -> T:
-        """Read the shelf as it stands now, alone."""
+    def _read_records(self, read: Callable[[RecordTable], T]) -> T:
+        """Read the table as it stands now, alone."""
 
-    def _slip_row(self, kind: str, key: str) -> SlipRow | None:
-        return self._read_slips(lambda shelf: shelf.find(kind, key))
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        return self._read_records(lambda table: table.find(kind, key))
 
-    def _slip_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
-        return self._read_slips(lambda shelf: shelf.rows(kind, due_by, after, limit))
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        return self._read_records(lambda table: table.rows(kind, due_by, after, limit))
 
 
-class SlipWrites:
-    """What one transaction writes of slips; nothing is kept before it has succeeded.
+class RecordWrites:
+    """What one transaction writes of records; nothing is kept before it has succeeded.
 
     Attributes:
-        slips: Those that were written, by kind and key, as they are now; None where one was dropped.
+        records: Those that were written, by kind and key, as they are now; None where one was dropped.
     """
 
-    def __init__(self, shelf: SlipShelf) -> None:
-        self._slip_shelf = shelf
-        self.slips: dict[tuple[str, str], SlipRow | None] = {}
+    def __init__(self, table: RecordTable) -> None:
+        self._record_table = table
+        self.records: dict[tuple[str, str], RecordRow | None] = {}
 
-    def find_slip(self, kind: str, key: str) -> SlipRow | None:
-        """Return a slip, as this transaction left it."""
-        if self.slips and (kind, key) in self.slips:
-            return self.slips[kind, key]
-        return self._slip_shelf.find(kind, key)
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record, as this transaction left it."""
+        if self.records and (kind, key) in self.records:
+            return self.records[kind, key]
+        return self._record_table.find(kind, key)
 
-    def slip_keys(self, kind: str) -> Sequence[str]:
+    def record_keys(self, kind: str) -> Sequence[str]:
         """Return the keys of a kind, as this transaction left them."""
-        keys = self._slip_shelf.keys(kind)
-        if not self.slips:
+        keys = self._record_table.keys(kind)
+        if not self.records:
             return keys
-        mine = {key: row for (of, key), row in self.slips.items() if of == kind}
+        mine = {key: row for (of, key), row in self.records.items() if of == kind}
         return sorted({key for key in keys if key not in mine} | {key for key, row in mine.items() if row is not None})
 
-    def put_slip(self, row: SlipRow) -> None:
-        """Write a slip."""
-        self.slips[row.kind, row.key] = row
+    def put_record(self, row: RecordRow) -> None:
+        """Write a record."""
+        self.records[row.kind, row.key] = row
 
-    def drop_slip(self, kind: str, key: str) -> None:
-        """Take a slip away."""
-        self.slips[kind, key] = None
+    def drop_record(self, kind: str, key: str) -> None:
+        """Take a record away."""
+        self.records[kind, key] = None
 
-    def sealed_slips(self) -> list[Written]:
+    def sealed_records(self) -> list[Written]:
         """Return what was written, ready to be kept."""
-        close = self._slip_shelf.seal.close
+        close = self._record_table.seal.close
         return [
-            (kind, key, None, None) if row is None else row._replace(body=close(row.body, key, slip_column(kind)))
-            for (kind, key), row in self.slips.items()
+            (kind, key, None, None) if row is None else row._replace(body=close(row.body, key, record_column(kind)))
+            for (kind, key), row in self.records.items()
         ]

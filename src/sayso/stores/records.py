@@ -18,16 +18,16 @@ from sayso.clock import instant, microseconds
 from sayso.model.canonical.tags import dumps_sorted
 from sayso.model.reviewer import Identity
 
-__all__ = ["Note", "Slip", "SlipRow", "SlipTransaction", "SlipVerbs", "row_of", "slip_of"]
+__all__ = ["Note", "Record", "RecordRow", "RecordTransaction", "RecordVerbs", "record_of", "row_of"]
 
 
 @dataclass(frozen=True)
-class Slip:
+class Record:
     """One small row.
 
     Attributes:
-        kind: What it is, e.g. `token`; whoever keeps slips of a kind owns the word.
-        key: Which one it is; there is one slip of this kind and key.
+        kind: What it is, e.g. `token`; whoever keeps records of a kind owns the word.
+        key: Which one it is; there is one record of this kind and key.
         body: JSON values; they are copied when they are kept.
         due: When something is to be done about it; None where nothing is.
 
@@ -43,9 +43,11 @@ class Slip:
     def __post_init__(self) -> None:
         for name, text in (("kind", self.kind), ("key", self.key)):
             if not text or not _is_writable(text):
-                raise ValueError(f"the {name} of a slip is a text that can be written, not {text!a}; nothing was kept")
+                raise ValueError(
+                    f"the {name} of a record is a text that can be written, not {text!a}; nothing was kept"
+                )
         if self.due is not None and self.due.tzinfo is None:
-            raise ValueError(f"slip {self.key!r} is due at {self.due}, which has no zone; nothing was kept")
+            raise ValueError(f"record {self.key!r} is due at {self.due}, which has no zone; nothing was kept")
 
 
 def _is_writable(text: str) -> bool:
@@ -56,8 +58,8 @@ def _is_writable(text: str) -> bool:
     return True
 
 
-class SlipRow(NamedTuple):
-    """A slip as stores write it: the body as sorted JSON, and the instant in microseconds."""
+class RecordRow(NamedTuple):
+    """A record as stores write it: the body as sorted JSON, and the instant in microseconds."""
 
     kind: str
     key: str
@@ -65,22 +67,24 @@ class SlipRow(NamedTuple):
     due: int | None
 
 
-def row_of(slip: Slip) -> SlipRow:
-    """Return what is written of a slip; raises `TypeError` or `ValueError` where its body is no JSON."""
-    return SlipRow(slip.kind, slip.key, dumps_sorted(slip.body), None if slip.due is None else microseconds(slip.due))
+def row_of(record: Record) -> RecordRow:
+    """Return what is written of a record; raises `TypeError` or `ValueError` where its body is no JSON."""
+    return RecordRow(
+        record.kind, record.key, dumps_sorted(record.body), None if record.due is None else microseconds(record.due)
+    )
 
 
-def slip_of(row: SlipRow) -> Slip:
-    """Return the slip of a row; raises `StoreCorruptError` where somebody wrote something else into it."""
+def record_of(row: RecordRow) -> Record:
+    """Return the record of a row; raises `StoreCorruptError` where somebody wrote something else into it."""
     try:
         body: Any = json.loads(row.body)
         due = None if row.due is None else instant(row.due)
         if isinstance(body, dict):
-            return Slip(row.kind, row.key, cast("dict[str, Any]", body), due)
+            return Record(row.kind, row.key, cast("dict[str, Any]", body), due)
     except (ArithmeticError, RecursionError, TypeError, ValueError):
         pass
     raise errors.StoreCorruptError(
-        f"the slip {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed, restore the store"
+        f"the record {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed, restore the store"
     )
 
 
@@ -88,7 +92,7 @@ T = TypeVar("T")
 
 
 class Note(NamedTuple):
-    """A row of the journal that is about no request, written together with a slip.
+    """A row of the journal that is about no request, written together with a record.
 
     Attributes:
         run_id: In which chain.
@@ -105,23 +109,23 @@ class Note(NamedTuple):
     detail: dict[str, Any]
 
 
-class SlipTransaction(Protocol):
-    """What a store offers to the verbs about slips inside one transaction."""
+class RecordTransaction(Protocol):
+    """What a store offers to the verbs about records inside one transaction."""
 
-    def find_slip(self, kind: str, key: str) -> SlipRow | None:
-        """Return a slip, as this transaction left it."""
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record, as this transaction left it."""
         ...
 
-    def slip_keys(self, kind: str) -> Sequence[str]:
+    def record_keys(self, kind: str) -> Sequence[str]:
         """Return the keys of a kind, in order."""
         ...
 
-    def put_slip(self, row: SlipRow) -> None:
-        """Write a slip, new or in place of the one of its kind and key."""
+    def put_record(self, row: RecordRow) -> None:
+        """Write a record, new or in place of the one of its kind and key."""
         ...
 
-    def drop_slip(self, kind: str, key: str) -> None:
-        """Take a slip away that is there."""
+    def drop_record(self, kind: str, key: str) -> None:
+        """Take a record away that is there."""
         ...
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
@@ -129,49 +133,51 @@ class SlipTransaction(Protocol):
         ...
 
 
-class SlipVerbs(ABC):
-    """The part of `sayso.stores.base.Store` that is about slips."""
+class RecordVerbs(ABC):
+    """The part of `sayso.stores.base.Store` that is about records."""
 
     @abstractmethod
-    def _transact_slips(self, work: Callable[[SlipTransaction], T]) -> T:
+    def _transact_records(self, work: Callable[[RecordTransaction], T]) -> T:
         """Run `work` in one transaction, alone; what it raises undoes everything."""
 
     @abstractmethod
-    def _slip_row(self, kind: str, key: str) -> SlipRow | None:
-        """Return a slip as last committed."""
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record as last committed."""
 
     @abstractmethod
-    def _slip_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
-        """Return slips as last committed: by key, those after this one; or by due, those due by this microsecond."""
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        """Return records as last committed: by key, those after this one; or by due, those due by this microsecond."""
 
-    def keep(self, slip: Slip, *, only_new: bool = False, note: Note | None = None) -> bool:
-        """In one transaction, write a slip, in place of the one of its kind and key.
+    def keep(self, record: Record, *, only_new: bool = False, note: Note | None = None) -> bool:
+        """In one transaction, write a record, in place of the one of its kind and key.
 
         Args:
-            slip: What to keep.
+            record: What to keep.
             only_new: Where there is one of this kind and key already, write nothing and return False.
-            note: What the journal says of it, written if the slip is.
+            note: What the journal says of it, written if the record is.
 
         Raises:
             TypeError: Its body is no JSON; `ValueError` for a number that JSON does not have.
         """
-        row = row_of(slip)
+        row = row_of(record)
 
-        def work(tx: SlipTransaction) -> bool:
-            if only_new and tx.find_slip(slip.kind, slip.key) is not None:
+        def work(tx: RecordTransaction) -> bool:
+            if only_new and tx.find_record(record.kind, record.key) is not None:
                 return False
             _put(tx, row, note)
             return True
 
-        return self._transact_slips(work)
+        return self._transact_records(work)
 
-    def slip(self, kind: str, key: str) -> Slip | None:
-        """Return a slip as last committed; None where there is none."""
-        row = self._slip_row(kind, key)
-        return None if row is None else slip_of(row)
+    def record(self, kind: str, key: str) -> Record | None:
+        """Return a record as last committed; None where there is none."""
+        row = self._record_row(kind, key)
+        return None if row is None else record_of(row)
 
-    def slips(self, kind: str, *, due_by: datetime | None = None, after: str = "", limit: int = 1000) -> Sequence[Slip]:
-        """Return slips of a kind as last committed, ordered by key.
+    def records(
+        self, kind: str, *, due_by: datetime | None = None, after: str = "", limit: int = 1000
+    ) -> Sequence[Record]:
+        """Return records of a kind as last committed, ordered by key.
 
         Args:
             kind: Which ones.
@@ -183,17 +189,17 @@ class SlipVerbs(ABC):
             ValueError: Both `due_by` and `after` are given.
         """
         if due_by is not None and after:
-            raise ValueError("slips are read on after a key or by when they are due, not both")
+            raise ValueError("records are read on after a key or by when they are due, not both")
         due = None if due_by is None else microseconds(due_by)
-        return [slip_of(row) for row in self._slip_rows(kind, due, after, limit)]
+        return [record_of(row) for row in self._record_rows(kind, due, after, limit)]
 
-    def swap(self, before: Slip, after: Slip, *, note: Note | None = None) -> bool:
-        """In one transaction, write a slip's next version if it is still as it was read, in body and due.
+    def swap(self, before: Record, after: Record, *, note: Note | None = None) -> bool:
+        """In one transaction, write a record's next version if it is still as it was read, in body and due.
 
         Args:
             before: As it was read.
             after: What to write.
-            note: What the journal says of it, written if the slip is.
+            note: What the journal says of it, written if the record is.
 
         Returns:
             Whether it was; where not, it was changed or dropped meanwhile, and nothing was written.
@@ -205,27 +211,27 @@ class SlipVerbs(ABC):
             raise ValueError(f"{after.kind} {after.key!r} is no next version of {before.kind} {before.key!r}")
         old, new = row_of(before), row_of(after)
 
-        def work(tx: SlipTransaction) -> bool:
-            if tx.find_slip(old.kind, old.key) != old:
+        def work(tx: RecordTransaction) -> bool:
+            if tx.find_record(old.kind, old.key) != old:
                 return False
             _put(tx, new, note)
             return True
 
-        return self._transact_slips(work)
+        return self._transact_records(work)
 
     def drop(self, kind: str, key: str) -> bool:
-        """In one transaction, take a slip away; return whether it was there."""
+        """In one transaction, take a record away; return whether it was there."""
 
-        def work(tx: SlipTransaction) -> bool:
-            if tx.find_slip(kind, key) is None:
+        def work(tx: RecordTransaction) -> bool:
+            if tx.find_record(kind, key) is None:
                 return False
-            tx.drop_slip(kind, key)
+            tx.drop_record(kind, key)
             return True
 
-        return self._transact_slips(work)
+        return self._transact_records(work)
 
 
-def _put(tx: SlipTransaction, row: SlipRow, note: Note | None) -> None:
-    tx.put_slip(row)
+def _put(tx: RecordTransaction, row: RecordRow, note: Note | None) -> None:
+    tx.put_record(row)
     if note is not None:
         tx.note(*note)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sayso import errors
 from sayso.stores.codec import SEALED_COLUMNS, Seal, sealed_search
-from sayso.stores.memory_tables import slip_column
+from sayso.stores.memory_tables import record_column
 from sayso.stores.migrate import migrate
 from sayso.stores.sqlite import DATABASE_ERRORS, fault
 from sayso.stores.sqlite_transaction import step_column
@@ -24,10 +24,10 @@ __all__ = ["Resealed", "reseal"]
 _READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"  # noqa: S608  constants of ours
 _WRITE = f"UPDATE request SET search = ?, {', '.join(f'{name} = ?' for name in SEALED_COLUMNS)} WHERE id = ?"  # noqa: S608  the same
 _STEPS = "SELECT rowid, run_id, n, place, body FROM step"
-_SLIPS = "SELECT kind, key, body FROM slip"
-_WRITE_STEP, _WRITE_SLIP = (
+_RECORDS = "SELECT kind, key, body FROM record"
+_WRITE_STEP, _WRITE_RECORD = (
     "UPDATE step SET body = ? WHERE rowid = ?",
-    "UPDATE slip SET body = ? WHERE kind = ? AND key = ?",
+    "UPDATE record SET body = ? WHERE kind = ? AND key = ?",
 )
 _READABLE_WORDS = """
 SELECT count(*) FROM journal WHERE (detail LIKE '%"comment":%' OR detail LIKE '%"reason":%')
@@ -50,7 +50,7 @@ class Resealed(NamedTuple):
 
 
 def reseal(path: str | Path, key: str) -> Resealed:
-    """Seal all that stands readable in the store (requests, steps of runs, slips), in one transaction.
+    """Seal all that stands readable in the store (requests, steps of runs, records), in one transaction.
 
     Raises:
         StoreSealedError: A request was sealed with another key; nothing was changed.
@@ -78,13 +78,13 @@ def reseal(path: str | Path, key: str) -> Resealed:
 
 
 def _seal_the_rest(connection: sqlite3.Connection, seal: Seal) -> None:
-    """Seal the steps of runs and the slips."""
+    """Seal the steps of runs and the records."""
     for row, run_id, n, place, body in connection.execute(_STEPS).fetchall():
         if _is_readable(body):
             connection.execute(_WRITE_STEP, (seal.close(body, run_id, step_column(n, place)), row))
-    for kind, key, body in connection.execute(_SLIPS).fetchall():
+    for kind, key, body in connection.execute(_RECORDS).fetchall():
         if _is_readable(body):
-            connection.execute(_WRITE_SLIP, (seal.close(body, key, slip_column(kind)), kind, key))
+            connection.execute(_WRITE_RECORD, (seal.close(body, key, record_column(kind)), kind, key))
 
 
 def _sealed(connection: sqlite3.Connection, seal: Seal) -> Resealed:

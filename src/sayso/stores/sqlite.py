@@ -52,8 +52,8 @@ from sayso.stores.sqlite_transaction import (
     FIND_KEY,
     GET,
     Memo,
+    SqliteRecordReads,
     SqliteRunReads,
-    SqliteSlipReads,
     SqliteTransaction,
     Stale,
 )
@@ -235,7 +235,7 @@ def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
     tx.has_guessed = False
 
 
-class SqliteStore(Watched, SqliteRunReads, SqliteSlipReads, SqliteEvidence, Store):
+class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, Store):
     """The store behind `sqlite:///path`.
 
     Args:

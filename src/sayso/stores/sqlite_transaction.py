@@ -5,10 +5,10 @@ is sealed for its run, number and place, so that it can be moved nowhere else. E
 of the step before it, and the run one of its row and of its newest step: a run of which one column was altered is
 refused before anything goes on.
 
-Slips in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
+Records in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
 
 A body is sealed for its kind and key, so that it can be moved nowhere else. What is due is found by an index, however
-many slips there are.
+many records there are.
 
 One open transaction on SQLite, and what this process remembers of the rows between them.
 
@@ -40,8 +40,8 @@ from sayso.model.run import Kept, RunRecord, RunState, Step
 from sayso.stores import codec, worker
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, changed_values, progress_values, sealed
 from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
-from sayso.stores.memory_tables import slip_column
-from sayso.stores.records import SlipRow
+from sayso.stores.memory_tables import record_column
+from sayso.stores.records import RecordRow
 from sayso.stores.transaction import Transaction
 
 __all__ = [
@@ -51,10 +51,10 @@ __all__ = [
     "FIND_KEY",
     "GET",
     "Memo",
+    "SqliteRecordReads",
+    "SqliteRecordWrites",
     "SqliteRunReads",
     "SqliteRunWrites",
-    "SqliteSlipReads",
-    "SqliteSlipWrites",
     "SqliteTransaction",
     "Stale",
     "step_column",
@@ -250,43 +250,43 @@ def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
     )
 
 
-_GET_RECORD = "SELECT kind, key, body, due FROM slip WHERE kind = ? AND key = ?"
-_RECORD_KEYS = "SELECT key FROM slip WHERE kind = ? ORDER BY key"
-_PUT_RECORD = "INSERT OR REPLACE INTO slip (kind, key, body, due) VALUES (?, ?, ?, ?)"
-_DROP_RECORD = "DELETE FROM slip WHERE kind = ? AND key = ?"
-_AFTER_RECORD = "SELECT kind, key, body, due FROM slip WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
-_DUE_RECORDS = "SELECT kind, key, body, due FROM slip WHERE kind = ? AND due <= ? ORDER BY due, key LIMIT ?"
+_GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
+_RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
+_PUT_RECORD = "INSERT OR REPLACE INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
+_DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
+_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
+_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key LIMIT ?"
 
 
-class SqliteSlipWrites:
-    """The part of a transaction that is about slips."""
+class SqliteRecordWrites:
+    """The part of a transaction that is about records."""
 
     _execute: Callable[..., sqlite3.Cursor]
     _seal: Seal
 
-    def find_slip(self, kind: str, key: str) -> SlipRow | None:
-        """Return a slip, as this transaction left it."""
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record, as this transaction left it."""
         try:
             found = self._execute(_GET_RECORD, (kind, key)).fetchone()
         except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
             return None
         return None if found is None else _opened(found, self._seal)
 
-    def slip_keys(self, kind: str) -> Sequence[str]:
+    def record_keys(self, kind: str) -> Sequence[str]:
         """Return the keys of a kind, as this transaction left them."""
         return [key for (key,) in self._execute(_RECORD_KEYS, (kind,)).fetchall()]
 
-    def put_slip(self, row: SlipRow) -> None:
-        """Write a slip."""
-        self._execute(_PUT_RECORD, row._replace(body=self._seal.close(row.body, row.key, slip_column(row.kind))))
+    def put_record(self, row: RecordRow) -> None:
+        """Write a record."""
+        self._execute(_PUT_RECORD, row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind))))
 
-    def drop_slip(self, kind: str, key: str) -> None:
-        """Take a slip away."""
+    def drop_record(self, kind: str, key: str) -> None:
+        """Take a record away."""
         self._execute(_DROP_RECORD, (kind, key))
 
 
-class SqliteSlipReads(ABC):
-    """The part of a store that reads slips."""
+class SqliteRecordReads(ABC):
+    """The part of a store that reads records."""
 
     seal: Seal
 
@@ -294,22 +294,22 @@ class SqliteSlipReads(ABC):
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """Return all rows."""
 
-    def _slip_row(self, kind: str, key: str) -> SlipRow | None:
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
         found = self._query(_GET_RECORD, (kind, key))
         return _opened(found[0], self.seal) if found else None
 
-    def _slip_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[SlipRow]:
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
         return [_opened(row, self.seal) for row in self._query(sql, (kind, bound, limit))]
 
 
-def _opened(found: Sequence[Any], seal: Seal) -> SlipRow:
-    row = SlipRow._make(found)
+def _opened(found: Sequence[Any], seal: Seal) -> RecordRow:
+    row = RecordRow._make(found)
     if not isinstance(row.body, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever somebody wrote into the file
         raise errors.StoreCorruptError(
-            f"the slip {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed"
+            f"the record {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed"
         )
-    return row._replace(body=seal.open(row.body, row.key, slip_column(row.kind)))
+    return row._replace(body=seal.open(row.body, row.key, record_column(row.kind)))
 
 
 COLUMNS = ", ".join(Row._fields)
@@ -398,7 +398,7 @@ def _update(changed: tuple[str, ...]) -> str:
     return f"UPDATE request SET {' = ?, '.join((*changed, 'link'))} = ? WHERE id = ? AND link = ?"
 
 
-class SqliteTransaction(SqliteRunWrites, SqliteSlipWrites, Transaction):
+class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
     """The verbs' view of the writing connection between BEGIN and COMMIT.
 
     Args:

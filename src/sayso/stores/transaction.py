@@ -1,11 +1,11 @@
 """What a store offers to its verbs inside one transaction, and what they write together.
 
 Every verb that changes a request does so by `insert` and `update` of this module, so that what is owed for the change
-is written beside it. Each registered channel (a slip of kind `channel`) gets a delivery for a new request, which is due
-at once and again after every change that people are to hear of; `sayso.channels.outbox` delivers it. A request that
-escalates gets a slip that is due at that time. What a token asked has a slip of its program while it waits, so that a
-server counts them without a look at any other. Invariant: what is recorded of a request and what is owed for it become
-durable together, or neither does.
+is written beside it. Each registered channel (a record of kind `channel`) gets a delivery for a new request, which is
+due at once and again after every change that people are to hear of; `sayso.channels.outbox` delivers it. A request that
+escalates gets a record that is due at that time. What a token asked has a record of its program while it waits, so that
+a server counts them without a look at any other. Invariant: what is recorded of a request and what is owed for it
+become durable together, or neither does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Identity
 from sayso.model.run import RunRecord, Saved, Step
-from sayso.stores.records import Slip, SlipTransaction, row_of, slip_of
+from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
 __all__ = [
     "CHANNEL", "ESCALATION", "RESULT", "Transaction", "delivery_kind", "insert", "save", "update", "waiting_kind",
 ]  # fmt: skip
 
 
-class Transaction(SlipTransaction, Protocol):
+class Transaction(RecordTransaction, Protocol):
     """What a store offers to the verbs inside one transaction."""
 
     def now(self) -> datetime:
@@ -89,12 +89,12 @@ _SILENT = frozenset({"claimed", "cleared", "released", "started", "suspended", "
 
 
 def delivery_kind(channel: str) -> str:
-    """Return the kind of slip in which a channel's deliveries stand, each under the id of its request."""
+    """Return the kind of record in which a channel's deliveries stand, each under the id of its request."""
     return f"delivery/{channel}"
 
 
 def waiting_kind(requester: Identity) -> str:
-    """Return the kind of slip by which the waiting requests of a token's program are counted."""
+    """Return the kind of record by which the waiting requests of a token's program are counted."""
     return f"waiting/{requester.qualified}"
 
 
@@ -103,11 +103,11 @@ def insert(tx: Transaction, transition: Transition) -> None:
     tx.insert(transition)
     request = transition.request
     if request.requester.issuer == TOKENS:
-        tx.put_slip(row_of(Slip(waiting_kind(request.requester), request.id, {}, request.expires_at)))
+        tx.put_record(row_of(Record(waiting_kind(request.requester), request.id, {}, request.expires_at)))
     if request.escalation is not None:
-        tx.put_slip(row_of(Slip(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
-    for channel in tx.slip_keys(CHANNEL):
-        tx.put_slip(row_of(Slip(delivery_kind(channel), request.id, {"changes": 0, "told": []}, tx.now())))
+        tx.put_record(row_of(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
+    for channel in tx.record_keys(CHANNEL):
+        tx.put_record(row_of(Record(delivery_kind(channel), request.id, {"changes": 0, "told": []}, tx.now())))
 
 
 def update(tx: Transaction, transition: Transition) -> None:
@@ -116,24 +116,24 @@ def update(tx: Transaction, transition: Transition) -> None:
     request = transition.request
     if request.requester.issuer == TOKENS and request.state is not State.PENDING:
         kind = waiting_kind(request.requester)
-        if tx.find_slip(kind, request.id) is not None:
-            tx.drop_slip(kind, request.id)
+        if tx.find_record(kind, request.id) is not None:
+            tx.drop_record(kind, request.id)
     if transition.event in _SILENT:
         return
-    for channel in tx.slip_keys(CHANNEL):
+    for channel in tx.record_keys(CHANNEL):
         _make_due(tx, channel, request)
 
 
 def _make_due(tx: Transaction, channel: str, request: Request) -> None:
-    row = tx.find_slip(delivery_kind(channel), request.id)
+    row = tx.find_record(delivery_kind(channel), request.id)
     if row is None:
         return  # asked before there was this channel
-    slip = slip_of(row)
+    record = record_of(row)
     # Who delivers it just now finds by the count that it has changed. Until then it stays theirs, or it would be sent
     # by two; and what was given up stays so.
-    is_free = not slip.body.keys() & {"holder", "given_up"}
-    body = {**slip.body, "changes": slip.body["changes"] + 1}
-    tx.put_slip(row_of(replace(slip, body=body, due=tx.now() if is_free else slip.due)))
+    is_free = not record.body.keys() & {"holder", "given_up"}
+    body = {**record.body, "changes": record.body["changes"] + 1}
+    tx.put_record(row_of(replace(record, body=body, due=tx.now() if is_free else record.due)))
 
 
 def save(tx: Transaction, saved: Saved) -> None:

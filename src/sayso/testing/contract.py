@@ -8,7 +8,7 @@
             return MyStore(store.folder)
 
 Each test is one fact about the verbs of `sayso.stores.base.Store`. What a verb promises in the words of one thread is
-in `sayso.testing.verbs`, about runs, slips and the outbox in `sayso.testing.contract_runs` and its neighbours; here
+in `sayso.testing.verbs`, about runs, records and the outbox in `sayso.testing.contract_runs` and its neighbours; here
 are what several callers, other processes and the clock can do to it.
 For readable failures, call `pytest.register_assert_rewrite("sayso.testing")` in your `conftest.py`.
 """
@@ -30,8 +30,8 @@ from sayso.stores.base import Filter
 from sayso.testing.contract_evidence import EvidenceContract
 from sayso.testing.contract_keys import KeyContract
 from sayso.testing.contract_outbox import OutboxContract
+from sayso.testing.contract_records import RecordContract
 from sayso.testing.contract_runs import RunContract
-from sayso.testing.contract_slips import SlipContract
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, BOB, outcomes_of, refusal
 from sayso.testing.verbs import VerbContract
@@ -43,7 +43,7 @@ _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 
 
-class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, SlipContract, VerbContract):
+class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, RecordContract, VerbContract):
     """Every store must pass this; the module says how to use it."""
 
     # -- one of many is first ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import transaction
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, BOB, Scene, refusal
 
@@ -31,18 +31,18 @@ class OutboxContract(Scene):
     def enter(self, *channels: str) -> None:
         """Put channels on the roll."""
         for channel in channels:
-            self.store.keep(Slip(transaction.CHANNEL, channel, {}))
+            self.store.keep(Record(transaction.CHANNEL, channel, {}))
 
-    def owed(self, request: Request, channel: str = "ops") -> Slip:
+    def owed(self, request: Request, channel: str = "ops") -> Record:
         """Return what is owed to a channel for a request."""
-        found = self.store.slip(transaction.delivery_kind(channel), request.id)
+        found = self.store.record(transaction.delivery_kind(channel), request.id)
         assert found is not None, f"nothing is owed to {channel} for {request.id}"
         return found
 
-    def settle_account(self, request: Request, **body: Any) -> Slip:
+    def settle_account(self, request: Request, **body: Any) -> Record:
         """Let a delivery wait for nothing, as after everything was said."""
         owed = self.owed(request)
-        after = Slip(owed.kind, owed.key, owed.body | body)
+        after = Record(owed.kind, owed.key, owed.body | body)
         assert self.store.swap(owed, after)
         return after
 
@@ -54,7 +54,7 @@ class OutboxContract(Scene):
         for channel in ("ops", "desk"):
             owed = self.owed(request, channel)
             assert (owed.body, owed.due) == ({"changes": 0, "told": []}, self.clock())
-            assert list(self.store.slips(owed.kind)) == [owed]
+            assert list(self.store.records(owed.kind)) == [owed]
 
     def test_a_request_that_is_found_again_owes_nothing_more(self) -> None:
         self.enter("ops")
@@ -67,10 +67,10 @@ class OutboxContract(Scene):
         before = self.ask()
         self.enter("ops")
         request = self.decide("approve", before)
-        assert list(self.store.slips(transaction.delivery_kind("ops"))) == []
+        assert list(self.store.records(transaction.delivery_kind("ops"))) == []
         self.store.drop(transaction.CHANNEL, "ops")
         self.decide("reject", self.ask(), BOB)
-        assert list(self.store.slips(transaction.delivery_kind("ops"))) == []
+        assert list(self.store.records(transaction.delivery_kind("ops"))) == []
         assert request.state is State.APPROVED
 
     def test_what_people_are_to_hear_of_makes_the_delivery_due_again(self) -> None:
@@ -119,10 +119,10 @@ class OutboxContract(Scene):
         for mark in ("holder", "given_up"):
             request = self.ask()
             due = self.clock() + _HOUR
-            taken = Slip(transaction.delivery_kind("ops"), request.id, {"changes": 0, "told": [], mark: "x"}, due)
+            taken = Record(transaction.delivery_kind("ops"), request.id, {"changes": 0, "told": [], mark: "x"}, due)
             self.store.keep(taken)
             self.decide("approve", request)
-            assert self.owed(request) == Slip(taken.kind, taken.key, taken.body | {"changes": 1}, due)
+            assert self.owed(request) == Record(taken.kind, taken.key, taken.body | {"changes": 1}, due)
 
     def test_a_verb_that_is_refused_owes_nothing(self) -> None:
         self.enter("ops")
@@ -139,7 +139,7 @@ class OutboxContract(Scene):
             refusal(RuntimeError, lambda: self.store.open(asked))
             refusal(RuntimeError, lambda: self.decide("approve", request))
         assert self.everything() == before
-        assert [slip.key for slip in self.store.slips(transaction.delivery_kind("ops"))] == [request.id]
+        assert [record.key for record in self.store.records(transaction.delivery_kind("ops"))] == [request.id]
 
     # -- escalated ---------------------------------------------------------------------------------------------
 
@@ -206,4 +206,4 @@ class OutboxContract(Scene):
         self.store.sweep()
         assert "escalated" not in self.events(decided) + self.events(ended)
         assert self.store.get(ended.id).state is State.EXPIRED
-        assert list(self.store.slips(transaction.ESCALATION)) == []
+        assert list(self.store.records(transaction.ESCALATION)) == []

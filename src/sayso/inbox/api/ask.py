@@ -158,14 +158,14 @@ def _must_have_room(asked: Asked, own: Own, run_id: str) -> None:
 
 
 def _must_have_share(asked: Asked, own: Own) -> None:
-    """Refuse what is one too many of the program; reads no more slips than may wait, and no other request."""
+    """Refuse what is one too many of the program; reads no more records than may wait, and no other request."""
     limit: int = asked.http.app.state.open_per_token
     kind = waiting_kind(own.me)
-    if len(own.store.slips(kind, limit=limit)) < limit:
+    if len(own.store.records(kind, limit=limit)) < limit:
         return
-    for slip in own.store.slips(kind, due_by=clock.now(), limit=limit):
-        own.store.settle(slip.key)
-    if len(own.store.slips(kind, limit=limit)) >= limit:
+    for record in own.store.records(kind, due_by=clock.now(), limit=limit):
+        own.store.settle(record.key)
+    if len(own.store.records(kind, limit=limit)) >= limit:
         raise errors.TooManyOpenForTokenError(own.me.subject, limit)
 
 

@@ -17,7 +17,7 @@ from sayso.inbox.api.operation import Asked
 from sayso.inbox.api.own import Own
 from sayso.inbox.api.problem import Problem
 from sayso.model.request import Request
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 
 __all__ = ["HEADERS", "Once"]
 
@@ -25,7 +25,7 @@ HEADERS = {
     "Idempotency-Key": "One to 200 visible characters; kept for a day. The same key with another body is refused."
 }
 
-_SLIP, _KEPT, _FEW = "seen", timedelta(hours=24), 10
+_RECORD, _KEPT, _FEW = "seen", timedelta(hours=24), 10
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -46,20 +46,20 @@ class Once:
         Raises:
             Problem: It was another body.
         """
-        slip = None if self._key is None else self._own.store.slip(_SLIP, self._key)
-        if slip is None or slip.due is None or slip.due <= clock.now():
+        record = None if self._key is None else self._own.store.record(_RECORD, self._key)
+        if record is None or record.due is None or record.due <= clock.now():
             return None
-        if slip.body["digest"] != self._digest:
+        if record.body["digest"] != self._digest:
             raise Problem(
                 "idempotency_key_reused", "this Idempotency-Key was sent with another body before; nothing was asked"
             )
-        return self._own.request(slip.body["request"])
+        return self._own.request(record.body["request"])
 
     def after(self, request: Request) -> None:
         """Keep what was asked with this key; broken off before, the next try finds the same request by its call."""
         if self._key is None:
             return
         store, now = self._own.store, clock.now()
-        store.keep(Slip(_SLIP, self._key, {"digest": self._digest, "request": request.id}, now + _KEPT))
-        for old in store.slips(_SLIP, due_by=now, limit=_FEW):
-            store.drop(_SLIP, old.key)
+        store.keep(Record(_RECORD, self._key, {"digest": self._digest, "request": request.id}, now + _KEPT))
+        for old in store.records(_RECORD, due_by=now, limit=_FEW):
+            store.drop(_RECORD, old.key)

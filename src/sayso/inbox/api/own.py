@@ -17,12 +17,12 @@ from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Kept, Saved
 from sayso.stores.base import Filter, Page, Store
-from sayso.stores.records import Slip
+from sayso.stores.records import Record
 
 __all__ = ["Own"]
 
 _ID = re.compile(r"rq_[0-9a-f]{32}")
-_SLIP = "run"
+_RECORD = "run"
 _OWN_CHAINS = "sayso:"  # of checkpoints and tokens; who stood first in one could write what is believed there
 _LOOKED_AT = 2_000  # requests that one page of a list looks through
 _SOMEBODY = Identity(PROGRAM, "somebody")
@@ -111,7 +111,7 @@ class Own:
         """Write down that a run is the program's, where nobody began it; raises as `must_be_free` does."""
         if self._owner(run_id) is None:
             body = {"issuer": self.me.issuer, "subject": self.me.subject}
-            self.store.keep(Slip(_SLIP, run_id, body), only_new=True)
+            self.store.keep(Record(_RECORD, run_id, body), only_new=True)
         self.must_be_mine(run_id)  # another may have been faster
 
     def must_be_able_to_save(self, saved: Saved) -> None:
@@ -142,5 +142,5 @@ class Own:
         return self._claimed_by(run_id) or _SOMEBODY
 
     def _claimed_by(self, run_id: str) -> Identity | None:
-        slip = self.store.slip(_SLIP, run_id)
-        return None if slip is None else Identity(slip.body["issuer"], slip.body["subject"])
+        record = self.store.record(_RECORD, run_id)
+        return None if record is None else Identity(record.body["issuer"], record.body["subject"])

@@ -114,7 +114,7 @@ CREATE TABLE wait (
 
 -- Small rows beside requests: tokens, registered channels, messages that are to be sent.
 
-CREATE TABLE slip (
+CREATE TABLE record (
     kind TEXT NOT NULL,
     key  TEXT NOT NULL,
     body TEXT NOT NULL,              -- JSON; sealed with a key
@@ -123,4 +123,4 @@ CREATE TABLE slip (
 ) WITHOUT ROWID;
 
 -- What is due is found without walking over what is not.
-CREATE INDEX slip_due ON slip (kind, due) WHERE due IS NOT NULL;
+CREATE INDEX record_due ON record (kind, due) WHERE due IS NOT NULL;
