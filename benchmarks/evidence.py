@@ -12,8 +12,8 @@ from sayso import audit, clock
 from sayso.audit.anchor import anchor_text, read_anchor
 from sayso.audit.checkpoint import checkpoint, history
 from sayso.audit.export import FORMATS, exported
-from sayso.audit.key import make_key, signer_at
 from sayso.audit.receipt import receipt_text, verify_receipt
+from sayso.audit.signing import make_key, signer_at
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision
 from sayso.model.reviewer import LOCAL, Identity

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sayso.runs.interaction import suspend as suspend
     from sayso.runs.load import load_run as load_run
     from sayso.runs.module import Module as Module
-    from sayso.runs.prediction import Prediction as Prediction
+    from sayso.runs.module import Prediction as Prediction
     from sayso.runs.react import ReAct as ReAct
     from sayso.runs.resolution import ApprovalPolicyDecision as ApprovalPolicyDecision
     from sayso.runs.resolution import ApprovalResolution as ApprovalResolution
@@ -81,7 +81,7 @@ _HOMES = {
     "Module": "runs.module",
     "NotExecuted": "gates",
     "OutputEvent": "runs.events",
-    "Prediction": "runs.prediction",
+    "Prediction": "runs.module",
     "ReAct": "runs.react",
     "Request": "model.request",
     "ResumeState": "confirmation",

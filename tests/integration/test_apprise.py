@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sayso import errors
-from sayso.channels import outlet
-from sayso.channels.notice import Notice, Outlet
-from sayso.channels.post import NotTakenError
+from sayso.channels import registry
+from sayso.channels.http_post import NotTakenError
+from sayso.channels.notification import Notice, Outlet
 from tests.integration.receiver import Receiver, receiver
 from tests.integration.test_webhook_out import NOTICE
 
@@ -29,7 +29,7 @@ def service() -> Iterator[Receiver]:
 
 
 def channel(*urls: str, **settings: Any) -> Outlet:
-    return outlet.make("phones", {"type": "apprise", **({"urls": list(urls)} if urls else {}), **settings})
+    return registry.make("phones", {"type": "apprise", **({"urls": list(urls)} if urls else {}), **settings})
 
 
 def url_of(service: Receiver) -> str:

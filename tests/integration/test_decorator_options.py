@@ -17,10 +17,10 @@ import pytest
 
 import sayso
 from sayso import channels, errors, terminal, wait
-from sayso.channels.message import notice_of
+from sayso.channels.notification import notice_of
 from sayso.gating import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State
-from sayso.runs.declared import options_of
+from sayso.runs.options import options_of
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.integration.acting import held

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from sayso import clock as sayso_clock
 from sayso import errors
 from sayso.channels.admission import Admission, configured
-from sayso.channels.webhook_key import WebhookKeys
+from sayso.channels.webhook import WebhookKeys
 from sayso.inbox import create_app, hook
 from sayso.inbox.proxy import Proxy, networks
 from sayso.inbox.sign_in import SignIn

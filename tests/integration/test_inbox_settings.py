@@ -11,10 +11,10 @@ import pytest
 from starlette.applications import Starlette
 
 from sayso import config
-from sayso.audit.schedule import Schedule
-from sayso.channels import checkup, outlet
-from sayso.channels.notice import Notice
-from sayso.channels.roll import Roll
+from sayso.audit.checkpoint import Schedule
+from sayso.channels import registry
+from sayso.channels.notification import Notice
+from sayso.channels.registry import Roll
 from sayso.cli import main
 from sayso.inbox import create_app, settings
 from sayso.inbox.settings import public_address
@@ -56,7 +56,7 @@ def ops(place: Path, monkeypatch: pytest.MonkeyPatch) -> Outlet:
     """The channel `ops` of the settings file."""
     (place / "sayso.toml").write_text('[channels.ops]\ntype = "terminal"\n')
     made = Outlet()
-    monkeypatch.setattr(outlet, "make", lambda _name, _settings: made)
+    monkeypatch.setattr(registry, "make", lambda _name, _settings: made)
     return made
 
 
@@ -168,7 +168,7 @@ def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
 def test_doctor_and_the_page_look_with_one_function(
     ada: Browser, file_store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    odd = checkup.ChannelCheck("odd", "pigeon", False, None, "it has flown away")
+    odd = registry.ChannelCheck("odd", "pigeon", False, None, "it has flown away")
     for module in (settings, importlib.import_module("sayso.cli.doctor")):
         monkeypatch.setattr(module, "check", lambda _: ([odd], None))
     assert main(["doctor"]) == 1

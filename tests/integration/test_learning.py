@@ -19,8 +19,8 @@ from sayso.clock import written
 from sayso.errors import ConfigError
 from sayso.inbox import create_app
 from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, pairs, report, samples, table
+from sayso.learning.dataset import label_of
 from sayso.learning.file import csv_lines, need_parquet
-from sayso.learning.lesson import label_of
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
@@ -83,7 +83,7 @@ def test_decisions_are_chosen_by_when_they_were_asked_and_by_function(memory: St
 
 
 def test_reading_stops_where_older_requests_begin(memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.learning.lesson._PAGE", 2)
+    monkeypatch.setattr("sayso.learning.dataset._PAGE", 2)
     for _ in range(6):
         decide(memory, clock)
     since, pages, read = clock.at, list[int](), memory.list
@@ -558,7 +558,7 @@ def test_a_report_says_when_it_did_not_read_everything(memory: Store, clock: Clo
 def test_a_submitted_plan_is_no_candidate_for_a_gates_rule(
     memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sayso.learning.finding.FEWEST", 1)
+    monkeypatch.setattr("sayso.learning.findings.FEWEST", 1)
     submitted()
     clock.tick(seconds=SLOW)
     sayso.Review(reviewer="dba").approve(sayso.Review().list().requests[0].id)

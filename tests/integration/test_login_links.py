@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sayso import config, errors
-from sayso.channels.notice import Notice
+from sayso.channels.notification import Notice
 from sayso.cli import main
 from sayso.inbox import create_app, login_path
 from sayso.inbox.link import LASTS, LONGEST, Links

@@ -14,9 +14,9 @@ import pytest
 import sayso as package
 from sayso import clock as sayso_clock
 from sayso import config, errors
-from sayso.channels import health, outlet
+from sayso.channels import health, registry
 from sayso.channels.plain import TerminalOutlet
-from sayso.channels.roll import MOST_WAITING, Roll
+from sayso.channels.registry import MOST_WAITING, Roll
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.integration.commands import ask_question, ask_refund, sayso
@@ -268,13 +268,13 @@ def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "slack_sdk", None)
     monkeypatch.delitem(sys.modules, "sayso.channels.slack", raising=False)
     with pytest.raises(errors.ConfigError, match=r"channel ops needs the extra `slack`.*pip install 'sayso\[slack\]'"):
-        outlet.make("ops", {"type": "slack"})
+        registry.make("ops", {"type": "slack"})
 
 
 def test_the_settings_make_channels_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     settings('base_url = "https://sayso.example/"\n' + TERMINAL)
     assert list(config.channel_tables()) == ["desk"]
-    assert isinstance(outlet.configured()["desk"], TerminalOutlet)
+    assert isinstance(registry.configured()["desk"], TerminalOutlet)
     assert config.base_url() == "https://sayso.example"
     monkeypatch.setenv("SAYSO_BASE_URL", "http://other.example")
     assert config.base_url() == "http://other.example"

@@ -20,9 +20,8 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.channels import Notice, UndeliverableError, deliver, forget, health, queue_outlet
-from sayso.channels.delivery import GIVES_UP_AFTER, KEPT_FOR, LEASE
-from sayso.channels.outbox import Deliverer
-from sayso.channels.roll import Roll
+from sayso.channels.outbox import GIVES_UP_AFTER, KEPT_FOR, LEASE, Deliverer
+from sayso.channels.registry import Roll
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Decision, Request
@@ -687,7 +686,7 @@ def test_two_channels_of_one_name_are_refused() -> None:
 KILLED = """
 import os, signal, sys
 from sayso.channels.outbox import Deliverer
-from sayso.channels.roll import Roll
+from sayso.channels.registry import Roll
 from sayso.stores.sqlite import SqliteStore
 
 class File:

@@ -17,7 +17,7 @@ import sayso
 from sayso import ConfirmationRejected, ConfirmationRequired, ResumeState, errors
 from sayso.model.request import State
 from sayso.runs.events import DeltaEvent
-from sayso.runs.prediction import Prediction
+from sayso.runs.module import Prediction
 from sayso.runs.react import NoAnswerError, ReAct
 from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Filter, Store

@@ -22,8 +22,7 @@ from sayso import (
     get_confirmation_status,
     respond_to_confirmation,
 )
-from sayso.runs.module import Module
-from sayso.runs.prediction import Prediction
+from sayso.runs.module import Module, Prediction
 from sayso.runs.react import ReAct
 from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Store

@@ -15,10 +15,10 @@ from slack_sdk.socket_mode import SocketModeClient
 
 import sayso
 from sayso import errors
-from sayso.channels import message as message_of
-from sayso.channels.notice import Notice, UndeliverableError
+from sayso.channels import notification
+from sayso.channels.http_post import NotTakenError
+from sayso.channels.notification import Notice, UndeliverableError
 from sayso.channels.outbox import deliver
-from sayso.channels.post import NotTakenError
 from sayso.channels.slack import SlackOutlet, make
 from sayso.channels.slack_desk import Desk
 from sayso.model.lifecycle import Outcome
@@ -182,7 +182,7 @@ def test_tokens_stand_nowhere(
 
 
 def test_a_test_says_that_nothing_is_to_be_done(slack: FakeSlack, ops: SlackOutlet) -> None:
-    reference = ops.send(message_of.test_notice("ops", BASE))
+    reference = ops.send(notification.test_notice("ops", BASE))
     message = slack.messages[reference.partition("/")[2]]
     assert "nothing is to be done" in words(message["blocks"])
     assert "sayso_review" not in json.dumps(message)

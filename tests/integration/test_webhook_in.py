@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 import sayso
 from sayso import clock as sayso_clock
 from sayso import errors
-from sayso.channels.webhook_key import ID, SIGNATURE, TIMESTAMP, WebhookKeys
+from sayso.channels.webhook import ID, SIGNATURE, TIMESTAMP, WebhookKeys
 from sayso.inbox import create_app
 from sayso.inbox.hook import Hooks
 from sayso.inbox.hook import receive as receive_hook

@@ -19,12 +19,10 @@ import standardwebhooks
 from sayso import Review, errors
 from sayso import clock as sayso_clock
 from sayso.channels import webhook
-from sayso.channels.notice import Notice, UndeliverableError
-from sayso.channels.outbound_address import Destination
+from sayso.channels.http_post import Destination, NotTakenError, post
+from sayso.channels.notification import Notice, UndeliverableError
 from sayso.channels.outbox import deliver
-from sayso.channels.post import NotTakenError, post
-from sayso.channels.webhook import WebhookOutlet, document, make
-from sayso.channels.webhook_key import WebhookKeys
+from sayso.channels.webhook import WebhookKeys, WebhookOutlet, document, make
 from sayso.inbox import hook as hook_settings
 from sayso.model.lifecycle import Outcome
 from sayso.stores.base import Store

@@ -13,10 +13,9 @@ import pytest
 import sayso
 from sayso import Agent, OutputEvent, Tool, Workflow, errors, suspend
 from sayso.model.run import RunState
-from sayso.runs import worker as worker_module
-from sayso.runs.report import Ending, Report
+from sayso.runs import worker
 from sayso.runs.runnable import Runnable
-from sayso.runs.worker import Worker
+from sayso.runs.worker import Ending, Report, Worker
 from sayso.stores.base import Store
 from sayso.stores.worker import Lease
 from sayso.testing import ScriptedModel
@@ -263,7 +262,7 @@ def test_an_unknown_outcome_is_told_and_never_tried_again(store: Store) -> None:
 async def test_a_store_that_fails_is_tried_again_after_pauses(
     store: Store, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    monkeypatch.setattr(worker_module, "_SHORTEST", 0.01)
+    monkeypatch.setattr(worker, "_SHORTEST", 0.01)
     tool, faults = gated(), 3
     output = await tool(amount=1).collect()
     approve(output)
@@ -288,7 +287,7 @@ async def test_a_store_that_fails_is_tried_again_after_pauses(
 
 
 def test_pauses_grow_to_a_minute() -> None:
-    pauses = [worker_module._pause_after(n) for n in range(1, 40)]
+    pauses = [worker._pause_after(n) for n in range(1, 40)]
     assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
     assert pauses == sorted(pauses)
     assert pauses[-1] == 60

@@ -537,22 +537,22 @@ MUTANTS = [
     ),
     # -- the journal ------------------------------------------------------------------------------------------------
     Mutant(
-        "a link covers its row", "audit/walk.py",
+        "a link covers its row", "audit/verifier.py",
         "if chained(before, *entry[:-1]).link != entry.link:", "if False:",
         "promises/test_10_every_step_is_recorded.py::test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
-        "a request names its last row", "audit/walk.py",
+        "a request names its last row", "audit/verifier.py",
         "if anchor.link != trail.link:", "if False:",
         "unit/test_audit.py::test_an_end_that_was_cut_off_is_found_while_its_request_is_there",
     ),
     Mutant(
-        "a request stands as its last row left it", "audit/walk.py",
+        "a request stands as its last row left it", "audit/verifier.py",
         "if anchor.state not in trail.said.states:", "if False:",
         "unit/test_altered.py::test_a_state_that_no_row_led_to_shows_also_without_digests",
     ),
     Mutant(
-        "a request that has rows is there", "audit/walk.py",
+        "a request that has rows is there", "audit/verifier.py",
         "for request_id, trail in missing.items():", "for request_id, trail in ():",
         "unit/test_audit.py::test_a_request_that_was_removed_or_put_back_is_found",
     ),

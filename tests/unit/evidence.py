@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sayso.audit.key import Signer, make_key, signer_at
+from sayso.audit.signing import Signer, make_key, signer_at
 from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State

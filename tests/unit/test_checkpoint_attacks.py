@@ -17,12 +17,10 @@ import pytest
 
 from sayso import audit, errors
 from sayso.audit import checkpoint as checkpoints
-from sayso.audit import schedule as schedules
-from sayso.audit.checkpoint import CHAIN, History, checkpoint, history, problems
-from sayso.audit.key import Signer
+from sayso.audit.checkpoint import CHAIN, History, checkpoint, checkpointing, history, problems
 from sayso.audit.purge import purge
 from sayso.audit.receipt import receipt_of
-from sayso.audit.schedule import checkpointing
+from sayso.audit.signing import Signer
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
@@ -261,7 +259,7 @@ def test_a_server_remembers_over_a_failure_what_the_checkpoints_said(monkeypatch
         third.set() if len(calls) == 3 else None
         return "what the first one said"
 
-    monkeypatch.setattr(schedules, "checkpoint", written)
+    monkeypatch.setattr(checkpoints, "checkpoint", written)
     with checkpointing(MemoryStore(), every=timedelta(milliseconds=1)) as schedule:
         assert third.wait(30)
     assert calls[:3] == [None, "what the first one said", "what the first one said"]

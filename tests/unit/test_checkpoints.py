@@ -18,10 +18,19 @@ import pytest
 from sayso import audit, errors
 from sayso.audit import checkpoint as checkpoints
 from sayso.audit.anchor import AnchorFile, anchor_text, read_anchor, read_anchor_file
-from sayso.audit.checkpoint import CHAIN, History, checkpoint, covering, history, lines_of
-from sayso.audit.key import Signer
-from sayso.audit.schedule import checkpointing
-from sayso.audit.tree import climbed, proof_of, root_of
+from sayso.audit.checkpoint import (
+    CHAIN,
+    History,
+    checkpoint,
+    checkpointing,
+    climbed,
+    covering,
+    history,
+    lines_of,
+    proof_of,
+    root_of,
+)
+from sayso.audit.signing import Signer
 from sayso.model.journal import Entry, Head, chained, first_link
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.stores import base, sqlite
@@ -458,7 +467,7 @@ def test_an_anchor_must_be_signed_by_the_key_that_is_trusted(tmp_path: Path) -> 
 
 
 def test_an_anchor_whose_heads_are_not_those_of_its_root_is_refused(tmp_path: Path) -> None:
-    from sayso.audit.paper import written_paper
+    from sayso.audit.signing import written_paper
 
     signer = a_signer(tmp_path)
     with scene_on(MemoryStore()) as scene:

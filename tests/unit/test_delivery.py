@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from sayso.channels.delivery import Delivery, Due, due_at, due_message
+from sayso.channels.outbox import Delivery, Due, due_at, due_message
 from sayso.model.quorum import Escalation
 from sayso.model.request import Request, State
 from sayso.stores.records import Record

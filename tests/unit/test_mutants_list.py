@@ -16,7 +16,7 @@ from tests.mutants.guards import MUTANTS, Mutant
 
 # Where a call is held, decided, started and recorded. Pages, documents and commands have tests, and no mutants.
 CORE = {
-    "audit/walk.py",
+    "audit/verifier.py",
     "gates/check.py",
     "gates/execute.py",
     "model/canonical/form.py",

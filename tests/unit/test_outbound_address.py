@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 import pytest
 
 from sayso import errors
-from sayso.channels.notice import Notice
-from sayso.channels.outbound_address import AddressRefusedError, Destination
-from sayso.channels.webhook import WebhookOutlet
-from sayso.channels.webhook_key import WebhookKeys
+from sayso.channels.http_post import AddressRefusedError, Destination
+from sayso.channels.notification import Notice
+from sayso.channels.webhook import WebhookKeys, WebhookOutlet
 
 KEYS = WebhookKeys(["whsec_" + "A" * 32], whose="the test")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

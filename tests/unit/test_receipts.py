@@ -13,9 +13,8 @@ import pytest
 
 from sayso import errors
 from sayso.audit.checkpoint import checkpoint
-from sayso.audit.key import Signer
-from sayso.audit.paper import written_paper
 from sayso.audit.receipt import receipt_of, receipt_text, verify_receipt, verify_receipt_file
+from sayso.audit.signing import Signer, written_paper
 from sayso.model.journal import chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Request, State

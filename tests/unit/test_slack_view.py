@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sayso.channels import slack_view
-from sayso.channels.notice import Notice
+from sayso.channels.notification import Notice
 from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.testing import sample_call, sample_question

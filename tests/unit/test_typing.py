@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import sayso
-from sayso.runs import declared
+from sayso.runs import options as run_options
 from sayso.runs.options import CommonOptions, RunnableOptions, ToolOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,7 +89,7 @@ def test_each_wrong_use_is_an_error_and_no_right_one(check: Callable[[Path], Lin
 def test_type_checkers_know_every_option_of_a_tool_an_agent_and_a_workflow() -> None:
     named = {"name", "model", "tools", "system_prompt", "max_iters", "ambiguous", "description", "default_params"}
     for kind in (sayso.Tool, sayso.Agent, sayso.Workflow):
-        assert CommonOptions.__annotations__.keys() == declared.options_of(kind) - named, kind
+        assert CommonOptions.__annotations__.keys() == run_options.options_of(kind) - named, kind
     assert ToolOptions.__annotations__.keys() - CommonOptions.__annotations__.keys() == {"ambiguous"}
     more = RunnableOptions.__annotations__.keys() - CommonOptions.__annotations__.keys()
     assert more == {"description", "default_params"}
@@ -111,7 +111,7 @@ def test_no_getattr_hides_a_misspelt_name_from_type_checkers() -> None:
         for path in sorted((SOURCE / "sayso").rglob("*.py"))
         for name in visible_getattrs(ast.parse(path.read_text(encoding="utf-8")))
     }
-    assert found == {"sayso/runs/prediction.py: Prediction"}  # whose fields are named by the program's own signature
+    assert found == {"sayso/runs/module.py: Prediction"}  # whose fields are named by the program's own signature
 
 
 def test_a_name_that_there_is_not_is_told_with_the_one_that_was_meant() -> None:

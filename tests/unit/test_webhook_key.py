@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sayso import clock, errors
-from sayso.channels.webhook_key import ID, SIGNATURE, TIMESTAMP, WebhookKeys, _signature
+from sayso.channels.webhook import ID, SIGNATURE, TIMESTAMP, WebhookKeys, _signature
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(range(1, 33))).decode()

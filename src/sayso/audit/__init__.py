@@ -6,6 +6,6 @@ so from time to time, `anchor` takes that root out of the store, `receipt` prove
 a row of the journal says.
 """
 
-from sayso.audit.walk import Break, Entry, Verified, entries, verify
+from sayso.audit.verifier import Break, Entry, Verified, entries, verify
 
 __all__ = ["Break", "Entry", "Verified", "entries", "verify"]

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso import errors
-from sayso.audit.checkpoint import CHAIN, Checkpoint, checkpoint, head_in, lines_of
-from sayso.audit.key import Signer, signed_by
-from sayso.audit.paper import read_bytes, read_paper, written_paper
-from sayso.audit.tree import root_of
-from sayso.audit.walk import Known
+from sayso.audit.checkpoint import CHAIN, Checkpoint, checkpoint, head_in, lines_of, root_of
+from sayso.audit.signing import Signer, read_bytes, read_paper, signed_by, written_paper
+from sayso.audit.verifier import Known
 from sayso.clock import instant
 from sayso.model.journal import Head
 from sayso.stores.base import Store

@@ -1,4 +1,9 @@
-"""Checkpoints: a root over the newest rows of all chains, put into the journal as a row of a chain of its own.
+"""One digest over many texts, and the proof that one of them is under it: a Merkle tree as RFC 9162 has it.
+
+A leaf is SHA-256 over a zero byte and the text, a node SHA-256 over a one byte and its two halves; of an odd number
+the last one goes up as it is. Invariant: the bytes of a leaf are never those of a node, so no proof leads to a node.
+
+Checkpoints: a root over the newest rows of all chains, put into the journal as a row of a chain of its own.
 
 A checkpoint names the heads that are new since the one before, and carries the root over all of them and, where there
 is a key, a signature. So a chain that lost its end, or was lost whole together with its requests, is found by whoever
@@ -7,19 +12,29 @@ reads the checkpoints, unless the newest of those were cut off as well: that tak
 Of two that are written at once one does not count: a checkpoint counts only if it names the link of the one before.
 Invariant: no checkpoint is written over a journal that lacks a row which any earlier one knows, so that none makes a
 loss look whole.
+
+Checkpoints from time to time, in a thread of their own, as long as a server runs.
+
+What the last one knew is remembered meanwhile: so it is also found that an older copy of the store was put back under
+the server, though that copy agrees with itself. Invariant: a checkpoint that cannot be written stops nothing else, and
+is told about each time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from itertools import takewhile
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
-from sayso.audit.key import Signer, signed_by
-from sayso.audit.tree import root_of
-from sayso.audit.walk import Known, rows_of
+from sayso.audit.signing import Signer, signed_by
+from sayso.audit.verifier import Known, rows_of
 from sayso.clock import instant, microseconds
 from sayso.model.journal import Entry, Head
 from sayso.model.reviewer import PROGRAM, Identity
@@ -29,7 +44,10 @@ __all__ = [
     "CHAIN",
     "Checkpoint",
     "History",
+    "Schedule",
     "checkpoint",
+    "checkpointing",
+    "climbed",
     "covering",
     "gist",
     "head_in",
@@ -37,7 +55,53 @@ __all__ = [
     "line_of",
     "lines_of",
     "problems",
+    "proof_of",
+    "root_of",
 ]
+
+
+def _leaf(text: str) -> bytes:
+    return hashlib.sha256(b"\0" + text.encode()).digest()
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
+def _above(level: Sequence[bytes]) -> list[bytes]:
+    pairs = [_node(left, right) for left, right in zip(level[::2], level[1::2], strict=False)]
+    return pairs if len(level) % 2 == 0 else [*pairs, level[-1]]
+
+
+def root_of(texts: Sequence[str]) -> str:
+    """Return the root over texts in their order, in hex."""
+    level = [_leaf(text) for text in texts]
+    while len(level) > 1:
+        level = _above(level)
+    return (level[0] if level else hashlib.sha256(b"").digest()).hex()
+
+
+def proof_of(texts: Sequence[str], place: int) -> list[str]:
+    """Return what leads from the text at `place` to the root: `L` or `R`, the side of the other half, and its hex."""
+    level, found = [_leaf(text) for text in texts], list[str]()
+    while len(level) > 1:
+        other = place ^ 1
+        if other < len(level):
+            found.append(f"{'L' if other < place else 'R'}{level[other].hex()}")
+        level, place = _above(level), place // 2
+    return found
+
+
+def climbed(text: str, proof: Sequence[str]) -> str:
+    """Return the root to which a proof leads from a text, in hex; raises `ValueError` where it is no proof."""
+    here = _leaf(text)
+    for step in proof:
+        side, other = step[:1], bytes.fromhex(step[1:])
+        if side not in {"L", "R"} or len(other) != 32 or other.hex() != step[1:]:
+            raise ValueError(f"{step[:80]!a} is no step of a proof")
+        here = _node(other, here) if side == "L" else _node(here, other)
+    return here.hex()
+
 
 CHAIN = "sayso:checkpoints"
 """The run id of their chain."""
@@ -58,7 +122,7 @@ class Checkpoint(NamedTuple):
         before: Link of the checkpoint before; empty for the first.
         chains: Over how many chains the root is.
         rows: How many rows stand in them.
-        root: Over the lines of all heads, ordered by run (see `line_of` and `sayso.audit.tree`).
+        root: Over the lines of all heads, ordered by run (see `line_of` and `sayso.audit.checkpoint`).
         key: The public key that signed it; None where nobody did.
         signature: Over `statement`, in hex.
     """
@@ -267,7 +331,7 @@ def gist(wrong: Sequence[str]) -> str:
 
 def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[str]:
     # Every row that is known is looked up once. After that the newest one of each chain is enough, because it stands
-    # for those before it: `sayso.audit.walk` finds what was changed behind it.
+    # for those before it: `sayso.audit.verifier` finds what was changed behind it.
     newest = dict[str, Known]()
     for one in past.known:
         if one.head.seq >= newest.get(one.head.run_id, one).head.seq:
@@ -338,3 +402,49 @@ def _read(entry: Entry) -> tuple[Checkpoint, list[Head]] | str | None:
 
 def _is_signed(made: Checkpoint) -> bool:
     return signed_by(made.key, made.signature, made.statement.encode("ascii", "replace"))
+
+
+class Schedule:
+    """The checkpoints that are written from time to time.
+
+    Attributes:
+        problem: Why the last one was not written; None where nothing stood in its way.
+    """
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+
+
+@contextmanager
+def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = None) -> Generator[Schedule]:
+    """Write checkpoints from time to time inside the block, in a thread of their own.
+
+    One that cannot be written is logged, and tried again the next time.
+
+    Args:
+        store: Where.
+        every: How long to wait between two.
+        signer: Who signs them.
+    """
+    ended, log, schedule = threading.Event(), logging.getLogger("sayso"), Schedule()
+
+    def work() -> None:
+        known: History | None = None
+        while not ended.wait(every.total_seconds()):
+            try:
+                known = checkpoint(store, signer, since=known)
+                schedule.problem = None
+            except errors.EvidenceError as error:
+                schedule.problem = str(error)
+                log.error("%s", error)  # noqa: TRY400  the words say all, and where we noticed is of no use
+            except Exception as error:  # noqa: BLE001  the edge of a thread: whatever it is, the next one may succeed
+                schedule.problem = f"no checkpoint was written: {type(error).__name__}: {error}"
+                log.warning("%s", schedule.problem)
+
+    thread = threading.Thread(target=work, name="sayso-checkpoints", daemon=True)
+    thread.start()
+    try:
+        yield schedule
+    finally:
+        ended.set()
+        thread.join()

@@ -17,7 +17,7 @@ from importlib import metadata
 from typing import Any, Literal, cast, get_args
 
 from sayso import errors
-from sayso.audit.walk import entries
+from sayso.audit.verifier import entries
 from sayso.clock import instant, microseconds, written
 from sayso.model.canonical.tags import dumps
 from sayso.model.journal import KINDS, Entry

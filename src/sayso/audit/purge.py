@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from sayso import errors
-from sayso.audit.walk import rows_of
+from sayso.audit.verifier import rows_of
 from sayso.model.journal import ended_at
 from sayso.model.request import FINAL, LIVE, Request
 from sayso.model.reviewer import Identity

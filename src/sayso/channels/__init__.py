@@ -9,12 +9,10 @@ other. Invariant: a channel that fails or ends leaves the request as it was.
 from __future__ import annotations
 
 from sayso.channels.console import console_requester
-from sayso.channels.notice import Notice, Outlet, UndeliverableError
+from sayso.channels.human import HumanInputRequest, Requester, create_queue_requester, human_in_the_loop
+from sayso.channels.notification import Notice, Outlet, UndeliverableError
 from sayso.channels.outbox import ChannelHealth, deliver, forget, health
 from sayso.channels.plain import queue_outlet
-from sayso.channels.queue import create_queue_requester
-from sayso.channels.request import HumanInputRequest, Requester
-from sayso.channels.tool import human_in_the_loop
 
 __all__ = [
     "ChannelHealth",

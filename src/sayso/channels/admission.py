@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sayso import config
-from sayso.channels.setting import Table
+from sayso.channels.settings import Table
 from sayso.model.reviewer import Reviewer
 
 __all__ = ["Admission", "configured"]

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import apprise
 
-from sayso.channels.notice import Notice
-from sayso.channels.post import NotTakenError
-from sayso.channels.setting import Table
+from sayso.channels.http_post import NotTakenError
+from sayso.channels.notification import Notice
+from sayso.channels.settings import Table
 
 __all__ = ["AppriseOutlet", "make"]
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from sayso.channels.notice import Notice
-from sayso.channels.setting import Table
+from sayso.channels.notification import Notice
+from sayso.channels.settings import Table
 
 __all__ = ["QueueOutlet", "TerminalOutlet", "make", "queue_outlet"]
 

@@ -24,9 +24,9 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from sayso.channels import admission
 from sayso.channels import slack_view as show
 from sayso.channels.admission import Admission
-from sayso.channels.notice import Notice, UndeliverableError
-from sayso.channels.post import NotTakenError
-from sayso.channels.setting import Table
+from sayso.channels.http_post import NotTakenError
+from sayso.channels.notification import Notice, UndeliverableError
+from sayso.channels.settings import Table
 from sayso.channels.slack_desk import Desk, is_high
 from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.stores.base import Store

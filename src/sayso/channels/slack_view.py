@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sayso.channels.notice import Notice
+from sayso.channels.notification import Notice
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK, Json
 from sayso.model.edit import is_target

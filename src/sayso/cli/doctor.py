@@ -20,8 +20,7 @@ import click
 
 from sayso import __version__, clock, config
 from sayso.audit.checkpoint import gist, history, problems
-from sayso.channels.checkup import ChannelCheck, check
-from sayso.channels.roll import ChannelHealth, health
+from sayso.channels.registry import ChannelCheck, ChannelHealth, check, health
 from sayso.cli.desk import Desk, NoStoreYetError, as_json, file_of
 from sayso.cli.evidence import signer, told
 from sayso.cli.say import WRONG, document, out, paint

@@ -13,7 +13,7 @@ import click
 
 from sayso import clock, config, errors
 from sayso.audit.checkpoint import Checkpoint
-from sayso.audit.key import Signer, checked_key, signer_at
+from sayso.audit.signing import Signer, checked_key, signer_at
 from sayso.model import duration
 
 __all__ = ["checkpoint_values", "counted", "instant", "signed", "signer", "told", "trusted", "written_to"]

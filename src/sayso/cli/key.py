@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from sayso import config
-from sayso.audit.key import make_key, signer_at
+from sayso.audit.signing import make_key, signer_at
 from sayso.cli.say import complain, out
 from sayso.errors import ConfigError
 from sayso.model.text import escape

@@ -19,7 +19,7 @@ from sayso.cli.desk import Desk, as_json
 from sayso.cli.evidence import counted, instant, written_to
 from sayso.cli.say import complain, document, is_reader_gone, out, paint
 from sayso.learning.file import FORMATS, csv_lines, json_lines, need_parquet, write_parquet
-from sayso.learning.share import Share
+from sayso.learning.findings import Share
 from sayso.model.duration import text as span_text
 from sayso.model.reviewer import Identity
 from sayso.model.text import escape

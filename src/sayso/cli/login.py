@@ -11,9 +11,8 @@ from datetime import timedelta
 import click
 
 from sayso import config, errors
-from sayso.channels.message import test_notice
-from sayso.channels.notice import Outlet
-from sayso.channels.outlet import make
+from sayso.channels.notification import Outlet, test_notice
+from sayso.channels.registry import make
 from sayso.cli.desk import Desk, reviewer
 from sayso.cli.listen import place_of
 from sayso.cli.say import complain, out

@@ -13,11 +13,9 @@ from types import FrameType
 import click
 
 from sayso import config, errors
-from sayso.channels.message import test_notice
-from sayso.channels.notice import Outlet
+from sayso.channels.notification import Outlet, test_notice
 from sayso.channels.outbox import delivering, forget
-from sayso.channels.outlet import configured, make
-from sayso.channels.roll import Roll
+from sayso.channels.registry import Roll, configured, make
 from sayso.cli.desk import Desk
 from sayso.cli.say import WRONG, complain, out
 from sayso.model.redaction import words

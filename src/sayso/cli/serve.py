@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sayso import config, errors
-from sayso.audit.schedule import checkpointing
+from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
-from sayso.channels.setting import Table
+from sayso.channels.settings import Table
 from sayso.cli.desk import Desk, decides, reviewer
 from sayso.cli.evidence import signer
 from sayso.cli.listen import Place, listening, listening_by_name, place_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sayso import config, errors
 from sayso.channels import admission
-from sayso.channels.setting import Table
+from sayso.channels.settings import Table
 from sayso.model import duration
 
 if TYPE_CHECKING:

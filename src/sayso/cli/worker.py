@@ -33,9 +33,8 @@ from sayso.cli.number import Number
 from sayso.cli.say import complain, out
 from sayso.model import duration
 from sayso.model.text import escape
-from sayso.runs.report import Ending, Report
 from sayso.runs.runnable import Runnable
-from sayso.runs.worker import Worker
+from sayso.runs.worker import Ending, Report, Worker
 from sayso.view.summary import in_short, short, token
 
 __all__ = ["worker"]

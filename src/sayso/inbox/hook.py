@@ -1,6 +1,6 @@
 """Decisions that come in by webhook: another program of yours says what one of its people decided.
 
-Who sent it is said by the signature alone (`sayso.channels.webhook_key`), and for whom a hook speaks by its settings:
+Who sent it is said by the signature alone (`sayso.channels.webhook`), and for whom a hook speaks by its settings:
 the people it may name are listed, and stand in the record as `hook-NAME:subject`. A message has one effect: its id is
 kept with what was answered, and a repeated one gets the same answer. The invariant: nothing in a message is looked at
 before its signature fits to the last bit, an approval names the fingerprint of what was seen, and who sends what no
@@ -25,8 +25,8 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from sayso import clock, errors
-from sayso.channels.setting import Table
-from sayso.channels.webhook_key import ID, SIGNATURE, TIMESTAMP, WINDOW, WebhookKeys
+from sayso.channels.settings import Table
+from sayso.channels.webhook import ID, SIGNATURE, TIMESTAMP, WINDOW, WebhookKeys
 from sayso.inbox.api import problem
 from sayso.inbox.api.body import parsed, read_bytes
 from sayso.inbox.api.problem import Problem

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
-from sayso.channels.request import HumanInputRequest, Requester, carried
+from sayso.channels.human import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
 from sayso.model.keywords import checks_keywords
 from sayso.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed

@@ -7,12 +7,8 @@ changes a request, a gate or a rule; a rule is proposed as text, and a person pa
 
 from __future__ import annotations
 
-from sayso.learning.finding import Candidate, Edit, Reason, Report, Stamp, report
-from sayso.learning.lesson import decided
-from sayso.learning.pair import PAIR_COLUMNS, pairs
-from sayso.learning.row import COLUMNS, rows, table
-from sayso.learning.sample import samples
-from sayso.learning.share import Share
+from sayso.learning.dataset import COLUMNS, PAIR_COLUMNS, decided, pairs, rows, samples, table
+from sayso.learning.findings import Candidate, Edit, Reason, Report, Share, Stamp, report
 
 __all__ = [
     "COLUMNS",

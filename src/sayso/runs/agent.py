@@ -18,12 +18,11 @@ from sayso.runs.events import DeltaEvent, RunStatus
 from sayso.runs.frame import Frame, current_frame
 from sayso.runs.halt import Denied, Failed, Halt, worst
 from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of, sound
-from sayso.runs.observation import text_of
 from sayso.runs.options import RunnableOptions
 from sayso.runs.runnable import Runnable, checked_name
-from sayso.runs.say import approval_words, call_message, denial_words, not_a_tool
 from sayso.runs.step import perform
 from sayso.runs.tool import Tool
+from sayso.runs.toolbox import approval_words, call_message, denial_words, not_a_tool, text_of
 from sayso.signals import trimmed
 
 __all__ = ["Agent"]

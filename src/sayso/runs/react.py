@@ -1,8 +1,8 @@
 """`ReAct`: a model that reasons and calls tools in turns, until it can give typed answers, and pauses for a person.
 
 A gated call raises `ConfirmationRequired`, whose context is enough to go on with in any process; where the run stands
-is `sayso.runs.course`, what a person's words mean `sayso.runs.response`. The invariant: a call that waited is made with
-the arguments that its request holds, and what has ended is not made again, whatever a saved context says.
+is `sayso.runs.react_state`, what a person's words mean `sayso.runs.response`. The invariant: a call that waited is made
+with the arguments that its request holds, and what has ended is not made again, whatever a saved context says.
 """
 
 from __future__ import annotations
@@ -20,16 +20,25 @@ from sayso.model.ids import new_run_id
 from sayso.model.keywords import checks_keywords
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
-from sayso.runs.course import Course, Waiting
 from sayso.runs.events import DeltaEvent
 from sayso.runs.models import ModelCall, ModelError, Reply, model_of
-from sayso.runs.module import Module, tell
-from sayso.runs.observation import Observation, nested, recorded, text_of, with_words
-from sayso.runs.prediction import Prediction
+from sayso.runs.module import Module, Prediction, Signature, tell
+from sayso.runs.react_state import Course, Waiting
 from sayso.runs.response import Response, check_shown, record, saved_of, store_of
-from sayso.runs.signature import Signature
 from sayso.runs.tool import Tool
-from sayso.runs.toolbox import ASK, FINISH, by_name, check_turns, finish_of, offer_of
+from sayso.runs.toolbox import (
+    ASK,
+    FINISH,
+    Observation,
+    by_name,
+    check_turns,
+    finish_of,
+    nested,
+    offer_of,
+    recorded,
+    text_of,
+    with_words,
+)
 from sayso.signals import trimmed
 from sayso.stores.base import Store
 from sayso.view import line

@@ -1,26 +1,317 @@
 """A lazy run: nothing happens until its events are iterated, or its end is collected.
 
-Both take the same way (`sayso.runs.leg`); they differ in who listens. A consumer that breaks off its loop stops the
-run at the next step: what had begun ends and is written down, and the run can be resumed.
+One call of a run from end to end: find it, take it in hand, take the decisions, take the steps, hand it back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from sayso.runs.events import Event, OutputEvent
+from sayso import errors, scope
+from sayso.effects import offload
+from sayso.gates import requester
+from sayso.model import canonical
+from sayso.model.ids import new_run_id
+from sayso.model.reviewer import Identity
+from sayso.model.run import Kept, RunState
+from sayso.runs.code import changes, fingerprints
+from sayso.runs.decide import Decider, IgnoredInputWarning
+from sayso.runs.events import Event, OutputEvent, RunStatus
+from sayso.runs.frame import Frame, Leg
+from sayso.runs.halt import Denied, Failed, Halt, end_of
+from sayso.runs.journal import Journal, bodies
+from sayso.runs.pending import ended_output
 from sayso.runs.resolution import Resolution
+from sayso.runs.step import perform
+from sayso.runs.values import Given, Live, plain
+from sayso.stores.base import Store
+from sayso.stores.worker import Lease
+from sayso.view import line
 
 if TYPE_CHECKING:
     from sayso.runs.journal import Journal
     from sayso.runs.runnable import Runnable
 
-__all__ = ["Run", "handed_back", "in_loop"]
+__all__ = ["ROOT", "Run", "handed_back", "in_loop", "take"]
+
+ROOT = "(input)"  # no runnable has this name
+_log = logging.getLogger("sayso")
+
+
+async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
+    """Take a run from where it stands to its end, or to where it waits.
+
+    First and later calls take the same way: a new run has an empty journal.
+    """
+    runnable, run.is_begun = run.runnable, True
+    decider = Decider(runnable.store, run.resolutions)
+    try:
+        journal = await _in_hand(run, decider)
+    except errors.SaysoError as error:
+        return _not_begun(run, error, decider.refusals)
+    run.begin(journal)
+    with ExitStack() as scopes:
+        for person in _acts_for(journal):  # whoever goes on acts for them as well, or they could decide what is asked
+            scopes.enter_context(scope.run(journal.run_id, on_behalf_of=person))
+        leg = Leg(journal, emit, scope.current().place.acts_for)
+        output = await _in_scope(run, Frame(leg, runnable, runnable.name, runnable.name), decider)
+    output.metadata |= leg.pending()
+    return output
+
+
+def _acts_for(journal: Journal) -> list[Identity]:
+    """Return the persons on whose behalf the run was begun, the innermost last."""
+    return [Identity(*person) for person in reversed((journal.at(ROOT) or {}).get("acts_for", ()))]
+
+
+async def _in_scope(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
+    journal, state = frame.journal, RunState.BROKEN
+    try:
+        output = await _gone(run, frame, decider)
+        state = _state_of(output.status, frame)
+        if state is RunState.ENDED:
+            await _end(frame, output)
+    finally:
+        await _leave(journal, state)
+    return output
+
+
+async def _in_hand(run: Run, decider: Decider) -> Journal:
+    """Return the journal of the run that was meant: a known one, taken in hand, or that of a new one."""
+    runnable, store = run.runnable, run.runnable.store
+    named = run.parent_id or run.run_id
+    meant = await _meant(run, decider) if named is None else [named]
+    for n, run_id in enumerate(meant, 1):
+        is_last = n == len(meant)
+        await handed_back(run_id)
+        lease = Lease()
+        try:
+            kept = await _taken(decider, store, run_id, lease)
+        except errors.RunNotFoundError:
+            if run.parent_id is not None:
+                raise
+            continue
+        except errors.RunBusyError:
+            await decider.refuse(run_id)
+            if is_last:
+                raise
+            continue  # an equal call goes on with it at this moment; the next one is ours
+        if kept.run.state is not RunState.ENDED:
+            return Journal(store, kept.run, lease, kept.steps)
+        if not kept.steps:  # a run is kept with its first step, so they were purged
+            lease.release()
+            raise errors.RunPurgedError(run_id)
+        if is_last:
+            return Journal(store, kept.run, lease, kept.steps)
+        lease.release()
+    # What is decided under the name that a request knows, and no run, are decisions of another program.
+    return Journal.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
+
+
+async def _meant(run: Run, decider: Decider) -> list[str]:
+    """Return the runs that the decisions can be for: of this runnable, called with this input; ended ones last."""
+    fitting: list[tuple[bool, str]] = []
+    for kept in await decider.runs():
+        other = _other_call(run, kept)
+        if other is None:
+            fitting.append((kept.run.state is RunState.ENDED, kept.run.id))
+        else:
+            decider.others[kept.run.id] = other
+    return [run_id for _, run_id in sorted(fitting, key=itemgetter(0))]
+
+
+def _other_call(run: Run, kept: Kept) -> str | None:
+    """Return which other call began a run; None where it was this one."""
+    runnable = run.runnable
+    if (kept.run.name, kept.run.kind) != (runnable.name, runnable.kind):
+        return f"of the {kept.run.kind} {kept.run.name}"
+    known = bodies(kept.steps).get(ROOT)
+    try:
+        calls = None if known is None else _two_calls(run, known["given"])
+    except errors.ArgumentError as error:
+        return f"of {runnable.name}, whose input cannot be read here: {error}"
+    return None if calls is None else f"of {calls[0]}"
+
+
+def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
+    """Return the call that began a run and the one that is made now, as people may see them; None if they are equal.
+
+    Who gives no input at all, where there must be some, means the call that the run has.
+    """
+    runnable = run.runnable
+    now = runnable.signature.named(run.args, run.kwargs)
+    if not now and runnable.schema.get("required"):
+        return None
+    was = canonical.decode(known, runnable.shape.classes)
+    if _is_same(was, now) or _is_same(runnable.completed(was), runnable.completed(now)):
+        return None
+    return _shown(run, was), _shown(run, now)
+
+
+def _is_same(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    try:
+        return canonical.encode(dict(was)).digest_input == canonical.encode(dict(now)).digest_input
+    except errors.ArgumentError:  # what cannot be written down was no run's input
+        return False
+
+
+def _is_blank(run: Run) -> bool:
+    """Say whether a call gives nothing but empty texts, as programs do that only go on with a run."""
+    given = (*run.args, *run.kwargs.values())
+    return all(value is None or (isinstance(value, str) and not value) for value in given)
+
+
+def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
+    return line(run.runnable.name, plain(run.runnable.shown(arguments)))
+
+
+async def _taken(decider: Decider, store: Store, run_id: str, lease: Lease) -> Kept:
+    try:
+        return await decider.verb(lambda: decider.look(store.take_run(run_id, lease.holder)))
+    except BaseException:  # broken off after the store had said yes: a traceback may keep the lease, nobody has the run
+        lease.release()
+        raise
+
+
+def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> OutputEvent:
+    """Return the output of a run that could not be taken in hand."""
+    run_id = run.parent_id or run.run_id or getattr(error, "run_id", None) or new_run_id()
+    claimed, message = isinstance(error, errors.RunBusyError), str(error)
+    if claimed and refusals:
+        told = "; ".join(refusals)
+        message = f"run {run_id!r} is in other hands; {told}. Nothing else was done, wait until it pauses or ends"
+    status = RunStatus(
+        code="cancelled" if claimed else "error",
+        reason="approval_already_claimed" if claimed else _reason(error),
+        message=message,
+    )
+    fault = None if claimed else {"type": type(error).__name__, "message": str(error)}
+    name = run.runnable.name
+    journal = Journal.new(run.runnable.store, run_id, name, "")
+    ended = ended_output(status, next(iter(run.resolutions), None)) if claimed else None
+    return Frame(Leg(journal, _nobody, ()), run.runnable, name, name).output_event(status, ended, error=fault)
+
+
+def _nobody(event: Event) -> None:
+    """Listen to nothing."""
+
+
+async def _input(run: Run, frame: Frame) -> dict[str, Any]:
+    """Return what the run was called with: what the record says, else what is given now, noted for the record.
+
+    Raises:
+        Halt: The code is not what the run began with.
+    """
+    runnable, journal = run.runnable, frame.journal
+    known = journal.at(ROOT)
+    if known is None:
+        try:
+            given = runnable.signature.named(run.args, run.kwargs)
+        except TypeError as error:
+            raise Halt(RunStatus(code="error", message=str(error)), error) from error
+        persons = [[person.issuer, person.subject] for person in frame.leg.acts_for]
+        code = fingerprints(runnable)
+        journal.put(ROOT, {"name": runnable.name, "given": Given(given), "code": code, "acts_for": persons})
+        return given
+    problems = changes(known, runnable)
+    if problems:
+        raise Halt(RunStatus(code="error", reason="run_changed", message="; ".join(problems)))
+    calls = _two_calls(run, known["given"])
+    if calls is not None and run.parent_id is None:
+        message = (
+            f"run {journal.run_id!r} is {calls[0]}, and this call is {calls[1]}; nothing was run."
+            " To go on with that run, give its input or none; for a new call, give another run_id="
+        )
+        raise Halt(RunStatus(code="error", reason="input_changed", message=message))
+    if calls is not None and not _is_blank(run):
+        text = f"run {journal.run_id!r} goes on as {calls[0]}; the input given with parent_id=, {calls[1]}, is ignored"
+        warnings.warn(text, IgnoredInputWarning, stacklevel=2)
+    return canonical.decode(known["given"], runnable.shape.classes)
+
+
+async def _gone(run: Run, frame: Frame, decider: Decider) -> OutputEvent:
+    """Go on with a run that is in hand, as far as it goes, and return what it says then."""
+    try:
+        given = await _input(run, frame)
+        frame.leg.notes = await decider.decide(frame.journal)
+        decider.stop_if_cancelled(frame)
+        if frame.journal.is_crowded:
+            await frame.journal.save()  # or each of many calls would bring all the decisions with its end
+        value = await perform(frame, given)
+    except Halt as halt:
+        return frame.output_event(_counted(halt.status, frame), halt.output, error=halt.error)
+    except (Denied, Failed) as fault:
+        status, error = end_of(fault)
+        return frame.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None)
+    except errors.SaysoError as error:
+        halt = Halt(RunStatus(code="error", reason=_reason(error), message=str(error)), error)
+        return frame.output_event(halt.status, error=halt.error)
+    return frame.output_event(RunStatus(code="success"), value)
+
+
+def _counted(status: RunStatus, frame: Frame) -> RunStatus:
+    """Return a pause that says how many wait beside the one that it names."""
+    others = sum(map(len, frame.leg.pending().values())) - 1
+    if status.reason not in {"approval_required", "input_required"} or others < 1:
+        return status
+    return status.model_copy(update={"message": f"{status.message} (and {others} more)"})
+
+
+def _reason(error: errors.SaysoError) -> str | None:
+    return "store_failed" if isinstance(error, errors.StoreError) else None
+
+
+def _state_of(status: RunStatus, frame: Frame) -> RunState:
+    match status.reason:
+        case "approval_required" | "input_required" | "approval_already_claimed" | "outcome_unknown":
+            return RunState.PAUSED  # what it waits for is a person's word, or another worker's end
+        case "run_changed" | "input_changed":
+            return frame.journal.was
+        case "stopped" | "store_failed":
+            return RunState.BROKEN
+        case None if status.code == "error" and not _has_ended(frame):
+            return RunState.BROKEN  # its model was out of reach
+        case _:
+            return RunState.ENDED
+
+
+def _has_ended(frame: Frame) -> bool:
+    return "status" in (frame.journal.at(frame.place) or {})
+
+
+async def _end(frame: Frame, output: OutputEvent) -> None:
+    """Take back what a run that has ended still asks, for nobody would hear the answer, and note how it ended."""
+    journal = frame.journal
+    try:
+        for request_id in {body["waits"] for _, body in journal.waiting()}:
+            clear = partial(journal.store.clear, request_id, requester(), "the run has ended")
+            await (offload(clear) if journal.store.blocks else _at_once(clear))
+    except errors.SaysoError:
+        _log.exception("what the run %s still asked could not be taken back", journal.run_id)
+    if not _has_ended(frame):
+        live = None if output.output is None else Live(output.output, frame.runnable.function, frame.path)
+        journal.put(frame.place, frame.told(output.status, value=live, error=output.error))
+
+
+async def _leave(journal: Journal, state: RunState) -> None:
+    try:
+        await journal.leave(state)
+    except errors.SaysoError:
+        # The run's end is told all the same; what is not saved is done again by whoever resumes it.
+        _log.exception("the run %s could not be handed back", journal.run_id)
+
+
+async def _at_once(verb: Callable[[], Any]) -> None:
+    verb()
 
 
 _TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
@@ -161,7 +452,6 @@ class Run:
         return asyncio.run(self._go())
 
     async def _go(self) -> OutputEvent:
-        from sayso.runs.leg import take
 
         if self._is_called:
             raise RuntimeError("this run was called already; call the runnable again")

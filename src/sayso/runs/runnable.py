@@ -20,10 +20,10 @@ from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.signature import Signature
-from sayso.runs import declared
-from sayso.runs.approval import Approval, by_name, rest_of
+from sayso.runs import options as run_options
 from sayso.runs.halt import Failed
 from sayso.runs.interaction import Holds
+from sayso.runs.options import Approval, by_name, rest_of
 from sayso.runs.resolution import resolutions_of
 from sayso.runs.run import Run
 from sayso.signals import ConfirmationRequired
@@ -74,8 +74,8 @@ class Runnable(ABC):
         escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
         notify_arguments: bool = False, **unknown: Any,
     ) -> None:  # fmt: skip
-        check_known(type(self).__name__, unknown, declared.options_of(type(self)))
-        declared.check_options({
+        check_known(type(self).__name__, unknown, run_options.options_of(type(self)))
+        run_options.check_options({
             "description": description, "approval_prompt": approval_prompt,
             "approval_description": approval_description, "approval_redact_keys": approval_redact_keys,
             "approval_redactor": approval_redactor, "approval_ui": approval_ui, "approval_kind": approval_kind,
@@ -83,7 +83,7 @@ class Runnable(ABC):
         })  # fmt: skip
         self.name, self.description, self.function = checked_name(name), description, function
         self.default_params = dict(default_params or {})
-        declared.check_defaults(name, self.default_params)
+        run_options.check_defaults(name, self.default_params)
         self._store = compat.store_of(store, tracing_provider)
         rest = rest_of(function)
         told = approval_description if callable(approval_description) else None
@@ -103,7 +103,7 @@ class Runnable(ABC):
             "risk": risk,
             "idempotent": idempotent,
             "verify": verify,
-            **declared.telling(escalate_after, escalate_to, notify_arguments=notify_arguments),
+            **run_options.telling(escalate_after, escalate_to, notify_arguments=notify_arguments),
         }
         self.check_names()
 
@@ -122,7 +122,7 @@ class Runnable(ABC):
         if strange:
             raise errors.ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
         secrets = self._options["redact"]
-        declared.check_asked(self.name, self.function, self.signature.names, self._asking, secrets)
+        run_options.check_asked(self.name, self.function, self.signature.names, self._asking, secrets)
 
     def __call__(
         self, *args: Any, parent_id: str | None = None, run_id: str | None = None,
@@ -196,7 +196,7 @@ class Runnable(ABC):
         redaction = Redaction([*self._options["redact"], *self.hidden()])
         return Gate(
             self.function, when=approval.rule, context=approval.context, named=named, redaction=redaction,
-            words=declared.WORDS, **self._options,
+            words=run_options.WORDS, **self._options,
         )  # fmt: skip
 
     def hidden(self) -> Collection[str]:

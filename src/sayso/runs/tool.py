@@ -13,9 +13,8 @@ from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_known
 from sayso.gating import Passage
-from sayso.runs import declared
-from sayso.runs.declared import check_handler
-from sayso.runs.options import ToolOptions
+from sayso.runs import options as run_options
+from sayso.runs.options import ToolOptions, check_handler
 from sayso.runs.run import Run
 from sayso.runs.runnable import Runnable, entry
 from sayso.signals import trim, trimmed
@@ -201,7 +200,7 @@ def tool(
         require_confirmation: The confirmation face's word for `requires_approval=True`.
         options: Those of `Tool`.
     """
-    check_known("tool", options, {*declared.options_of(Tool), "require_confirmation"})
+    check_known("tool", options, {*run_options.options_of(Tool), "require_confirmation"})
     if not isinstance(require_confirmation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise errors.ConfigError(f"require_confirmation= takes True or False, not {require_confirmation!r}")
     if require_confirmation and "requires_approval" in options:

@@ -1,4 +1,10 @@
-"""The worker: goes on with the runs of its runnables for which a person has decided.
+"""What a worker tells of a run that it went on with: how it ended, or why it stopped again.
+
+A store as a worker sees it: which runs of its runnables can go on, and whether one has changed since it last looked.
+
+Reads and sweeps; nothing is taken in hand here.
+
+The worker: goes on with the runs of its runnables for which a person has decided.
 
 It looks at the store when something has changed there, and now and then, and takes first what nobody touched for
 longest. Many workers share the work: the store settles who takes a run in hand. Neither signals nor printing are here.
@@ -12,26 +18,230 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from sayso import errors
+from sayso.effects import offload
 from sayso.model import duration
-from sayso.runs.events import OutputEvent
-from sayso.runs.leg import take
-from sayso.runs.report import Ending, Heard, Report, ending_of
-from sayso.runs.run import Run
+from sayso.model.run import RunState
+from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, RunStatus, StartEvent
+from sayso.runs.run import Run, take
 from sayso.runs.runnable import Runnable
-from sayso.runs.shelf import LOOK, Mark, Shelf, shelves
 from sayso.stores.base import Store
+from sayso.stores.filter import RunFilter
 
-__all__ = ["Worker"]
+__all__ = ["LOOK", "Ending", "Heard", "Mark", "Report", "Shelf", "Standing", "Worker", "ending_of", "shelves"]
+
+
+class Ending(StrEnum):
+    """What became of a run in a worker's hands."""
+
+    DONE = "done"
+    FAILED = "failed"
+    DENIED = "denied"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+    UNKNOWN = "unknown"
+    CHANGED = "changed"
+    BROKEN = "broken"
+    HANDED_BACK = "handed_back"
+    RETRY = "retry"
+
+    @property
+    def words(self) -> str:
+        """How it reads in a line."""
+        return _WORDS.get(self, self.value)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run itself has ended."""
+        return self in _FINAL
+
+
+_WORDS = {
+    Ending.PAUSED: "waits for a person",
+    Ending.UNKNOWN: "stopped at an unknown outcome",
+    Ending.CHANGED: "not gone on with",
+    Ending.HANDED_BACK: "handed back",
+    Ending.RETRY: "to be tried again",
+}
+_FINAL = {Ending.DONE, Ending.FAILED, Ending.DENIED, Ending.CANCELLED}
+
+
+class Report(NamedTuple):
+    """What became of one run.
+
+    Attributes:
+        run_id: Which.
+        name: Of the runnable.
+        ending: `done`, `failed`, `denied` and `cancelled` are the run's own ends. It stopped again where a person must
+            decide (`paused`) or say how a call ended (`unknown`), where its code is not what it began with (`changed`,
+            nothing was run), and where something else was wrong (`broken`); each is gone on with when something about
+            it changes, a `changed` one by another worker only. The store failed (`retry`: it is tried again later), or
+            this worker was stopped (`handed_back`: anybody may go on).
+        message: The same in a sentence.
+        waits: Ids of the requests that wait for a person now.
+        seconds: How long this worker had it in hand.
+    """
+
+    run_id: str
+    name: str
+    ending: Ending
+    message: str | None
+    waits: tuple[str, ...]
+    seconds: float
+
+
+class Heard:
+    """What a worker needs to know of a run's events.
+
+    Attributes:
+        has_begun: Whether anything was begun; nothing is in a run that somebody else has, or that has ended.
+        waits: Ids of the requests that wait.
+    """
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.waits: list[str] = []
+
+    def hear(self, event: Event) -> None:
+        """Take an event."""
+        match event:
+            case StartEvent():
+                self.has_begun = True
+            case ApprovalEvent():
+                self.waits.append(event.approval_id)
+            case InteractionEvent():
+                self.waits.append(event.interaction_id)
+            case _:
+                pass
+
+
+_ENDINGS = {
+    "approval_required": Ending.PAUSED,
+    "input_required": Ending.PAUSED,
+    "approval_denied": Ending.DENIED,
+    "cancelled": Ending.CANCELLED,
+    "outcome_unknown": Ending.UNKNOWN,
+    "run_changed": Ending.CHANGED,
+    "stopped": Ending.HANDED_BACK,
+    "store_failed": Ending.RETRY,
+}
+
+
+def ending_of(output: OutputEvent) -> Ending | None:
+    """Return what an output says became of its run; None where somebody else has it in hand."""
+    status: RunStatus = output.status
+    if status.reason == "approval_already_claimed":
+        return None
+    return _ENDINGS.get(status.reason or "", Ending.DONE if status.code == "success" else Ending.FAILED)
+
+
+T = TypeVar("T")
+Mark = tuple[str | int, ...]
+
+LOOK = 2.0
+"""Seconds between two looks at a store in which nothing seems to happen: a worker that is killed rings no bell."""
+
+_STRANGERS = 60.0
+_log = logging.getLogger("sayso")
+
+
+class Standing(NamedTuple):
+    """Where a run stands.
+
+    Attributes:
+        name: Of its runnable.
+        mark: Differs after anything that lets the run go on; the same after it was begun again in vain.
+    """
+
+    name: str
+    mark: Mark
+
+
+@dataclass(eq=False)
+class Shelf:
+    """A store and the runnables whose runs are looked for in it.
+
+    Attributes:
+        store: The store.
+        runnables: By name.
+    """
+
+    store: Store
+    runnables: dict[str, Runnable] = field(default_factory=dict[str, Runnable])
+    _swept: float = -LOOK
+    _asked: float = -_STRANGERS
+    _named: set[str] = field(default_factory=set[str])
+
+    async def verb(self, verb: Callable[[], T]) -> T:
+        """Run a verb of the store without blocking the event loop."""
+        return await offload(verb) if self.store.blocks else verb()
+
+    async def ready(self, limit: int) -> Sequence[str]:
+        """Return the ids of runs that could go on, those that nobody touched for longest first."""
+        return await self.verb(partial(self._ready, limit))
+
+    def _ready(self, limit: int) -> Sequence[str]:
+        now = time.monotonic()
+        if now - self._swept >= LOOK:
+            self._swept = now
+            self.store.sweep()  # so that a run goes on whose request nobody answered in time
+        if now - self._asked >= _STRANGERS:
+            self._asked = now
+            self._name_strangers()
+        return self.store.ready_runs(list(self.runnables), limit)
+
+    async def standing(self, run_id: str) -> Standing | None:
+        """Return where a run stands; None if there is nothing to go on with."""
+        return await self.verb(partial(self._standing, run_id))
+
+    def _standing(self, run_id: str) -> Standing | None:
+        try:
+            run, steps = (kept := self.store.get_run(run_id)).run, kept.steps
+        except errors.RunNotFoundError:
+            return None
+        if run.state is RunState.ENDED or run.name not in self.runnables:
+            return None
+        waits = dict.fromkeys(step.waits for step in steps if step.waits is not None)
+        states = [self.store.get(request_id).state.value for request_id in waits]
+        return Standing(run.name, (run.state is RunState.RUNNING, len(steps), *states))
+
+    def _name_strangers(self) -> None:
+        """Say once of each name that runs of it wait here and are left alone."""
+        waiting = RunFilter(frozenset({RunState.PAUSED, RunState.BROKEN}))
+        found, _ = self.store.runs(waiting, limit=1000)
+        for name in sorted({run.name for run in found} - set(self.runnables) - self._named):
+            self._named.add(name)
+            _log.warning("runs of %r wait in this store; this worker was not given it and leaves them alone", name)
+
+
+def shelves(runnables: Iterable[Runnable]) -> list[Shelf]:
+    """Return the stores of these runnables, each with its own.
+
+    Raises:
+        ConfigError: None is given, or two of one name in one store.
+    """
+    found: dict[int, Shelf] = {}
+    for runnable in runnables:
+        store = runnable.store
+        shelf = found.setdefault(id(store), Shelf(store))
+        if shelf.runnables.setdefault(runnable.name, runnable) is not runnable:
+            raise errors.ConfigError(f"two runnables are called {runnable.name!r}; a worker tells them apart by name")
+    if not found:
+        raise errors.ConfigError("a worker needs something to go on with: a Tool, Agent or Workflow")
+    return list(found.values())
+
 
 _PACE = 0.05  # seconds between two looks at a store that changes all the time
 _LAST = 0.1  # seconds for writing down what was broken off
 _SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
-_log = logging.getLogger("sayso")
+
 
 _Key = tuple[Shelf, str]
 

@@ -1,27 +1,99 @@
-"""Which channels requests are announced to, and how these channels are.
-
-A channel is entered by whoever delivers to it, and stays until it is taken out: what is asked while nobody delivers is
-delivered later. What waited before it was entered is announced too, unless that is a flood. Invariant: only channels
-that are on the roll cost anything, and what is owed to one that is taken out goes with it.
-"""
+"""Which channels there are, how they are made from `sayso.toml`, and what `sayso doctor` says of each."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from sayso import clock, errors
-from sayso.channels.notice import Outlet
-from sayso.channels.outlet import check_name
+from sayso import clock, config, errors
+from sayso.channels.notification import Outlet
 from sayso.clock import instant, microseconds
+from sayso.errors import ConfigError, SaysoError
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.records import Record
 from sayso.stores.transaction import CHANNEL, delivery_kind
 
-__all__ = ["MOST_WAITING", "ChannelHealth", "Roll", "every", "forget", "health"]
+__all__ = [
+    "MOST_WAITING",
+    "ChannelCheck",
+    "ChannelHealth",
+    "Roll",
+    "check",
+    "check_name",
+    "configured",
+    "every",
+    "forget",
+    "health",
+    "kind_of",
+    "make",
+]
+
+_EXTRAS = {"apprise": "notify", "slack": "slack", "terminal": None, "webhook": None}
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+def make(name: str, settings: Mapping[str, Any]) -> Outlet:
+    """Return the channel that a table of `sayso.toml` describes.
+
+    Args:
+        name: The channel's name, `ops` for `[channels.ops]`.
+        settings: What stands in the table; `type` says which kind of channel it is.
+
+    Raises:
+        ConfigError: There is no such type, its extra is missing, or a setting cannot be used.
+    """
+    check_name(name)
+    kind = kind_of(name, settings)
+    try:
+        return _maker(kind)(name, settings)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS[kind]
+        if extra is None:
+            raise
+        raise errors.ConfigError(
+            f"channel {name} needs the extra `{extra}` ({error.name} is missing): pip install 'sayso[{extra}]'"
+        ) from error
+
+
+def _maker(kind: str) -> Callable[[str, Mapping[str, Any]], Outlet]:
+    match kind:
+        case "apprise":
+            from sayso.channels.apprise import make as made
+        case "slack":
+            from sayso.channels.slack import make as made
+        case "webhook":
+            from sayso.channels.webhook import make as made
+        case _:
+            from sayso.channels.plain import make as made
+    return made
+
+
+def kind_of(name: str, settings: Mapping[str, Any]) -> str:
+    """Return the type of a channel; raises `ConfigError` where there is no such type."""
+    kind: object = settings.get("type")
+    if kind == "queue":
+        raise errors.ConfigError(
+            f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_outlet there, and take this out"
+        )
+    if not isinstance(kind, str) or kind not in _EXTRAS:
+        raise errors.ConfigError(f"[channels.{name}] type is one of {', '.join(_EXTRAS)}, not {kind!r}")
+    return kind
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not stand in keys and addresses; raises `ConfigError`."""
+    if _NAME.fullmatch(name) is None:
+        raise errors.ConfigError(f"a channel's name is up to 40 of a-z, 0-9, - and _, not {name!a}")
+
+
+def configured() -> dict[str, Outlet]:
+    """Return the channels of the settings file, by name; raises `ConfigError` where one cannot be made."""
+    return {name: make(name, settings) for name, settings in config.channel_tables().items()}
+
 
 MOST_WAITING = 50
 """How many requests that waited before a channel was known are announced to it without being asked for."""
@@ -200,3 +272,56 @@ def every(store: Store, kind: str) -> Iterator[Record]:
     while found := store.records(kind, after=after):
         yield from found
         after = found[-1].key
+
+
+class ChannelCheck(NamedTuple):
+    """One channel that was looked at.
+
+    Attributes:
+        name: The channel.
+        kind: Its type, as the settings file says it, or after the class of what a program brings along.
+        is_configured: Whether it stands in the settings file.
+        health: How it is, as far as the store knows; None where nobody has delivered to it, or the store is not known.
+        problem: What is wrong with it, in a sentence; None where nothing is.
+    """
+
+    name: str
+    kind: str
+    is_configured: bool
+    health: ChannelHealth | None
+    problem: str | None
+
+
+def check(known: Sequence[ChannelHealth]) -> tuple[list[ChannelCheck], str | None]:
+    """Return the channels that are announced to, those of the settings file first, and what is wrong with that file.
+
+    Args:
+        known: Those of the store; none where it does not open.
+    """
+    fault, tables = None, dict[str, dict[str, Any]]()
+    try:
+        tables = config.channel_tables()
+    except SaysoError as error:
+        fault = str(error)
+    by_name = {one.name: one for one in known}
+    found = [_configured(name, table, by_name.pop(name, None)) for name, table in tables.items()]
+    return [*found, *map(_brought, by_name.values())], fault
+
+
+def _configured(name: str, table: Mapping[str, Any], health: ChannelHealth | None) -> ChannelCheck:
+    problem = _unmakable(name, table) or (None if health is None else health.problem)
+    return ChannelCheck(name, str(table.get("type", "no type")), True, health, problem)
+
+
+def _brought(health: ChannelHealth) -> ChannelCheck:
+    # It has no table, and is entered by its class.
+    return ChannelCheck(health.name, health.kind.removesuffix("Outlet").lower(), False, health, health.problem)
+
+
+def _unmakable(name: str, table: Mapping[str, Any]) -> str | None:
+    """Return why a channel of the settings file can send nothing; None where it can be made."""
+    try:
+        make(name, table)
+    except ConfigError as fault:
+        return f"{fault}; no message leaves by it"
+    return None

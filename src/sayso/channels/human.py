@@ -1,22 +1,19 @@
-"""A question with an awaitable response: what a requester is given to carry to a person.
-
-Behind it stands a request in the store, in the run in which it was made, so that it is in every list, can be answered
-there as well, and is found again with its answer by the same question in the same named run. Invariant: the response
-is what the store holds; the first answer counts, and whoever comes second is told who was first.
-"""
+"""A person as something that a program awaits: a question with an awaitable response, a queue, and a tool."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from sayso import config, scope, signals
 from sayso.effects import Effects, adrive, drive
-from sayso.errors import AlreadyDecidedError, RequestExpiredError
+from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
+from sayso.gates.options import quorum_of, span_of
 from sayso.model import duration
+from sayso.model.keywords import checks_keywords
 from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
@@ -25,11 +22,12 @@ from sayso.model.text import storable
 from sayso.questions import Asking
 from sayso.reviews import Review
 from sayso.runs.frame import current_frame
-from sayso.signals import trim
+from sayso.runs.tool import Tool
+from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Block, Waiter
 
-__all__ = ["HumanInputRequest", "Requester", "carried"]
+__all__ = ["HumanInputRequest", "Requester", "carried", "create_queue_requester", "human_in_the_loop"]
 
 
 class HumanInputRequest:
@@ -219,3 +217,93 @@ def _report(work: asyncio.Future[None]) -> None:
     if not work.cancelled() and work.exception() is not None and not _came_second(work):
         told = {"message": "a requester failed after its question was decided", "exception": work.exception()}
         asyncio.get_running_loop().call_exception_handler(told)
+
+
+def create_queue_requester(
+    request_queue: asyncio.Queue[Any], pending_requests: MutableMapping[str, dict[str, Any]]
+) -> Requester:
+    """Return a requester that puts each question on a queue.
+
+    Create it in the loop in which the queue is read; it may then be used from other loops and threads too.
+
+    Args:
+        request_queue: Gets `{"type": "human_input", "id": …, "question": …}`. The id is the request's in the store.
+            A queue of limited size that is full lets the asker wait, who takes an answer from elsewhere meanwhile.
+        pending_requests: Gets `{"request": …, "question": …, "sent": …}` under the id, before the item is on the queue;
+            `sent` becomes true when it is. Whoever calls `request.set_response` takes the entry out; what was decided
+            elsewhere, or has expired, is taken out when its asker hears of it.
+    """
+    home = _running_loop()
+
+    async def queue_requester(request: HumanInputRequest) -> None:
+        request.channel = "queue"
+        request_id = await _id_of(request)
+        entry = {"request": request, "question": request.question, "sent": False}
+        pending_requests[request_id] = entry
+        request.when_decided_elsewhere(partial(_forget, pending_requests, request_id, entry))
+        try:
+            await _put(request_queue, {"type": "human_input", "id": request_id, "question": request.question}, home)
+        except BaseException:
+            _forget(pending_requests, request_id, entry)
+            raise
+        entry["sent"] = True
+
+    return queue_requester
+
+
+async def _id_of(request: HumanInputRequest) -> str:
+    await request.ask()
+    return request.id
+
+
+def _forget(pending: MutableMapping[str, dict[str, Any]], request_id: str, entry: dict[str, Any]) -> None:
+    # The same question, asked once more, may stand there by now.
+    if pending.get(request_id) is entry:
+        pending.pop(request_id, None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _put(queue: asyncio.Queue[Any], item: dict[str, Any], home: asyncio.AbstractEventLoop | None) -> None:
+    # An asyncio queue that is filled from another loop does not wake its reader.
+    if home is None or home.is_closed() or home is asyncio.get_running_loop():
+        await queue.put(item)
+    else:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(queue.put(item), home))
+
+
+@trimmed
+@checks_keywords()
+def human_in_the_loop(
+    requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
+    roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,
+) -> Tool:  # fmt: skip
+    """Return a tool with one argument, `question`, that asks a person: `answer = await tool.acall(question="…")`.
+
+    Give it to an `Agent` or a `ReAct` as well. It waits where it stands, and takes the first answer, whoever gives it
+    and through whichever channel; the requester is then broken off, if it is still at work. In a run with an id, a
+    question that was asked before the program stopped is found again with its answer.
+
+    Args:
+        requester: Carries each question to a person.
+        name, description: What a model sees.
+        expires, roles, risk, store: As for `HumanInputRequest`.
+    """
+    if not callable(requester):
+        raise ConfigError(f"human_in_the_loop takes a requester, a function that carries a question, not {requester!r}")
+    span_of("expires", expires)
+    quorum_of(1, roles)
+    if risk is not None and not isinstance(risk, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise ConfigError(f"risk= takes a text, not {risk!r}")
+
+    async def ask_human(question: str) -> str:
+        """Ask a person a question and wait for the answer."""
+        request = HumanInputRequest(question, expires=expires, roles=roles, risk=risk, store=store)
+        return await carried(request, requester)
+
+    return Tool(ask_human, name=name, description=description, store=store)
