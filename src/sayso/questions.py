@@ -36,21 +36,21 @@ class Asking:
 
     Args:
         text: What is asked.
-        shape: Which answers fit.
+        schema: Which answers fit.
         here: The run in which it is asked.
         place: Which runs' answers count for it; those that a call that blocks would find, when not given.
         at: The place in a journaled run from which it is asked, where the run given does not know it: equal questions
             of two places have two answers.
     """
 
-    def __init__(self, text: str, shape: Schema, here: Scope, at: str = "", *, place: Place | None = None) -> None:
-        self._shape, self._here = shape, here
+    def __init__(self, text: str, schema: Schema, here: Scope, at: str = "", *, place: Place | None = None) -> None:
+        self._schema, self._here = schema, here
         self._place = here.place_of_block() if place is None else place
         self._at = at or next((known.at for known in here.lineage() if known.at), "")
-        self._occasion = question_digest(text, shape.digest, 0)
+        self._occasion = question_digest(text, schema.digest, 0)
         # What a parent of this task has heard is asked anew as well.
         self._number = max(known.occasions.get(self._occasion, 0) for known in here.lineage())
-        self._subject = Question(text, question_digest(text, shape.digest, self._number), shape.text, shape.digest)
+        self._subject = Question(text, question_digest(text, schema.digest, self._number), schema.text, schema.digest)
 
     def find_or_ask(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
         """Return the request of this question: the one that is known, else a new one. Durable then.
@@ -75,7 +75,7 @@ class Asking:
         request = yield Verb(store.blocks, store.settle, request.id)
         text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
         try:
-            answer = self._shape.validate(canonical.decode(text, self._shape.classes))["answer"]
+            answer = self._schema.validate(canonical.decode(text, self._schema.classes))["answer"]
         except SchemaError as error:
             yield Verb(store.blocks, store.clear, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
@@ -215,11 +215,11 @@ def _asking(
     store: Store | str | None = None,
 ) -> Effects[Any]:  # fmt: skip
     span, quorum = _checked(question, expires, roles, risk, store)
-    question, shape = storable(question), _shape(_answer_type(type, choices))
-    _lately.append(shape)
+    question, schema = storable(question), _schema(_answer_type(type, choices))
+    _lately.append(schema)
     block, where = block_of(wait, timeout, on_expiry), config.open_store(store)
     here = scope.current()
-    asking = Asking(question, shape, here, place=here.place_of_raise() if block is None else None)
+    asking = Asking(question, schema, here, place=here.place_of_raise() if block is None else None)
     waiter = Waiter(here, where)
 
     def answered() -> Effects[Any]:
@@ -259,11 +259,11 @@ def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
     return Literal[cast("Any", tuple(choices))]
 
 
-def _shape(answer_type: Any) -> Schema:
-    shape = Schema.of_type(answer_type)
-    node = shape.resolved(shape.properties["answer"])
+def _schema(answer_type: Any) -> Schema:
+    schema = Schema.of_type(answer_type)
+    node = schema.resolved(schema.properties["answer"])
     if node.get("x-sayso-type") == "set" or node.keys() == {"x-sayso-code"}:
         raise ConfigError(
             f"type= {answer_type!r} cannot be asked for: it has no form in which an answer could be kept and checked"
         )
-    return shape
+    return schema

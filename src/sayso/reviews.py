@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from sayso import clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
 from sayso.model.canonical.tags import dump
-from sayso.model.edit import edited_call, shape_of
+from sayso.model.edit import edited_call, schema_of
 from sayso.model.ids import ID_LENGTH
 from sayso.model.keywords import checks_keywords
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
@@ -383,7 +383,7 @@ class Review:
         if request.kind != "question" or request.state is not State.PENDING:
             return self._decide(request.id, "answer", by, comment, None, channel)
         try:
-            answer = dump(shape_of(request).fit({"answer": canonical.form_of(value)}))
+            answer = dump(schema_of(request).fit({"answer": canonical.form_of(value)}))
         except SchemaError as error:
             raise errors.InvalidAnswerError(request.id, error.problems) from None
         except errors.ArgumentError as error:

@@ -23,7 +23,7 @@ from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import escape
-from sayso.reviews import Review, edited_call, shape_of
+from sayso.reviews import Review, edited_call, schema_of
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.arguments import brief, value
@@ -283,7 +283,7 @@ class Talk:
         if not self._must_be_seen():
             return None
         request, before = self._request, self._request.effective
-        given = self._new_values(shape_of(request), before.shown)
+        given = self._new_values(schema_of(request), before.shown)
         edited = edited_call(request, given)
         found = changed(before, edited, request.redact)
         if not found:
@@ -301,15 +301,15 @@ class Talk:
             self._screen.say("  y runs it so, n drops the changes")
         return typed in {"y", "yes"}
 
-    def _new_values(self, shape: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
+    def _new_values(self, schema: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
         """Ask for each argument; enter keeps it."""
         given: dict[str, object] = {}
         self._screen.say('  enter keeps a value, "" is the empty text')
-        for name in shape.names:
+        for name in schema.names:
             now = MASK if shown.get(name, MASK) == MASK else brief(shown[name], 60)
             while typed := self._screen.ask(f"{token(name)} [{now}]: "):
                 try:
-                    given[name] = shape.parse(name, "" if typed in {'""', "''"} else typed)
+                    given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)
                     break
                 except SchemaError as problem:
                     self._screen.say(f"  {escape(str(problem))}")
@@ -338,14 +338,14 @@ class Talk:
     def _choices(self) -> list[Any]:
         if self._request.kind == "call":
             return []
-        found = choices_of(shape_of(self._request))
+        found = choices_of(schema_of(self._request))
         # A choice that reads like another one's number could be mistaken for it: then they have no numbers.
         return [] if any(str(choice) in map(str, range(1, len(found) + 1)) for choice in found) else found
 
     def _hint(self) -> str:
         if self._choices():
             return "your answer, or its number"
-        return f"your answer ({kinds_of(shape_of(self._request))['answer']})"
+        return f"your answer ({kinds_of(schema_of(self._request))['answer']})"
 
     def _other(self, typed: str) -> Request | None:
         """Take a line that is no letter of the menu: an answer, or a record."""
@@ -363,7 +363,7 @@ class Talk:
         named = [choice for choice in choices if (choice if isinstance(choice, str) else value(choice)) == text]
         if not named and text.isascii() and text.isdigit() and 0 < int(text) <= len(choices):
             return choices[int(text) - 1]
-        return named[0] if named else shape_of(self._request).parse("answer", text)
+        return named[0] if named else schema_of(self._request).parse("answer", text)
 
     # -- refusals ----------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import sayso
 from sayso import errors
 from sayso.inbox.form import argument_fields, read_edit
 from sayso.model.schema import SchemaError
-from sayso.reviews import shape_of
+from sayso.reviews import schema_of
 from sayso.view.hint import kinds_of
 from tests.integration.acting import held
 
@@ -291,7 +291,7 @@ def test_a_strict_parameter_takes_no_value_of_another_type(case: str) -> None:
 def test_a_strict_parameter_takes_what_a_person_types_and_what_json_has_no_type_for() -> None:
     request_id = held(gated(strict), 5).confirmation_id
     request = sayso.Review().get(request_id)
-    shape = shape_of(request)
+    shape = schema_of(request)
     typed = {"count": "7", "rate": "1.5", "sure": "true", "name": "7", "sizes": "[1]", "day": "2026-02-01", "odd": "3"}
     changes = {name: shape.parse(name, text) for name, text in typed.items()}
     widgets = argument_fields(request, shape)
@@ -340,14 +340,14 @@ def test_a_model_may_answer_by_the_schema(written: str) -> None:
 @written
 def test_the_form_shows_description_and_bounds_and_takes_the_value(written: str) -> None:
     request = sayso.Review().get(held(gated(FUNCTIONS[written]), 5, "ada").confirmation_id)
-    fields = {field.name: field for field in argument_fields(request, shape_of(request))}
+    fields = {field.name: field for field in argument_fields(request, schema_of(request))}
     assert list(fields) == list(WHOLE)
     assert fields["amount"].hint == "number, more than 0, at most 100: How much, in euro."
     assert all(field.can_change for field in fields.values())
-    assert kinds_of(shape_of(request))["amount"] == fields["amount"].hint
-    assert shape_of(request).parse("from", "bob") == "bob"
+    assert kinds_of(schema_of(request))["amount"] == fields["amount"].hint
+    assert schema_of(request).parse("from", "bob") == "bob"
     with pytest.raises(SchemaError):
-        shape_of(request).parse("amount", "5000")
+        schema_of(request).parse("amount", "5000")
 
 
 def test_a_description_does_not_make_another_function_of_it() -> None:

@@ -219,8 +219,8 @@ def test_state_that_a_function_keeps_for_itself_asks_nobody_again(store: Store) 
 def test_function_without_a_closure_has_the_shape_that_it_always_had() -> None:
     def pay(amount: int) -> None: ...
 
-    assert Gate(pay).shape.digest == Schema.of(pay).digest
-    assert "around" not in Gate(pay).shape.text
+    assert Gate(pay).schema.digest == Schema.of(pay).digest
+    assert "around" not in Gate(pay).schema.text
 
 
 # -- objects ---------------------------------------------------------------------------------------------------------

@@ -329,7 +329,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer fits the question", "reviews.py",
-        'shape_of(request).fit({"answer": canonical.form_of(value)})', '{"answer": canonical.form_of(value)}',
+        'schema_of(request).fit({"answer": canonical.form_of(value)})', '{"answer": canonical.form_of(value)}',
         "unit/test_guards.py::test_an_answer_that_does_not_fit_decides_nothing",
     ),
     Mutant(
@@ -380,7 +380,7 @@ MUTANTS = [
     ),
     Mutant(
         "what no other process could read is refused", "gates/check.py",
-        "canonical.check_round_trip(form, gate.shape.classes)", "pass",
+        "canonical.check_round_trip(form, gate.schema.classes)", "pass",
         "unit/test_guards.py::test_a_call_that_no_other_process_could_run_is_refused_when_asked",
     ),
     Mutant(

@@ -52,5 +52,5 @@ def test_own_key_of_a_gate_keeps_a_default_out_of_the_stored_shape() -> None:
     def tell(badge: str = "s3cret-default") -> None:
         """Stand for a function with a secret default."""
 
-    assert "s3cret-default" in Gate(tell).shape.text
-    assert "s3cret-default" not in Gate(tell, redact=("badge",), redaction=Redaction(("badge",))).shape.text
+    assert "s3cret-default" in Gate(tell).schema.text
+    assert "s3cret-default" not in Gate(tell, redact=("badge",), redaction=Redaction(("badge",))).schema.text

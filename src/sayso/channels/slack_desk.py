@@ -18,7 +18,7 @@ from typing import Any, cast
 from sayso import clock, errors
 from sayso.channels import slack_view as show
 from sayso.channels.admission import Admission
-from sayso.model.edit import is_target, shape_of
+from sayso.model.edit import is_target, schema_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
@@ -256,7 +256,7 @@ def _approve(review: Review, request: Request, said: _Said, seen: str) -> Reques
     changes, problems = dict[str, Any](), list[str]()
     for name, text in new.items():
         try:
-            changes[name] = shape_of(request).parse(name, text)
+            changes[name] = schema_of(request).parse(name, text)
         except SchemaError as error:
             problems += error.problems
     if problems:
@@ -273,7 +273,7 @@ def _answer(request: Request, text: str | None) -> object:
     if text is None:
         raise _Wrong({"answer": "Write an answer; nothing was decided."})
     try:
-        return shape_of(request).parse("answer", text)
+        return schema_of(request).parse("answer", text)
     except SchemaError as error:
         raise _Wrong(show.problems_in(error.problems, {"answer": "answer"})) from None
 

@@ -17,7 +17,7 @@ from sayso.cli.bulk import check_given, decide_all
 from sayso.cli.deeds import each, row
 from sayso.cli.desk import Desk, as_json, decides
 from sayso.cli.filters import Chosen, filters
-from sayso.model.edit import edited_call, shape_of
+from sayso.model.edit import edited_call, schema_of
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.reviews import Review
@@ -119,7 +119,7 @@ def _fingerprint(request: Request, seen: str | None) -> str:
 
 
 def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
-    shape, values, problems = shape_of(request), dict[str, Any](), list[str]()
+    schema, values, problems = schema_of(request), dict[str, Any](), list[str]()
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
@@ -127,7 +127,7 @@ def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
         if name in values:
             raise click.UsageError(f"--set gives {name!r} twice")
         try:
-            values[name] = shape.parse(name, text)
+            values[name] = schema.parse(name, text)
         except SchemaError as error:
             problems += error.problems
     if problems:

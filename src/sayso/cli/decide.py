@@ -13,7 +13,7 @@ from sayso.cli.desk import Desk, as_json, decides
 from sayso.cli.filters import Chosen, filters
 from sayso.model.request import Request
 from sayso.model.schema import SchemaError
-from sayso.reviews import Review, shape_of
+from sayso.reviews import Review, schema_of
 from sayso.terminal import LEFT
 
 __all__ = ["answer", "cancel", "feedback", "reject"]
@@ -103,7 +103,7 @@ def _value(request: Request, text: str) -> object:
     if request.kind == "call":
         return text  # the door says that a call takes no answer
     try:
-        return shape_of(request).parse("answer", text)
+        return schema_of(request).parse("answer", text)
     except SchemaError as error:
         raise errors.InvalidAnswerError(request.id, error.problems) from None
 

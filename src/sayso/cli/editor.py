@@ -17,7 +17,7 @@ from sayso import errors
 from sayso.cli.say import complain
 from sayso.model.request import Request
 from sayso.model.text import escape, hidden_in
-from sayso.reviews import edited_call, shape_of
+from sayso.reviews import edited_call, schema_of
 from sayso.view.hint import kinds_of
 
 __all__ = ["edited"]
@@ -67,7 +67,7 @@ def _edit(request: Request, text: str) -> str | None:
 def _text(request: Request) -> str:
     call = request.effective
     heads = [f"{escape(call.name)}: save and close to approve it with these arguments; *** stays what it is."]
-    heads += [f"  {name}: {kind}" for name, kind in kinds_of(shape_of(request)).items()]
+    heads += [f"  {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
     return (
         "".join(f"// {head}\n" for head in heads)
         + _visible(json.dumps(call.arguments, indent=2, ensure_ascii=False))

@@ -18,7 +18,7 @@ from sayso.cli.plain import entry_document, request_document
 from sayso.cli.say import document, out, paint
 from sayso.model.request import Request, State
 from sayso.model.text import escape
-from sayso.reviews import shape_of
+from sayso.reviews import schema_of
 from sayso.terminal import LEFT, command
 from sayso.view import card
 from sayso.view.card import changed, outcome_rows, stands
@@ -61,7 +61,7 @@ def _head(request: Request, width: int, *, full: bool, is_left: bool, same_effec
     rows += [f"  {LEFT}"] if is_left else []
     rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same_effect)
     if request.state is State.PENDING:
-        takes = [f"    {name}: {kind}" for name, kind in kinds_of(shape_of(request)).items()]
+        takes = [f"    {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
         rows += ["  takes:", *takes] if takes else []
     if request.kind == "call" and request.edited is not None:
         changes = changed(request.call, request.edited, request.redact)

@@ -83,11 +83,11 @@ def call_of(gate: Gate, arguments: dict[str, Any], form: canonical.Form, digest:
     is_flat = form.text.count("{") == 1 and "[" not in form.text
     tree: dict[str, Any] = arguments if is_flat else canonical.load(form.text)
     if gate.redactor is not None:
-        tree = _shown_by_redactor(gate.redactor, canonical.decode(form.text, gate.shape.classes))
+        tree = _shown_by_redactor(gate.redactor, canonical.decode(form.text, gate.schema.classes))
     masked = gate.redaction.mask(tree)
     is_masked = masked is not tree or gate.redactor is not None
     text = dump(masked) if is_masked else None
-    return Call(gate.tool, gate.name, form.text, text, digest, gate.shape.text, gate.shape.digest)
+    return Call(gate.tool, gate.name, form.text, text, digest, gate.schema.text, gate.schema.digest)
 
 
 def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
 
     An edit is checked by these types, so the reviewer could change nothing else in such a call either.
     """
-    _refuse_first(gate, gate.shape.misfits(arguments))
+    _refuse_first(gate, gate.schema.misfits(arguments))
 
 
 def refused_edit(gate: Gate, request: Request) -> list[str]:
@@ -113,7 +113,7 @@ def refused_edit(gate: Gate, request: Request) -> list[str]:
     before, after = (canonical.load(call.form) for call in (request.call, request.edited))
     kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
     try:
-        gate.shape.validate(canonical.decode(request.edited.form, gate.shape.classes), kept=kept)
+        gate.schema.validate(canonical.decode(request.edited.form, gate.schema.classes), kept=kept)
     except SchemaError as error:
         return error.problems
     except errors.ArgumentError:
@@ -147,7 +147,7 @@ def is_as_shown(gate: Gate, call: Call) -> bool:
         return True
     if gate.redactor is None:
         return False
-    again = _shown_by_redactor(gate.redactor, canonical.decode(call.form, gate.shape.classes))
+    again = _shown_by_redactor(gate.redactor, canonical.decode(call.form, gate.schema.classes))
     failed: dict[str, Any] = dict(redaction.FAILED)
     return dump(shown) in {dump(gate.redaction.mask(again)), dump(gate.redaction.mask(failed))}
 
@@ -291,8 +291,8 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
         return (yield from _deny(gate, store, arguments, place, verdict))
     form = canonical.encode(arguments)
     if '"$' in form.text:  # the shape's classes are only wanted where a class may appear
-        canonical.check_round_trip(form, gate.shape.classes)
-    digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
+        canonical.check_round_trip(form, gate.schema.classes)
+    digest = call_digest(gate.tool, gate.schema.digest, form.digest_input)
     needs = _needs(gate, place, verdict)
     while True:
         found = yield from _find(store, digest, place)
@@ -328,7 +328,7 @@ def again(gate: Gate, store: Store, request: Request, place: Place) -> Effects[C
     Raises:
         As `check` does.
     """
-    arguments = canonical.decode(request.call.form, gate.shape.classes)
+    arguments = canonical.decode(request.call.form, gate.schema.classes)
     return (yield from _answer(gate, store, request, arguments, place, _needs_again(gate, request, place)))
 
 
@@ -516,7 +516,7 @@ def _facts(
 def _earlier(gate: Gate, store: Store, place: Place) -> Effects[dict[str, Any] | None]:
     """Return a note on what waits in this run for the function as it was before its parameters changed."""
     versions = yield Verb(store.blocks, store.versions, place.run_ids[0], gate.tool)
-    earlier = [request_id for request_id, digest in versions if digest != gate.shape.digest]
+    earlier = [request_id for request_id, digest in versions if digest != gate.schema.digest]
     if not earlier:
         return None
     import logging
@@ -562,7 +562,7 @@ def _unknown(
 ) -> Effects[Check]:
     answer = None
     if gate.verify is not None:
-        ran_with = canonical.decode(request.effective.form, gate.shape.classes)
+        ran_with = canonical.decode(request.effective.form, gate.schema.classes)
         answer = yield from _verified(gate, gate.verify, request, ran_with)
     if answer is None:
         if request.idempotent and needs.unmet_by(request) is None:

@@ -100,8 +100,8 @@ def _judged(gate: Gate, attempt: Attempt) -> Attempt:
 def _arguments(gate: Gate, request: Request, needs: Needs | None) -> dict[str, Any]:
     """Return the arguments to run with: from the stored form, if it is the one that was shown and approved."""
     call = request.effective
-    arguments, digest_input = canonical.read(call.form, lambda: gate.shape.classes)
-    digest = call_digest(gate.tool, gate.shape.digest, digest_input)
+    arguments, digest_input = canonical.read(call.form, lambda: gate.schema.classes)
+    digest = call_digest(gate.tool, gate.schema.digest, digest_input)
     decision = request.decision
     # Every decision carries a fingerprint, a no as well: only a yes is one to run by.
     approved = decision.fingerprint if decision is not None and decision.verb == "approve" else None

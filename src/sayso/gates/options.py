@@ -405,18 +405,18 @@ class Gate:
         return self._bare.out_of_bounds(arguments)
 
     @property
-    def shape(self) -> Schema:
+    def schema(self) -> Schema:
         """What the calls look like now; its digest covers the plain values around the function."""
         if self.stands_alone:
             return self._bare
         digest = self._around.now().digest
         if digest is None:
             return self._bare
-        shape = self._among.get(digest)
-        if shape is None:
+        schema = self._among.get(digest)
+        if schema is None:
             self._among.clear()  # a variable that goes on changing leaves no trail
-            shape = self._among[digest] = self._bare.among(digest)
-        return shape
+            schema = self._among[digest] = self._bare.among(digest)
+        return schema
 
     @property
     def surroundings(self) -> list[object]:

@@ -18,7 +18,7 @@ from sayso.inbox.fault import status_of
 from sayso.inbox.form import Edit, argument_fields, read_answer, read_edit
 from sayso.inbox.request_page import Sent, fields_for, request_page
 from sayso.inbox.visit import Visit, see_other
-from sayso.model.edit import edited_call, shape_of
+from sayso.model.edit import edited_call, schema_of
 from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.view.card import changed
@@ -63,14 +63,14 @@ def _refused(visit: Visit, request_id: str, fault: errors.DecisionRefusedError) 
         if request.state is State.PENDING and request.kind == "call":
             sent = replace(sent, widgets=_edit(visit, request).widgets)
         elif request.state is State.PENDING:
-            shape = shape_of(request)
-            sent = replace(sent, widgets=read_answer(fields_for(request), visit.form, shape)[2])
+            schema = schema_of(request)
+            sent = replace(sent, widgets=read_answer(fields_for(request), visit.form, schema)[2])
     return request_page(visit, request, status=status_of(fault), sent=sent)
 
 
 def _edit(visit: Visit, request: Request) -> Edit:
-    shape = shape_of(request)
-    return read_edit(argument_fields(request, shape), visit.form, shape.classes)
+    schema = schema_of(request)
+    return read_edit(argument_fields(request, schema), visit.form, schema.classes)
 
 
 def _given(request: Request, edit: Edit) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _feedback(visit: Visit, request: Request, seen: str) -> None:
 def _answer(visit: Visit, request: Request, seen: str) -> None:  # noqa: ARG001  a question's text never changes
     answer: object = None
     if request.kind == "question" and request.state is State.PENDING:
-        answer, problems, _ = read_answer(fields_for(request), visit.form, shape_of(request))
+        answer, problems, _ = read_answer(fields_for(request), visit.form, schema_of(request))
         if problems:
             raise errors.InvalidAnswerError(request.id, problems)
     visit.review.answer(request.id, answer, comment=visit.said("note"))

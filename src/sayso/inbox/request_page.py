@@ -17,7 +17,7 @@ from sayso.inbox.draw import facts, row_of
 from sayso.inbox.form import Widget, answer_fields, argument_fields, with_problems
 from sayso.inbox.page import render
 from sayso.inbox.visit import Visit, see_other
-from sayso.model.edit import PLAN_TOOL, is_target, shape_of
+from sayso.model.edit import PLAN_TOOL, is_target, schema_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape
@@ -63,8 +63,8 @@ def show_request(visit: Visit) -> Response:
 
 def fields_for(request: Request) -> tuple[Widget, ...]:
     """Return the fields of what a reviewer can change, or is to answer."""
-    shape = shape_of(request)
-    return argument_fields(request, shape) if request.kind == "call" else answer_fields(shape)
+    schema = schema_of(request)
+    return argument_fields(request, schema) if request.kind == "call" else answer_fields(schema)
 
 
 def request_page(visit: Visit, request: Request, *, status: int = 200, sent: Sent | None = None) -> Response:

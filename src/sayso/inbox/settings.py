@@ -27,7 +27,7 @@ from sayso.inbox.visit import Visit
 from sayso.model import redaction
 from sayso.model.canonical import MASK
 from sayso.model.duration import ago
-from sayso.model.edit import shape_of
+from sayso.model.edit import schema_of
 from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.text import escape
@@ -144,19 +144,19 @@ def _gates(store: Store, now: datetime) -> list[_Gate]:
 
 def _gate(tool: str, requests: list[Request], now: datetime) -> _Gate:
     newest = requests[0]
-    kinds, schema = _shape_said(newest)
+    kinds, schema = _schema_said(newest)
     return _Gate(
         token(newest.call.name, _ROOM), escape(tool), len(requests), ago(newest.created_at, now), kinds, schema
     )
 
 
-def _shape_said(request: Request) -> tuple[list[tuple[str, str]], str]:
+def _schema_said(request: Request) -> tuple[list[tuple[str, str]], str]:
     try:
-        shape: Schema = shape_of(request)
+        found: Schema = schema_of(request)
     except errors.StoreCorruptError as fault:
         return [], escape(str(fault))
-    schema = json.dumps(shape.json_schema(), indent=2, ensure_ascii=False)
-    return list(kinds_of(shape).items()), escape(schema, block=True)
+    schema = json.dumps(found.json_schema(), indent=2, ensure_ascii=False)
+    return list(kinds_of(found).items()), escape(schema, block=True)
 
 
 def _token_row(one: Token, now: datetime) -> _TokenRow:

@@ -28,7 +28,7 @@ __all__ = [
     "is_target",
     "moved",
     "must_have_reason",
-    "shape_of",
+    "schema_of",
     "unmask",
     "with_unset",
     "wrong_steps",
@@ -253,11 +253,11 @@ def _unset(tree: Json) -> set[str]:
             return set()
 
 
-def shape_of(request: Request) -> Schema:
+def schema_of(request: Request) -> Schema:
     """Return the types of a request's arguments or answer: the program's own where it lives in this process.
 
     Raises:
-        StoreCorruptError: What the store holds is not the text of a shape that this version knows.
+        StoreCorruptError: What the store holds is not the text of a schema that this version knows.
     """
     subject = request.subject
     live = Schema.live(subject.shape_digest)
@@ -286,7 +286,7 @@ def edited_call(
         )
     if changes is not None and arguments is not None:
         raise errors.InvalidChangesError(request.id, ["give changes or arguments, not both"])
-    schema, before = shape_of(request), request.effective
+    schema, before = schema_of(request), request.effective
     changes, arguments = (None if given is None else schema.by_name(given) for given in (changes, arguments))
     try:
         real = _named(canonical.load(before.form))

@@ -136,7 +136,7 @@ def _context(target: Plan | Confirm, asked: Asked, confirm_id: str, number: int)
 
 def _must_be_same(gate: Gate, target: Plan | Confirm, waiting: Request) -> None:
     form = canonical.encode(arguments_of(target))
-    if call_digest(gate.tool, gate.shape.digest, form.digest_input) != waiting.call.digest:
+    if call_digest(gate.tool, gate.schema.digest, form.digest_input) != waiting.call.digest:
         raise _changed(waiting)
 
 

@@ -44,7 +44,7 @@ class Inner:
             form = canonical.encode(dict(arguments))
         except errors.ArgumentError:
             return None
-        digest = call_digest(gate.tool, gate.shape.digest, form.digest_input)
+        digest = call_digest(gate.tool, gate.schema.digest, form.digest_input)
         self._seen[digest] += 1
         return InnerCall(self._frame, f"{self._frame.place}!{digest}.{self._seen[digest]}", gate, digest)
 

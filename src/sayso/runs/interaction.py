@@ -184,9 +184,9 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     secrets = secrets_among(frame.runnable.gate, frame.arguments or {}) or frozenset[str]()
     payload = fit_facts(frame.runnable.gate, asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
-    shape = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
+    schema = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
     place = _place(frame, asks.number)
-    digest = question_digest(text, shape.digest, 0)
+    digest = question_digest(text, schema.digest, 0)
     facts = {**(frame.gate_place.context or {}), "kind": asks.kind, "payload": payload}
     now, acts_for = clock.now(), frame.leg.acts_for
     request = Request(
@@ -195,7 +195,7 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
         run_id=frame.journal.run_id,
         fingerprint=fingerprint(frame.journal.run_id, digest, place),
         place=place,
-        subject=Question(text, digest, shape.text, shape.digest),
+        subject=Question(text, digest, schema.text, schema.digest),
         requester=requester(),
         created_at=now,
         expires_at=now + _WAITS_FOR,

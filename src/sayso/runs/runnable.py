@@ -184,7 +184,7 @@ class Runnable(ABC):
     @cached_property
     def shape(self) -> Schema:
         """Which arguments it takes."""
-        return self.gate.shape
+        return self.gate.schema
 
     @cached_property
     def gate(self) -> Gate:

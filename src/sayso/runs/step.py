@@ -202,10 +202,10 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
             case State.FAILED:
                 raise _failed_before(request)
             case State.EXPIRED:
-                arguments, expired = canonical.decode(request.call.form, gate.shape.classes), True
+                arguments, expired = canonical.decode(request.call.form, gate.schema.classes), True
             case State.PENDING | State.APPROVED if why := _why_anew(frame, request):
                 yield Verb(store.blocks, store.clear, waits, requester(), why)
-                arguments, expired = canonical.decode(request.call.form, gate.shape.classes), _is_late(frame, request)
+                arguments, expired = canonical.decode(request.call.form, gate.schema.classes), _is_late(frame, request)
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
     asked: list[tuple[str, list[int]]] = []
@@ -268,7 +268,7 @@ def _noted(frame: Frame, answer: Check) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
     request = _sure(answer)
     call = request.effective
-    frame.begin(canonical.decode(call.form, frame.runnable.gate.shape.classes), call.arguments)
+    frame.begin(canonical.decode(call.form, frame.runnable.gate.schema.classes), call.arguments)
     approval = approval_note(request)
     if request.decision is not None:
         more = frame.journal.at(extras_place(request.id)) or {}

@@ -20,7 +20,7 @@ from sayso.inbox.api.operation import Input
 from sayso.inbox.form import answer_fields, argument_fields
 from sayso.model import canonical
 from sayso.model.canonical.tags import dump
-from sayso.model.edit import shape_of
+from sayso.model.edit import schema_of
 from sayso.model.fingerprint import call_digest, fingerprint, question_digest
 from sayso.model.redaction import FAILED, Redaction, agrees
 from sayso.model.request import Call, Question, Request, State
@@ -184,7 +184,7 @@ def _drawn(request: Request) -> None:
     """Draw what a reviewer would see, and write what a store would; whatever is wrong with it raises here."""
     headline(request)
     subject_rows(request, width=80)
-    shape = shape_of(request)
+    shape = schema_of(request)
     _ = answer_fields(shape) if request.kind == "question" else argument_fields(request, shape)
     asked_values(request, Seal())
 

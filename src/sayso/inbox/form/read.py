@@ -171,7 +171,7 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
     Args:
         widgets: The fields as they are made of the call as it stands.
         form: What was sent.
-        classes: The classes of the call's shape (`Schema.classes`).
+        classes: The classes of the call's schema (`Schema.classes`).
     """
     reader, edit = _Reader(form, classes), Edit()
     for widget in widgets:
@@ -186,17 +186,17 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
 
 
 def read_answer(
-    widgets: Sequence[Widget], form: Mapping[str, str], shape: Schema
+    widgets: Sequence[Widget], form: Mapping[str, str], schema: Schema
 ) -> tuple[object, list[str], tuple[Widget, ...]]:
     """Return the answer in a form, what cannot be read of it, and the fields as they were sent."""
-    reader = _Reader(form, shape.classes)
+    reader = _Reader(form, schema.classes)
     filled = _filled(widgets, form, reader)
     (widget,) = widgets
     if reader.way(widget) == "null":
         return None, [], filled
     if widget.kind == "json":  # any type at all: people type it as at a terminal
         try:
-            return shape.parse("answer", unified(form.get(widget.key, ""))), [], filled
+            return schema.parse("answer", unified(form.get(widget.key, ""))), [], filled
         except SchemaError as error:
             return None, error.problems, filled
     new = reader._read_value(widget)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
