@@ -129,7 +129,7 @@ def test_json_of_a_request_has_its_documented_keys() -> None:
     call, question = ask_refund(), ask_question()
     common = {
         "id", "kind", "state", "run", "fingerprint", "prompt", "description", "risk", "rule", "context", "unverified",
-        "program_gone", "retries", "idempotent", "warnings",
+        "program_gone", "retries", "idempotent", "warnings", "key", "effect", "title", "summary",
         "requester", "on_behalf_of", "quorum", "escalation", "created_at", "expires_at", "approval_expires_at",
         "claimed_by", "claimed_at", "returned", "votes", "decision", "execution",
     }  # fmt: skip
