@@ -40,11 +40,12 @@ class Target(NamedTuple):
     found: Callable[[Figures], float | None]
     words: Callable[[float], str] = "{:.2f}x".format
     is_floor: bool = False
+    is_by_clock: bool = False  # what waits for a disk or a core that others use as well is no verdict
 
 
 def _ahead(peer: str) -> Target:
     text = f"on disk, ahead of {peer}: its time over ours"
-    return Target(text, 1.0, lambda f: f.times(DISK, peer, "sayso", "sqlite FULL"), is_floor=True)
+    return Target(text, 1.0, lambda f: f.times(DISK, peer, "sayso", "sqlite FULL"), is_floor=True, is_by_clock=True)
 
 
 def _processor(text: str, limit: float, measure: str, rival: str) -> Target:
@@ -54,7 +55,8 @@ def _processor(text: str, limit: float, measure: str, rival: str) -> Target:
 
 
 def _clock(text: str, limit: float, measure: str, rival: str, who: str = "sayso") -> Target:
-    return Target(text, limit, lambda f: f.find(measure, who, "", f"times {rival}"))
+    is_on_disk = measure != MEMORY
+    return Target(text, limit, lambda f: f.find(measure, who, "", f"times {rival}"), is_by_clock=is_on_disk)
 
 
 def _over_timbal(figures: Figures) -> float | None:
@@ -69,8 +71,12 @@ BASELINE, ONE = "baseline, by hand", "baseline, by hand, one process"
 TARGETS = (
     Target("import, CPU over bare Python", 60e-3, lambda f: f.find("import", "import sayso", "", "least"), seconds),
     Target("packages of an install", 8, _packages, "{:.0f}".format),
-    Target("call let through, static", 1e-6, lambda f: f.find(LET, "sayso, gate(when=False)"), seconds),
-    Target("call let through, a rule", 10e-6, lambda f: f.find(LET, "sayso, gate(when=a rule"), seconds),
+    Target(
+        "call let through, static", 1e-6, lambda f: f.find(LET, "sayso, gate(when=False)"), seconds, is_by_clock=True
+    ),
+    Target(
+        "call let through, a rule", 10e-6, lambda f: f.find(LET, "sayso, gate(when=a rule"), seconds, is_by_clock=True
+    ),
     _clock("in memory, beside udspy: `confirm_first`", 2.0, MEMORY, "udspy"),
     _clock("in memory, beside udspy: gate and Review", 2.0, MEMORY, "udspy", "sayso, gate"),
     _clock("on disk, FULL, beside four commits by hand (1.8 is the aim)", 2.0, DISK, BASELINE),
@@ -80,8 +86,20 @@ TARGETS = (
     *map(_ahead, ("call4agents", "chowki", "ctrlrun")),
     _clock("in two processes, FULL, beside four commits by hand in one", 2.5, PROCESSES, ONE),
     _processor("in two processes, FULL, beside four commits by hand in one", 2.5, PROCESSES, ONE),
-    Target("an agent's pause and resume, SQLite: Timbal's time over ours", 4.0, _over_timbal, is_floor=True),
-    Target("server: decided there, to running here, p50", 5e-3, lambda f: f.find("decided on a server", ""), seconds),
+    Target(
+        "an agent's pause and resume, SQLite: Timbal's time over ours",
+        4.0,
+        _over_timbal,
+        is_floor=True,
+        is_by_clock=True,
+    ),
+    Target(
+        "server: decided there, to running here, p50",
+        5e-3,
+        lambda f: f.find("decided on a server", ""),
+        seconds,
+        is_by_clock=True,
+    ),
 )
 APART = (
     ("server: cycles a second, 2 cores", "at least 500"),
@@ -91,7 +109,7 @@ APART = (
 
 
 def target_table(rows: Sequence[Row], *, is_busy: bool = False) -> Table:
-    """Return a line for each target; a time that was missed while the machine was busy says so."""
+    """Return a line for each target; a verdict by the clock on a busy machine says so."""
     figures = Figures(rows)
     lines = [_line(target, target.found(figures), is_busy=is_busy) for target in TARGETS]
     lines += [(text, limit, "", ELSEWHERE) for text, limit in APART]
@@ -103,5 +121,7 @@ def _line(target: Target, found: float | None, *, is_busy: bool) -> tuple[str, .
     if found is None:
         return target.text, limit, "", "not measured in this run"
     is_hit = found >= target.limit if target.is_floor else found <= target.limit
-    missed = "missed, on a busy machine" if is_busy and target.words is seconds else "**missed**"
-    return target.text, limit, target.words(found), "hit" if is_hit else missed
+    verdict = "hit" if is_hit else "missed"
+    if is_busy and target.is_by_clock:
+        verdict = f"{verdict}, but the machine was busy"
+    return target.text, limit, target.words(found), verdict if is_hit else f"**{verdict}**"

@@ -48,7 +48,9 @@ def test_a_target_is_hit_missed_or_not_measured() -> None:
     assert verdicts["on disk, FULL, beside holdpoint"] == ("0.70x", "**missed**")
     assert verdicts["on disk, ahead of chowki: its time over ours"] == ("1.50x", "hit")
     late = [Row("decided on a server, to running", "sayso", figures={"median": 0.02})]
-    assert ("20.0 ms", "missed, on a busy machine") in {line[2:] for line in target_table(late, is_busy=True).lines}
+    assert ("20.0 ms", "**missed, but the machine was busy**") in {
+        line[2:] for line in target_table(late, is_busy=True).lines
+    }
     assert verdicts["packages of an install"] == ("", "not measured in this run")
 
 
