@@ -94,6 +94,8 @@ def cost_table(rows: Sequence[Row]) -> Table:
             row = found.get((name, store))
             cells += ["", ""] if row is None else _cells(row)
         how = PIECES[name].how if name in PIECES else NORMAL if name == SYNC else ""
+        missing = [row.note for store in (DISK, MEMORY) if (row := found.get((name, store))) and not row.figures]
+        how = "; ".join(missing) or how
         lines.append((name, *cells, how))
     headings = (
         "piece", "on disk, us", "its processor time, us", "in memory, us", "its processor time, us",
@@ -104,5 +106,5 @@ def cost_table(rows: Sequence[Row]) -> Table:
 
 def _cells(row: Row) -> list[str]:
     if not row.figures:
-        return [row.note, ""]
+        return ["", ""]
     return [f"{row.figures[name] * 1e6:,.0f}" for name in ("median", "processor")]

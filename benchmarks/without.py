@@ -104,7 +104,7 @@ def _schema() -> None:
 
 
 def _channels() -> None:
-    _replace_method("slip_keys", lambda *_: (), "SqliteSlipWrites", "SlipWrites")
+    _replace_method("record_keys", lambda *_: (), "SqliteRecordWrites", "RecordWrites")
 
 
 def _earlier_versions() -> None:
