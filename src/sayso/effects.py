@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Attempt", "Effect", "Effects", "Suspended", "Try", "UserCode", "Verb", "adrive", "drive", "offload"]
+__all__ = [
+    "Attempt", "Effect", "Effects", "HookCall", "StoreCall", "Suspended", "UserCall", "adrive", "drive", "offload",
+]  # fmt: skip
 
 T = TypeVar("T")
 _THREADS = 8
 
 
 class Effect(ABC):
-    """Something to be done on behalf of a generator; what it returns or raises goes back into the generator."""
+    """Something that a generator wants done; its result, or its error, goes back into the generator."""
 
     @abstractmethod
     def run(self) -> Any:
@@ -38,24 +40,46 @@ class Effect(ABC):
 Effects = Generator[Effect, Any, T]
 
 
-class UserCode(Effect):
-    """A call of a user's function, which may be async where the caller is.
+class StoreCall(Effect):
+    """A call of a store's method, or of a function that calls some.
+
+    Args:
+        store: Anything with `blocks`: whether the call may block, and has to leave the event loop.
+        function: What is called.
+        args: Its arguments.
+    """
+
+    __slots__ = ("_args", "_function", "_store")
+
+    def __init__(self, store: Any, function: Callable[..., Any], *args: Any) -> None:
+        self._store, self._function, self._args = store, function, args
+
+    def run(self) -> Any:
+        return self._function(*self._args)
+
+    async def arun(self) -> Any:
+        return await offload(partial(self._function, *self._args)) if self._store.blocks else self.run()
+
+
+class HookCall(Effect):
+    """A call of a rule, a prompt or another hook, which may be async where the gated function is; its error is raised.
+
+    Args:
+        function: The hook.
+        kwargs: Its arguments.
+        snapshot: Returns what must not change while an async hook is awaited and other tasks run.
 
     Attributes:
-        kwargs: What the function sees.
-        has_moved: Whether what `look` sees changed while the function was awaited.
+        kwargs: The arguments.
+        has_moved: Whether `snapshot` returned something else after the await.
     """
 
     has_moved = False
-    _look: Callable[[], object] | None = None
 
-    def __init__(self, function: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-        self._function, self.kwargs = function, kwargs
-
-    def watching(self, look: Callable[[], object]) -> UserCode:
-        """Compare what `look` returns before and after an await, when other tasks run; return this effect."""
-        self._look = look
-        return self
+    def __init__(
+        self, function: Callable[..., Any], kwargs: Mapping[str, Any], snapshot: Callable[[], object] | None = None
+    ) -> None:
+        self._function, self.kwargs, self._snapshot = function, kwargs, snapshot
 
     def run(self) -> Any:
         value = self._function(**self.kwargs)
@@ -70,19 +94,17 @@ class UserCode(Effect):
         value = self._function(**self.kwargs)
         if not inspect.isawaitable(value):
             return value
-        if self._look is None:
-            return await value
-        before = self._look()
+        before = None if self._snapshot is None else self._snapshot()
         value = await value
-        self.has_moved = self._look() != before
+        self.has_moved = self._snapshot is not None and self._snapshot() != before
         return value
 
 
 class Attempt(NamedTuple):
-    """What became of a call: a value or what it raised. Kept apart from the generator, whose own errors are ours.
+    """How a call of the gated function ended: with a value, or with what it raised.
 
     Attributes:
-        is_ambiguous: What it raised leaves it open whether it took effect; so judged where its outcome is recorded.
+        is_ambiguous: What it raised leaves it open whether it took effect; `execute` finds that out.
     """
 
     value: Any
@@ -97,11 +119,11 @@ class Attempt(NamedTuple):
 
 
 class Suspended(BaseException):
-    """A call stopped itself to wait for a person: it has not ended, and may be started again under its approval."""
+    """Raised by a call that stops to wait for a person: it has not ended, and may be started again as approved."""
 
 
-class Try(Effect):
-    """A call of the user's own gated function: its error is a result, too.
+class UserCall(Effect):
+    """A call of the gated function; its error is a result too, an `Attempt`.
 
     Where the caller is async and the function is not, it runs in a thread.
     """
@@ -127,23 +149,13 @@ class Try(Effect):
             return Attempt(None, error)
 
 
-class Verb(Effect):
-    """A verb of a store."""
-
-    __slots__ = ("_args", "_blocks", "_verb")
-
-    def __init__(self, blocks: bool, verb: Callable[..., Any], *args: Any) -> None:  # noqa: FBT001  built in one line
-        self._blocks, self._verb, self._args = blocks, verb, args
-
-    def run(self) -> Any:
-        return self._verb(*self._args)
-
-    async def arun(self) -> Any:
-        return await offload(partial(self._verb, *self._args)) if self._blocks else self._verb(*self._args)
-
-
 def drive(effects: Effects[T], value: Any = None) -> T:
-    """Run a generator of effects to its end in this thread; `value` answers its effect, if it has begun."""
+    """Run a generator of effects to its end in this thread.
+
+    Args:
+        effects: The generator.
+        value: The result of its last effect, where it has begun already; None where it has not.
+    """
     try:
         effect = effects.send(value)
         while True:
@@ -165,7 +177,7 @@ async def adrive(effects: Effects[T]) -> T:
             try:
                 value = await effect.arun()
             except GeneratorExit as closed:
-                if not isinstance(effect, Try):
+                if not isinstance(effect, UserCall):
                     raise
                 # The coroutine is thrown away in mid-call, and nothing can be awaited any more: record it in place.
                 return drive(effects, Attempt(None, closed))
@@ -194,26 +206,26 @@ async def offload(function: Callable[[], T]) -> T:
     import asyncio
     import contextvars
 
-    # Not `run_in_executor` and `asyncio.wait`: two futures in a chain take longer than most verbs do.
-    loop, said = asyncio.get_running_loop(), list[Attempt]()
-    heard = loop.create_future()
+    # Not `run_in_executor` and `asyncio.wait`: a chain of two futures takes longer than most calls of a store.
+    loop, attempts = asyncio.get_running_loop(), list[Attempt]()
+    done = loop.create_future()
 
-    def hear(attempt: Attempt) -> None:
-        said.append(attempt)
-        if not heard.done():
-            heard.set_result(None)
+    def on_done(attempt: Attempt) -> None:
+        attempts.append(attempt)
+        if not done.done():
+            done.set_result(None)
 
     def work() -> None:
-        loop.call_soon_threadsafe(hear, Try(function, (), {}).run())
+        loop.call_soon_threadsafe(on_done, UserCall(function, (), {}).run())
 
     _pool().submit(contextvars.copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
-    while not said:
+    while not attempts:
         try:
-            await heard
+            await done
         except asyncio.CancelledError as error:
             cancelled = error
-            heard = loop.create_future()
+            done = loop.create_future()
     if cancelled is not None:
         raise cancelled
-    return said[0].unwrap()
+    return attempts[0].unwrap()

@@ -1,7 +1,7 @@
-"""A call on its way through a gate, and `gate` itself: written once for sync and async functions.
+"""`gate`, and the one loop that takes a call through a gate: `gated_call`.
 
-The way is a generator of effects: check; if it is held, do what the gate's `wait` says (raise, or block and check
-again); if it is ready, execute. See `sayso.gates` for what check and execute promise.
+The loop is a generator of effects (`sayso.effects`), so it is the same for sync and async functions. What `check` and
+`execute` promise is in `sayso.gates`; how a call waits is in `sayso.wait`.
 """
 
 from __future__ import annotations
@@ -13,27 +13,24 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config, scope, signals
-from sayso.effects import Attempt, Effects, Try, adrive, drive
+from sayso.effects import Attempt, Effects, UserCall, adrive, drive
 from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, exception_classes, execute
-from sayso.gates.check import must_keep_bounds
 from sayso.gates.options import check_known, quorum_of, span_of
 from sayso.model.quorum import Escalation
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request, State
+from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
-from sayso.model.run import Saved
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Block, Waiter, block_of
 
-__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "Passage", "Wait", "gate"]
+__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "Wait", "gate", "gated_call"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Wait = Literal["block", "raise"]
 OnExpiry = Literal["reject", "ask"]
-Saves = Callable[[Attempt], Saved | None]
 _MOST_WITHDRAWN = 5
 
 
@@ -136,41 +133,55 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     if isinstance(function, staticmethod):  # the decorator stands above @staticmethod, and hands one back
         return staticmethod(_gated(cast("Callable[..., Any]", function.__func__), options))
-    passage = _declared(function, **options)
+    made, block, store = _declared(function, **options)
+    is_off = made.when is False
+
     if inspect.iscoroutinefunction(function):
 
-        @_dressed(function, passage.name)
         async def held_async(*args: Any, **kwargs: Any) -> Any:
-            if passage.is_open:
-                args, kwargs = passage.opened(args, kwargs)
+            if is_off:
+                args, kwargs = _bounded(made, args, kwargs)
                 return await function(*args, **kwargs)
             try:
-                attempt = await adrive(passage.effects(args, kwargs))
-                return attempt.unwrap()
+                return (await adrive(gated_call(made, args, kwargs, block=block, store=store))).unwrap()
             except BaseException as error:
                 trim(error)
                 raise
 
-        return held_async
-    if passage.is_open:
+        return _named_after(held_async, function, made.name)
 
-        @_dressed(function, passage.name)
-        def open_to_all(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = passage.opened(args, kwargs)
-            return function(*args, **kwargs)
+    def not_held(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _bounded(made, args, kwargs)
+        return function(*args, **kwargs)
 
-        return open_to_all
-
-    @_dressed(function, passage.name)
     def held(*args: Any, **kwargs: Any) -> Any:
         try:
-            attempt = drive(passage.effects(args, kwargs))
-            return attempt.unwrap()
+            return drive(gated_call(made, args, kwargs, block=block, store=store)).unwrap()
         except BaseException as error:
             trim(error)
             raise
 
-    return held
+    return _named_after(not_held if is_off else held, function, made.name)
+
+
+def _named_after(wrapper: Callable[..., Any], function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    wrapper.__name__ = wrapper.__qualname__ = name  # stays where the function has no name of its own
+    return functools.update_wrapper(wrapper, function)
+
+
+def _bounded(
+    gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+    """Return what to call the function of a gate that is off with: bounds and defaults of its types still count."""
+    if gate.is_unbounded:
+        return args, kwargs
+    try:
+        arguments = gate.signature.bind(args, kwargs)
+        gate.check_bounds(arguments)
+    except BaseException as error:
+        trim(error)
+        raise
+    return gate.signature.spread(arguments)
 
 
 def _declared(
@@ -180,7 +191,7 @@ def _declared(
     timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
     ambiguous: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
-) -> Passage:  # fmt: skip
+) -> tuple[Gate, Block | None, Store | str | None]:  # fmt: skip
     _check_options(function, options | {"description": description})
     secret_names = _names(redact)
     made = Gate(
@@ -197,115 +208,72 @@ def _declared(
         **options,
     )
     config.check_store(store)
-    return Passage(made, block_of(wait, timeout, on_expiry), store)
+    return made, block_of(wait, timeout, on_expiry), store
 
 
-def _dressed(function: Callable[..., Any], name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    def dress(held: Callable[P, R]) -> Callable[P, R]:
-        held.__name__ = held.__qualname__ = name  # stays where the function has no name of its own
-        return functools.update_wrapper(held, function)
+def gated_call(  # noqa: C901, PLR0912, PLR0915  one loop, read in one go
+    gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any], *, block: Block | None = None,
+    store: Store | str | None = None,
+) -> Effects[Attempt]:  # fmt: skip
+    """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the end.
 
-    return dress
-
-
-class Passage:
-    """A gate, and what a hold does to the program that makes the call.
+    Nothing is written for a call that the rule allows. What is approved runs from the recorded arguments, and `execute`
+    alone starts it.
 
     Args:
-        gate: The gate.
-        block: How to wait where the call stands; None raises.
-        store: Where its requests live, instead of the configured store.
+        gate: The gate of the function that is called.
+        args: The positional arguments of the call.
+        kwargs: The keyword arguments.
+        block: How to wait for the decision; None raises `ConfirmationRequired`.
+        store: Where the request lives, instead of the configured store.
     """
-
-    def __init__(self, gate: Gate, block: Block | None = None, store: Store | str | None = None) -> None:
-        self._gate, self._block, self._store = gate, block, store
-        self.name = gate.name
-        self.is_open = gate.when is False
-
-    def opened(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what to call the function with where it is never held; bounds and defaults of its author count.
-
-        Raises:
-            ArgumentError: An argument is outside of its bounds; nothing was run.
-        """
-        gate = self._gate
-        if gate.is_unbounded:
-            return args, kwargs
-        try:
-            arguments = gate.signature.bind(args, kwargs)
-            must_keep_bounds(gate, arguments)
-        except BaseException as error:
-            trim(error)
-            raise
-        return gate.signature.spread(arguments)
-
-    def effects(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
-        """Take one call through the gate."""
-        gate, arguments = self._gate, self._gate.signature.bind(args, kwargs)
-        store, here = config.open_store(self._store), scope.current()
-        recalled = None if here.memory is None else here.memory.recall(gate, store, arguments)
-        if recalled is not None and recalled.known is not None:
-            return recalled.known
-        saves = None if recalled is None else recalled.saves
-        waiter = Waiter(here, store)
-        return (yield from waiter.over(self._through(waiter, arguments, args, kwargs, saves)))
-
-    def _through(
-        self, waiter: Waiter, arguments: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        saves: Saves | None,
-    ) -> Effects[Attempt]:  # fmt: skip
-        gate, store, here, withdrawn = self._gate, waiter.store, waiter.here, list[str]()
-        place = here.place_of_raise() if self._block is None else here.place_of_block()
+    arguments = gate.signature.bind(args, kwargs)
+    opened, run = config.open_store(store), scope.current()
+    recalled = None if run.memory is None else run.memory.recall(gate, opened, arguments)
+    if recalled is not None and recalled.known is not None:
+        return recalled.known
+    snapshot = None if recalled is None else recalled.snapshot
+    place, waiter, withdrawn = run.place_of_call(blocks=block is not None), Waiter(run, opened), 0
+    try:
         while True:
-            answer = yield from check(gate, store, arguments, place)
+            answer = yield from check(gate, opened, arguments, place)
+            request = answer.request
             match answer.kind:
                 case "allow":
-                    return (yield from _run_free(gate, arguments, args, kwargs))
+                    if gate.signature.fields:  # defaults that only pydantic's Field has
+                        args, kwargs = gate.signature.spread(arguments)
+                    return (yield UserCall(gate.function, args, kwargs))
                 case "deny":
                     raise signals.ConfirmationDenied(answer.reason or f"{gate.rule} denies {gate.name}")
-                case "held":
-                    yield from self._hold(waiter, _sure(answer.request), withdrawn)
                 case "refused":
-                    raise signals.refused(_sure(answer.request))
-                case "ready":
-                    request = _sure(answer.request)
-                    waiter.begin(request)
-                    try:
-                        attempt = yield from execute(gate, store, request, answer.needs, saves)
-                    except (NotApprovedError, ApprovalExpiredError):
-                        waiter.resume(request)
-                        continue  # cancelled or expired since the check, which now says so in its own words
-                    here.executed(request, attempt)
-                    return attempt
+                    raise signals.refused(request)
                 case "happened":
                     return Attempt(answer.result, None)
-
-    def _hold(self, waiter: Waiter, request: Request, withdrawn: list[str]) -> Effects[None]:
-        waiter.here.raised[request.id] = None
-        if self._block is None:
-            raise signals.ConfirmationRequired.of(request)
-        after = yield from self._block.until_decided(waiter.store, request, waiter)
-        if after.state is State.CANCELLED and not after.holds:
-            # Taken back, mostly for one that asks for more; the call is asked anew. Two programs that want different
-            # roles would go on doing that to each other for ever.
-            withdrawn.append(after.id)
-            if len(withdrawn) > _MOST_WITHDRAWN:
-                raise signals.refused(after)
-
-
-def _run_free(
-    gate: Gate, arguments: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Effects[Attempt]:  # fmt: skip
-    # The caller's own objects: what is let through is neither recorded nor rebuilt.
-    if gate.signature.fields:
-        args, kwargs = gate.signature.spread(arguments)
-    return (yield Try(gate.function, args, kwargs))
-
-
-def _sure(request: Request | None) -> Request:
-    if request is None:
-        raise RuntimeError("a check that names no request")  # gates.check promises one
-    return request
+                case "held":
+                    run.raised[request.id] = None
+                    if block is None:
+                        raise signals.ConfirmationRequired.of(request)
+                    after = yield from block.until_decided(opened, request, waiter)
+                    if after.state is State.CANCELLED and not after.holds:
+                        # Withdrawn, mostly by a program that asks for more, so it is asked anew. Two programs that
+                        # want different roles would go on withdrawing each other's requests for ever.
+                        withdrawn += 1
+                        if withdrawn > _MOST_WITHDRAWN:
+                            raise signals.refused(after)
+                case "ready":
+                    waiter.begin(request)
+                    try:
+                        attempt = yield from execute(gate, opened, request, answer.needs, snapshot)
+                    except (NotApprovedError, ApprovalExpiredError):
+                        waiter.resume(request)
+                        continue  # cancelled or expired since the check, which says so the next time
+                    run.executed(request, attempt)
+                    return attempt
+    except BaseException as error:
+        yield from waiter.withdraw(error)
+        raise
+    finally:
+        waiter.close()
 
 
 def _first_line(function: Callable[..., Any]) -> str | None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config, scope, signals
-from sayso.effects import Effects, Verb, adrive, drive
+from sayso.effects import Effects, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import Needs, Place, not_found_again, open_request, requester
 from sayso.gates.options import quorum_of, span_of
@@ -45,7 +45,7 @@ class Asking:
 
     def __init__(self, text: str, schema: Schema, here: Scope, at: str = "", *, place: Place | None = None) -> None:
         self._schema, self._here = schema, here
-        self._place = here.place_of_block() if place is None else place
+        self._place = here.place_of_call(blocks=True) if place is None else place
         self._at = at or next((known.at for known in here.lineage() if known.at), "")
         self._occasion = question_digest(text, schema.digest, 0)
         # What a parent of this task has heard is asked anew as well.
@@ -72,12 +72,12 @@ class Asking:
             InvalidAnswerError: They refuse it.
             StoreCorruptError: The row does not match the journal: this is not what was answered.
         """
-        request = yield Verb(store.blocks, store.settle, request.id)
+        request = yield StoreCall(store, store.settle, request.id)
         text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
         try:
             answer = self._schema.validate(canonical.decode(text, self._schema.classes))["answer"]
         except SchemaError as error:
-            yield Verb(store.blocks, store.clear, request.id, requester())
+            yield StoreCall(store, store.clear, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
         for known in self._here.lineage():
             known.forget(request.id)
@@ -90,15 +90,15 @@ class Asking:
         place, digest = self._place, self._subject.digest
         needs = Needs(quorum, place.acts_for)
         for find in self._finds(store):
-            found = yield Verb(store.blocks, find)
+            found = yield StoreCall(store, find)
             if found is not None and is_due(found, clock.now()):
-                found = yield Verb(store.blocks, store.settle, found.id)
+                found = yield StoreCall(store, store.settle, found.id)
             if found is None or not found.holds:
                 continue
             lacks = needs.unmet_by(found) if found.state in {State.PENDING, State.ANSWERED} else None
             if lacks is None:
                 return found
-            yield Verb(store.blocks, store.clear, found.id, requester(), lacks)
+            yield StoreCall(store, store.clear, found.id, requester(), lacks)
             needs = needs.joined(found)
         if place.pool is not None:
             raise not_found_again("the question", place.pool)
@@ -219,10 +219,9 @@ def _asking(
     _lately.append(schema)
     block, where = block_of(wait, timeout, on_expiry), config.open_store(store)
     here = scope.current()
-    asking = Asking(question, schema, here, place=here.place_of_raise() if block is None else None)
+    asking = Asking(question, schema, here, place=here.place_of_call(blocks=block is not None))
     waiter = Waiter(here, where)
-
-    def answered() -> Effects[Any]:
+    try:
         while True:
             request = yield from asking.find_or_ask(where, span, quorum, risk)
             if request.state is State.PENDING:
@@ -233,8 +232,11 @@ def _asking(
                 return (yield from asking.answer(where, request))
             if request.state is not State.EXPIRED:
                 raise signals.refused(request)
-
-    return (yield from waiter.over(answered()))
+    except BaseException as error:
+        yield from waiter.withdraw(error)
+        raise
+    finally:
+        waiter.close()
 
 
 def _checked(

@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol
 from weakref import ref
 
@@ -42,8 +43,8 @@ class Recalled(Protocol):
         """What it gave in an earlier pass; None where it has to be made."""
         ...
 
-    def saves(self, attempt: Attempt) -> Saved | None:
-        """Note what it gave; return what is to be saved of the run together with its outcome."""
+    def snapshot(self, attempt: Attempt) -> Saved | None:
+        """Note what it gave; return what of the run is to be saved together with its outcome."""
         ...
 
 
@@ -68,7 +69,7 @@ class Scope:
         memory: What is known of the calls that were made here before, where handlers are made again.
         at: Where in a run of places it stands; what is asked there is asked of this place.
         occasions: How often an equal question was answered here, by digest.
-        around: The run inside of which this one was opened.
+        outer: The run inside of which this one was opened.
         open_calls: Requests of calls that blocked here and may be made again (their timeout passed, or they failed with
             a try left), by digest of their call. Without a name, a call that blocks finds no others.
         ended: Why nothing that began here may wait or start any more; None while it may.
@@ -76,18 +77,18 @@ class Scope:
 
     def __init__(
         self, run_id: str, *, parent: Scope | None = None, owner: _Owner | None = None,
-        acts_for: tuple[Identity, ...] = (), around: Scope | None = None,
+        acts_for: tuple[Identity, ...] = (), outer: Scope | None = None,
     ) -> None:  # fmt: skip
         self.run_id = run_id
         self.parent = parent
         self.owner = owner
-        self.around = around
+        self.outer = outer
         self.open_calls: dict[str, str] = {}
         self.ended: str | None = None
         self._waits: dict[object, Callable[[str], None]] = {}
         self.acts_for = acts_for
         self.adopted: dict[str, str] = {}
-        self._alone = Place((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
+        self._place = Place((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
         self.memory: Memory | None = None
@@ -106,8 +107,9 @@ class Scope:
         self.raised.pop(request_id, None)
         self.responses.pop(request_id, None)
         for known in (self.adopted, self.open_calls):
-            for digest in [digest for digest, found in known.items() if found == request_id]:
-                del known[digest]
+            if request_id in known.values():
+                for digest in [digest for digest, found in known.items() if found == request_id]:
+                    del known[digest]
 
     def executed(self, request: Request, attempt: Attempt) -> None:
         """Note that a call of this run was made: what its approval allows beyond that counts here alone."""
@@ -121,28 +123,24 @@ class Scope:
         with _ending:  # a wait that begins meanwhile is either among these, or sees that the run has ended
             self.ended = self.ended or reason
             waits = list(self._waits.values())
-        for tell in waits:
-            tell(self.ended)
+        for callback in waits:
+            callback(self.ended)
 
-    def tell_of_end(self, tell: Callable[[str], None]) -> Callable[[], None]:
-        """Call `tell` with the reason when this run ends, or has ended; the returned function takes that back."""
+    def on_end(self, callback: Callable[[str], None]) -> Callable[[], object]:
+        """Call back with the reason when this run ends, or has ended; the returned function undoes that."""
         mine = object()
         with _ending:
-            self._waits[mine] = tell
+            self._waits[mine] = callback
         if self.ended is not None:
-            tell(self.ended)
+            callback(self.ended)
+        return partial(self._waits.pop, mine, None)
 
-        def forget() -> None:
-            self._waits.pop(mine, None)
-
-        return forget
-
-    def surroundings(self) -> Iterator[Scope]:
+    def enclosing(self) -> Iterator[Scope]:
         """Yield this run and those inside of which it was opened."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
-            scope = scope.around
+            scope = scope.outer
 
     @property
     def pool(self) -> str | None:
@@ -150,21 +148,23 @@ class Scope:
         job = None if self.owner is None else self.owner.job
         return None if job is None or job.is_lent else job.pool
 
-    def place_of_raise(self) -> Place:
-        """Return the place of a call that raises: where nobody could come back to it, nothing is asked."""
-        return self.place if self.pool is None else self.place._replace(pool=self.pool)
+    def place_of_call(self, *, blocks: bool) -> Place:
+        """Return where a call of this run is made.
 
-    def place_of_block(self) -> Place:
-        """Return the place of one call that blocks: without a name, no earlier decision counts for it."""
+        In a run without a name, no earlier decision counts for a call that blocks, and one that raises asks nothing in
+        a pool's thread, where nobody could come back to it.
+        """
         if self.owner is None:
             return self.place
-        return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)
+        if blocks:
+            return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)
+        return self.place._replace(pool=self.pool)
 
     @property
     def place(self) -> Place:
         """What the gate needs to know of this scope."""
-        if self._alone is not None and (self._alone.has_name or not _acting):
-            return self._alone
+        if self._place is not None and (self._place.has_name or not _acting):
+            return self._place
         lineage = tuple(self.lineage())
         adopted: dict[str, str] = {}
         for scope in reversed(lineage):
@@ -290,10 +290,10 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
         ValueError: The name is empty, too long, or holds invisible characters.
     """
     run_id = new_run_id() if name is None else checked_name(name)
-    around, person = _scope.get(), _identity(on_behalf_of)
-    others = () if around is None else around.acts_for
+    before, person = _scope.get(), _identity(on_behalf_of)
+    others = () if before is None else before.acts_for
     acts_for = _merged([others if person is None else (person, *others)])
-    scope = Scope(run_id, acts_for=acts_for, around=covering())
+    scope = Scope(run_id, acts_for=acts_for, outer=covering())
     if scope.acts_for:
         _acting[scope] = scope.acts_for
     token = _scope.set(scope)

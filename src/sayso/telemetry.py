@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from sayso.effects import Attempt, Effect, Suspended, Try
+from sayso.effects import Attempt, Effect, Suspended, UserCall
 from sayso.model.request import Call, Request, Verb
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _known: list[_Signals] = []  # one at most: a program that changes its providers
 
 def asked(request: Request) -> Request:
     """Record that a request was asked, and return it."""
-    if not _is_heard():
+    if _API not in sys.modules or not _is_heard():
         return request
     with _safe() as signals:
         if signals is not None:
@@ -74,9 +74,9 @@ def decided(request: Request, verb: Verb, channel: str) -> Request:
     return request
 
 
-def executing(request: Request, effect: Try) -> Try:
+def executing(request: Request, effect: UserCall) -> UserCall:
     """Return the effect that also records how the started call goes; the same one where nobody records."""
-    return _TracedTry(request, effect) if _is_heard() else effect
+    return _TracedCall(request, effect) if _API in sys.modules and _is_heard() else effect
 
 
 def waiting(request: Request, effect: Effect) -> Effect:
@@ -84,10 +84,10 @@ def waiting(request: Request, effect: Effect) -> Effect:
     return _TracedWait(request, effect) if _is_heard() else effect
 
 
-class _TracedTry(Try):
+class _TracedCall(UserCall):
     """A call inside of its span, so that what the call records stands below it."""
 
-    def __init__(self, request: Request, effect: Try) -> None:
+    def __init__(self, request: Request, effect: UserCall) -> None:
         self._request, self._effect = request, effect
 
     def run(self) -> Attempt:

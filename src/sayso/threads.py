@@ -1,4 +1,4 @@
-"""What else goes on in this process: pools whose threads serve many callers, and signals that end the program."""
+"""Threads and signals of this process: jobs of thread pools, Ctrl-C, and SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import Any
 from weakref import ref
 
-__all__ = ["PACE", "Job", "is_interrupted", "job", "told", "when_done"]
+__all__ = ["PACE", "Job", "is_interrupted", "job", "on_sigterm", "when_done"]
 
 _POOLS = {"concurrent.futures.process", "multiprocessing.pool", "multiprocess.pool", "trio._core._thread_cache"}
 _SERVERS = {
@@ -56,37 +56,37 @@ class Job:
             cancel_scope = None if cancel_scope.shield else getattr(cancel_scope, "_parent_scope", None)
         return False
 
-    def when_given_up(self, tell: Callable[[], None]) -> Callable[[], None] | None:
-        """Call `tell` when the task that waits for it is cancelled; the returned function takes that back.
+    def when_given_up(self, callback: Callable[[], None]) -> Callable[[], None] | None:
+        """Call back when the task that waits for it is cancelled; the returned function undoes that.
 
         Returns None where no task waits, or not yet: a thread may be at its job before anybody waits for it. A scope of
-        anyio tells nobody, so `is_given_up` has to be asked now and then.
+        anyio calls nobody, so `is_given_up` has to be asked now and then.
         """
         awaited = _awaited(self._future())
-        return None if awaited is None else when_done(awaited, tell)
+        return None if awaited is None else when_done(awaited, callback)
 
 
-def when_done(future: Any, tell: Callable[[], None]) -> Callable[[], None]:
-    """Call `tell` from any thread when an asyncio task or future of another thread's loop is done; return the undoing.
+def when_done(future: Any, callback: Callable[[], None]) -> Callable[[], None]:
+    """Call back when an asyncio task or future of another thread's loop is done; the returned function undoes that.
 
-    Where its loop is closed nobody will ever be told, so `tell` is called at once.
+    Where the loop is closed nothing will ever call, so `callback` is called at once.
     """
 
-    def told(_: object) -> None:
-        tell()
+    def on_done(_: object) -> None:
+        callback()
 
     loop = future.get_loop()
     try:
-        loop.call_soon_threadsafe(future.add_done_callback, told)
+        loop.call_soon_threadsafe(future.add_done_callback, on_done)
     except RuntimeError:
-        tell()
+        callback()
         return _nothing
 
-    def forget() -> None:
+    def undo() -> None:
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(future.remove_done_callback, told)
+            loop.call_soon_threadsafe(future.remove_done_callback, on_done)
 
-    return forget
+    return undo
 
 
 def job() -> Job | None:
@@ -148,9 +148,9 @@ def _nothing() -> None:
 
 
 PACE = 0.25
-"""Seconds between two looks at what tells nobody: Ctrl-C in the main thread, a cancel scope of anyio."""
+"""Seconds between two looks at what sends no signal: Ctrl-C in the main thread, a cancel scope of anyio."""
 
-_last_words: dict[object, Callable[[], Sequence[str]]] = {}
+_on_sigterm: dict[object, Callable[[], Sequence[str]]] = {}
 _looked = (float("-inf"), False)  # when this process looked for Ctrl-C, and what it saw
 
 
@@ -190,8 +190,8 @@ _JOINING = {("threading", "join"), ("concurrent.futures.thread", "shutdown")}
 
 
 @contextmanager
-def told(rows: Callable[[], Sequence[str]]) -> Generator[None]:
-    """Say `rows()` on stderr if SIGTERM ends the program inside the block.
+def on_sigterm(rows: Callable[[], Sequence[str]]) -> Generator[None]:
+    """Print `rows()` on stderr if SIGTERM ends the program inside the block.
 
     Args:
         rows: Called in a signal handler: it must not take a lock.
@@ -200,14 +200,14 @@ def told(rows: Callable[[], Sequence[str]]) -> Generator[None]:
         yield  # handlers belong to the main thread
         return
     mine = object()
-    _last_words[mine] = rows
+    _on_sigterm[mine] = rows
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         _listen(_die)
     try:
         yield
     finally:
-        _last_words.pop(mine, None)
-        if not _last_words and signal.getsignal(signal.SIGTERM) is _die:
+        _on_sigterm.pop(mine, None)
+        if not _on_sigterm and signal.getsignal(signal.SIGTERM) is _die:
             _listen(signal.SIG_DFL)
 
 
@@ -218,7 +218,7 @@ def _listen(handler: Any) -> None:
 
 def _die(number: int, _: object) -> None:
     with suppress(Exception):  # nothing that fails here may keep the program from ending
-        rows = [row for words in list(_last_words.values()) for row in words()]
+        rows = [row for rows_of in list(_on_sigterm.values()) for row in rows_of()]
         # Not `sys.stderr`: its buffer may be in the middle of a write.
         os.write(2, "".join(f"{row}\n" for row in rows).encode(errors="backslashreplace"))
     signal.signal(number, signal.SIG_DFL)
@@ -227,7 +227,7 @@ def _die(number: int, _: object) -> None:
 
 def _forget() -> None:
     # A forked child waits for nothing of what its parent waits for.
-    _last_words.clear()
+    _on_sigterm.clear()
     if signal.getsignal(signal.SIGTERM) is _die:
         _listen(signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""Waiting where the call stands: on a terminal by asking there, elsewhere by saying where the request can be decided.
+"""Waiting for a decision (`wait="block"`): on a terminal by asking there, elsewhere by printing where to decide.
 
 The wait ends when the request changes, whoever changed it and through whichever channel, and when nobody waits for the
 call any more. It costs no thread: sync callers wait in their own, tasks on an event; one watcher per process wakes them
@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from sayso import clock, errors, scope, signals, telemetry, terminal, threads
 from sayso.effects import Effect, Effects, offload
@@ -37,15 +37,15 @@ T = TypeVar("T")
 _TASK_ENDED = "the task that it was made for has ended"
 _log = logging.getLogger("sayso")
 
-# How many waits of this process stand at each request: two calls of one run may wait for the same.
-_standing: Counter[str] = Counter()
+# How many calls of this process wait for each request: two calls of one run may wait for the same.
+_waits: Counter[str] = Counter()
 _counting = threading.Lock()
 
 
 def _after_fork() -> None:
     global _counting  # noqa: PLW0603  the thread that held it is not there in a forked child
     _counting = threading.Lock()
-    _standing.clear()
+    _waits.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -53,84 +53,79 @@ if hasattr(os, "register_at_fork"):
 
 
 class Waiter:
-    """What one call that may be held has to do with its run.
+    """One call that may have to wait, and everything that ends its wait.
 
     Args:
-        here: The run in which the call is made.
+        run: The run in which the call is made.
         store: Where its request lives.
-        stays: A wait that is merely broken off leaves its request: there is another way back to it than this call.
+        stays: A wait that is broken off leaves its request: there is another way back to it than this call.
 
     Attributes:
-        here: The run in which the call is made.
-        store: Where its request lives.
-        deadline: Until when the call stands there, as `time.monotonic` tells it; None without end.
+        run: The run in which the call is made.
+        deadline: Until when the call waits, as `time.monotonic` tells it; None without end.
         reason: Why nobody waits any more; None while somebody does.
     """
 
-    __slots__ = (
-        "_has_begun", "_hears", "_is_told", "_job", "_late", "_leave", "_lock", "_owners", "_request", "_stays",
-        "_wakes", "deadline", "here", "reason", "store",
-    )  # fmt: skip
+    deadline: float | None = None
+    reason: str | None = None
+    _request: Request | None = None  # for which it waits
+    _late: str | None = None  # why nobody waits any more, where the call has begun
+    _is_listening = _hears_of_job = _has_begun = False
+    _job: threads.Job | None = None
 
-    def __init__(self, here: scope.Scope, store: Store, *, stays: bool = False) -> None:
-        self.here, self.store, self._stays = here, store, stays
-        self._request: Request | None = None
-        self._lock: threading.Lock | None = None  # made when it is needed: most calls are let through
-        self._hears = self._is_told = False
-        self._leave: list[Callable[[], Any]] = []
-        self._owners: list[Any] = []
+    def __init__(self, run: scope.Scope, store: Store, *, stays: bool = False) -> None:
+        self.run, self._store, self._stays = run, store, stays
+        self._lock = threading.Lock()
         self._wakes: dict[object, Callable[[], None]] = {}
-        self._job: threads.Job | None = None
-        self._has_begun = False
-        self._late: str | None = None
-        self.deadline: float | None = None
-        self.reason: str | None = None
+        self._undo: list[Callable[[], object]] = []  # takes back what `_listen` asked for
 
-    # -- waiting -----------------------------------------------------------------------------------------------
+    # -- what ends the wait ------------------------------------------------------------------------------------
 
-    def stands_at(self, request: Request) -> None:
-        """Note for what the call waits, and hear from now on of everything that ends the wait."""
-        self._listen()
-        self._let_go()
+    def wait_for(self, request: Request) -> None:
+        """Note the request for which the call waits, and listen from now on to everything that ends the wait."""
+        if not self._is_listening:
+            self._listen()
+        self._leave_request()
         self._request = request
         with _counting:
-            _standing[request.id] += 1
+            _waits[request.id] += 1
 
     def _listen(self) -> None:
-        if self._hears:
-            return
-        self._hears = True
-        self._locked()  # made before another thread can ask for it: two threads would make two
-        task = scope.current_task()
-        for one in self.here.surroundings():
-            self._leave.append(one.tell_of_end(self.end))
-            owner = None if one.owner is None else one.owner.task
-            if owner is not None and owner() is not task:
-                self._follow(owner())
-        self._job = threads.job() if task is None else None
-        if self._job is not None:
-            self.look()
-
-    def _follow(self, owner: Any) -> None:
-        """End with the task for which a thread works: nobody else waits for what the thread returns."""
-        if owner is None or owner.done():
-            self.end(_TASK_ENDED)
-        else:
-            self._owners.append(owner)
-            self._leave.append(threads.when_done(owner, partial(self.end, _TASK_ENDED)))
+        self._is_listening, task = True, scope.current_task()
+        for run in self.run.enclosing():
+            self._undo.append(run.on_end(self.end))
+            owner = None if run.owner is None or run.owner.task is None else run.owner.task()
+            if owner is not None and owner is not task and not owner.done():
+                self._undo.append(threads.when_done(owner, partial(self.end, _TASK_ENDED)))
+        self.look()
 
     def look(self) -> None:
-        """Look for what tells nobody when it happens."""
-        if self._job is not None and not self._is_told:
-            forget = self._job.when_given_up(partial(self.end, _TASK_ENDED))
-            self._is_told = forget is not None
-            self._leave += [] if forget is None else [forget]
-        if any(owner.done() for owner in self._owners) or (self._job is not None and self._job.is_given_up):
+        """Look for everything that ends the wait: some of it sends no signal."""
+        task = scope.current_task()
+        for run in self.run.enclosing():
+            if run.ended is not None:
+                self.end(run.ended)
+            if run.owner is not None and run.owner.task is not None:
+                # A thread works for this task, and nobody else waits for what the thread returns.
+                owner = run.owner.task()
+                if owner is not task and (owner is None or owner.done()):
+                    self.end(_TASK_ENDED)
+        if task is not None:
+            return
+        self._job = self._job or threads.job()
+        if self._job is None:
+            return
+        if self._is_listening and not self._hears_of_job:
+            undo = self._job.when_given_up(partial(self.end, _TASK_ENDED))
+            if undo is not None:
+                self._hears_of_job = True
+                self._undo.append(undo)
+        if self._job.is_given_up:
             self.end(_TASK_ENDED)
 
     def end(self, reason: str) -> None:
         """Say, from any thread, that nobody waits any more. Too late once the call has begun."""
-        with self._locked():
+        with self._lock:
             if self._has_begun:
                 self._late = self._late or reason  # counts again if the start is refused
                 return
@@ -141,16 +136,11 @@ class Waiter:
         for wake in wakes:
             wake()
 
-    def _locked(self) -> threading.Lock:
-        if self._lock is None:
-            self._lock = threading.Lock()
-        return self._lock
-
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Generator[None]:
         """Call `wake` when the wait is ended inside the block, or was ended before."""
         mine = object()
-        with self._locked():
+        with self._lock:
             self._wakes[mine] = wake
         if self.reason is not None:
             wake()
@@ -170,9 +160,9 @@ class Waiter:
             if threads.is_interrupted():
                 self.end("the program was interrupted")
 
-    # -- and then ----------------------------------------------------------------------------------------------
+    # -- from waiting to running -------------------------------------------------------------------------------
 
-    def must_go_on(self, request: Request) -> None:
+    def raise_if_ended(self, request: Request) -> None:
         """Raise if nobody waits any more.
 
         Raises:
@@ -187,12 +177,11 @@ class Waiter:
         Raises:
             ConfirmationCancelled: Nobody waits any more; nothing ran.
         """
-        self._listen()  # it may not have waited, and stand in a run that was left all the same
-        self.look()  # whoever tells of an end may be about to
-        with self._locked():
-            self.must_go_on(request)
+        self.look()  # it may not have waited; and whoever signals an end may be about to
+        with self._lock:  # an end comes before this step, or is late
+            self.raise_if_ended(request)
             self._has_begun = True
-        self._let_go()
+        self._leave_request()
 
     def resume(self, request: Request) -> None:
         """Go back from running to waiting: the call was not started after all.
@@ -200,10 +189,13 @@ class Waiter:
         Raises:
             ConfirmationCancelled: Nobody waits any more, by now; nothing ran.
         """
-        with self._locked():
+        with self._lock:
             self._has_begun = False
             self.reason = self.reason or self._late
-        self.must_go_on(request)
+        self.look()
+        self.raise_if_ended(request)
+
+    # -- the call stops waiting --------------------------------------------------------------------------------
 
     def come_back_later(self, request: Request, waited: str) -> BaseException:
         """Return what is raised when the call stops waiting and its request stays.
@@ -211,52 +203,45 @@ class Waiter:
         Where the same call can be made again here it finds the request; in a pool's thread nobody could make it, and
         the request is withdrawn.
         """
-        if self.here.pool is not None:
+        if self.run.pool is not None:
             self.end(f'nobody decided within {waited}, and without sayso.run("a name") nobody can come back to it')
             return signals.not_in_time(request, self.reason or "")
-        if self.here.owner is not None:
-            self.here.open_calls[request.subject.digest] = request.id
+        if self.run.owner is not None:
+            self.run.open_calls[request.subject.digest] = request.id
         return signals.ConfirmationRequired.of(request)
 
-    def over(self, effects: Effects[T]) -> Effects[T]:
-        """Do what may wait; where it is broken off, take back what nobody waits for any more."""
-        try:
-            return (yield from effects)
-        except BaseException as error:
-            yield from self._withdraw(error)
-            raise
-        finally:
-            self._close()
-
-    def _withdraw(self, error: BaseException) -> Effects[None]:
+    def withdraw(self, error: BaseException) -> Effects[None]:
+        """Withdraw the request of a call that ends with `error`, where nobody waits for it any more."""
         request = self._request
         is_signal = isinstance(error, signals.ConfirmationRequired | signals.ConfirmationRejected)
         if request is None or (self.reason is None and (self._stays or is_signal)):
             return  # decided, or somebody comes back to it
-        if self._let_go() or not is_random(request.run_id):
+        if self._leave_request() or not is_random(request.run_id):
             return
         why = self.reason or f"the program stopped waiting ({type(error).__name__})"
         try:
-            yield from withdraw(self.store, request.id, why, error)
+            yield from withdraw(self._store, request.id, why, error)
         except errors.SaysoError as fault:
             _log.warning("%s could not be withdrawn (%s); it starts nothing any more", request.id, fault)
 
-    def _let_go(self) -> bool:
-        """Stand at no request any more; return whether another call of this process still does."""
+    def _leave_request(self) -> bool:
+        """Wait for no request any more; return whether another call of this process waits for the same."""
         request, self._request = self._request, None
         if request is None:
             return False
         with _counting:
-            _standing[request.id] -= 1
-            others = _standing[request.id] > 0
+            _waits[request.id] -= 1
+            others = _waits[request.id] > 0
             if not others:
-                del _standing[request.id]
+                del _waits[request.id]
         return others
 
-    def _close(self) -> None:
-        self._let_go()
-        while self._leave:
-            self._leave.pop()()
+    def close(self) -> None:
+        """Stop waiting and listening."""
+        if self._request is not None:
+            self._leave_request()
+        while self._undo:
+            self._undo.pop()()
 
 
 # Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
@@ -268,9 +253,8 @@ class Block:
     """How long to wait, and what a request that expires meanwhile means.
 
     Args:
-        timeout: How long a call stands there, however often it asks anew; None without end. The request itself is not
-            touched.
-        on_expiry: `reject` raises, `ask` returns, so that the caller asks anew.
+        timeout: How long a call waits, however often it asks anew; None without end. The request itself does not end.
+        on_expiry: `reject` raises, `ask` returns, and the caller asks anew.
         is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
     """
 
@@ -294,15 +278,15 @@ class Block:
             ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
             ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
         """
-        waiter.stands_at(request)
+        waiter.wait_for(request)
         if waiter.deadline is None and self._timeout is not None:  # set once: what is asked anew gets no new time
             waiter.deadline = time.monotonic() + self._timeout.total_seconds()
         decided = _Decided(store, request, waiter, self._is_quiet)
         after: Request = yield telemetry.waiting(request, decided)
-        waiter.must_go_on(after)
+        waiter.raise_if_ended(after)
         if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
             waiter.end("the person at the terminal left it, and nobody can come back to a run without a name")
-            waiter.must_go_on(after)
+            waiter.raise_if_ended(after)
         if after.state is State.PENDING:
             raise waiter.come_back_later(after, f"timeout={self._timeout}")
         if after.state is State.EXPIRED and self._on_expiry == "reject":
@@ -365,7 +349,7 @@ class _Decided(Effect):
         wake = threading.Event()
         unwatch = self._store.watch(self._request.id, wake.set)
         try:
-            with self._waiter.waking(wake.set), threads.told(self._last_words):
+            with self._waiter.waking(wake.set), threads.on_sigterm(self._last_words):
                 if self._is_shown_at_terminal():
                     return terminal.converse(
                         self._store, self._request, lambda: self._is_over(self._look()), self._is_left
@@ -415,7 +399,7 @@ class _Decided(Effect):
 
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
         try:
-            with self._waiter.waking(wake_from_any_thread), threads.told(self._last_words):
+            with self._waiter.waking(wake_from_any_thread), threads.on_sigterm(self._last_words):
                 if self._is_shown_at_terminal():
                     return await self._converse()
                 return await self._await(wake)

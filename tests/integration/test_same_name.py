@@ -24,7 +24,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.gates import Gate
-from sayso.gates.check import _FEW, _asked, _room
+from sayso.gates.check import _FEW, _asked, _limit
 from sayso.model.request import State
 from sayso.model.schema import Schema
 from sayso.stores.base import Store
@@ -82,7 +82,7 @@ def payer_of(client: Client, **options: Any) -> Callable[[int], str]:
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
     _asked.clear()
-    _room[0] = _FEW
+    _limit[0] = _FEW
 
 
 # -- plain values ----------------------------------------------------------------------------------------------------

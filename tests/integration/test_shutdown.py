@@ -264,9 +264,9 @@ def test_a_program_with_a_handler_of_its_own_keeps_it() -> None:
 
 def test_the_handler_is_there_only_while_somebody_waits() -> None:
     handlers = [signal.getsignal(signal.SIGTERM)]
-    with threads.told(list):
+    with threads.on_sigterm(list):
         handlers.append(signal.getsignal(signal.SIGTERM))
-        with threads.told(list):
+        with threads.on_sigterm(list):
             pass
         handlers.append(signal.getsignal(signal.SIGTERM))
     handlers.append(signal.getsignal(signal.SIGTERM))
@@ -277,7 +277,7 @@ def test_a_thread_beside_the_main_one_sets_no_handler() -> None:
     seen: list[Any] = []
 
     def wait() -> None:
-        with threads.told(list):
+        with threads.on_sigterm(list):
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=wait)
@@ -290,9 +290,9 @@ def test_a_thread_beside_the_main_one_sets_no_handler() -> None:
 def test_a_forked_child_says_nothing_for_its_parent() -> None:
     text = (
         "import os, signal, time\nfrom sayso import threads\n"
-        "with threads.told(lambda: ['parent waits']):\n"
+        "with threads.on_sigterm(lambda: ['parent waits']):\n"
         "    child = os.fork()\n"
-        "    if child == 0:\n        with threads.told(lambda: ['child waits']):\n"
+        "    if child == 0:\n        with threads.on_sigterm(lambda: ['child waits']):\n"
         "            os.kill(os.getpid(), signal.SIGTERM)\n            time.sleep(30)\n"
         "    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )

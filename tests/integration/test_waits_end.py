@@ -281,7 +281,7 @@ def test_two_calls_that_wait_for_one_request_withdraw_it_when_the_last_one_goes(
 def standing(request: Request) -> int:
     from sayso import wait
 
-    return wait._standing[request.id]
+    return wait._waits[request.id]
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -205,13 +205,13 @@ MUTANTS = [
         "integration/test_needs.py::test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
     ),
     Mutant(
-        "the start is held to what the gate allows", "gates/execute.py",
-        "lacks = spent(request, gate.retries, idempotent=gate.idempotent)", "lacks = None",
+        "the start is held to what the gate allows", "gates/options.py",
+        "gate.retries, gate.idempotent)\n\n    def unmet_by", ")\n\n    def unmet_by",
         "integration/test_needs.py::test_start_that_only_the_record_allows_is_not_executed",
     ),
     Mutant(
         "the start looks at the needs again", "gates/execute.py",
-        "        lacks = needs.unmet_by(request)\n    if lacks", "        lacks = None\n    if lacks",
+        "lacks = (needs or Needs.recorded(gate, request)).unmet_by(request)", "lacks = None",
         "integration/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
@@ -236,7 +236,7 @@ MUTANTS = [
     ),
     Mutant(
         "what nobody waits for does not start", "wait.py",
-        "self.must_go_on(request)\n            self._has_begun = True", "self._has_begun = True",
+        "self.raise_if_ended(request)\n            self._has_begun = True", "self._has_begun = True",
         "promises/test_16_a_decision_reaches_its_call.py::"
         "test_16_a_decision_reaches_only_the_call_that_asked_for_it_and_still_waits",
     ),
@@ -261,7 +261,7 @@ MUTANTS = [
         "integration/test_moving_arguments.py::test_call_that_changed_while_an_async_rule_decided_does_not_run",
     ),
     Mutant(
-        "a call fits its own types", "gates/check.py",
+        "a call fits its own types", "gates/options.py",
         "if problems:", "if False:",
         "integration/test_proposed.py::test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
     ),
@@ -380,7 +380,7 @@ MUTANTS = [
     ),
     Mutant(
         "what no other process could read is refused", "gates/check.py",
-        "canonical.check_round_trip(form, gate.schema.classes)", "pass",
+        "canonical.check_round_trip(form, schema.classes)", "pass",
         "unit/test_guards.py::test_a_call_that_no_other_process_could_run_is_refused_when_asked",
     ),
     Mutant(
@@ -598,9 +598,9 @@ MUTANTS = [
         "unit/test_redaction.py::test_redactor_that_fails_shows_a_placeholder_and_never_the_secret",
     ),
     Mutant(
-        "the error of a hook quotes no secret", "gates/check.py",
-        "words = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)",
-        'words = f"{type(error).__name__}: {error}"',
+        "the error of a hook quotes no secret", "gates/masking.py",
+        "text = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)",
+        'text = f"{type(error).__name__}: {error}"',
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
@@ -623,7 +623,7 @@ MUTANTS = [
     # -- whose call it is -------------------------------------------------------------------------------------------
     Mutant(
         "functions with other objects are kept apart", "gates/check.py",
-        "if other is not None and not is_same(other.surroundings, gate.surroundings):", "if False:",
+        "if other is not None and not is_same(other.captured_objects, gate.captured_objects):", "if False:",
         "integration/test_same_name.py::test_function_with_another_object_is_refused_in_one_process",
     ),
     Mutant(

@@ -162,8 +162,13 @@ class HumanInputRequest:
         request = yield from self._asked()
         if request.state is State.PENDING:
             waiter, block = Waiter(scope.current(), self.store, stays=True), Block(None, "ask", is_quiet=True)
-            request = yield from waiter.over(block.until_decided(self.store, request, waiter))
-            self._request = request
+            try:
+                self._request = request = yield from block.until_decided(self.store, request, waiter)
+            except BaseException as error:
+                yield from waiter.withdraw(error)
+                raise
+            finally:
+                waiter.close()
         return request
 
     def _answered(self) -> Effects[str]:

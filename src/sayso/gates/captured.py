@@ -1,9 +1,9 @@
-"""What stands around a gated function: the values that its closure holds, and that no reviewer is shown.
+"""The values that a gated function captured: what its closure, its bound object or its partial holds.
 
-Plain, immutable ones (a text, a number, an enum member, a tuple of these) are given as their canonical forms, which
-enter the fingerprint. All else (an API client, a list) can only be told apart by identity, inside of one process.
-A variable that the function itself assigns is its own state and not what it was made with: its cell stands for it.
-The invariant: two functions made of the same code with different values around them never give the same answer.
+Plain, immutable values (a text, a number, an enum member, a tuple of these) enter the fingerprint by their canonical
+form. Everything else (an API client, a list) is compared by identity, inside of one process. A variable that the
+function assigns itself is its own state: its cell is compared and not its value. Invariant: two functions with the same
+code and different captured values are never taken for one another.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from sayso.model import canonical
 from sayso.model.canonical.tags import tag_of
 from sayso.model.fingerprint import around_digest
 
-__all__ = ["Around", "Surroundings", "hides_nothing", "is_same"]
+__all__ = ["Captured", "CapturedValues", "captures_nothing", "is_same"]
 
 _SCALARS = frozenset({bool, int, float, str, bytes, type(None)})
 _ASSIGNS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _NOTHING = object()
 
 
-class Around(NamedTuple):
-    """What was found around a function.
+class Captured(NamedTuple):
+    """What a function captured.
 
     Attributes:
         digest: Digest of the plain values; None where there are none.
-        objects: All else, in a fixed order; to be compared by `is_same`.
+        objects: Everything else, in a fixed order; compare it by `is_same`.
     """
 
     digest: str | None
     objects: list[object]
 
 
-def hides_nothing(function: Callable[..., Any]) -> bool:
-    """Say whether there is nothing around a function, now and later."""
+def captures_nothing(function: Callable[..., Any]) -> bool:
+    """Return whether a function captures nothing, now and later."""
     return not isinstance(function, FunctionType | MethodType | partial) or (
         isinstance(function, FunctionType) and function.__closure__ is None
     )
 
 
-class Surroundings:
-    """What is around one function."""
+class CapturedValues:
+    """The captured values of one function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._last: tuple[Around, list[tuple[CellType, object]]] | None = None
+        self._last: tuple[Captured, list[tuple[CellType, object]]] | None = None
 
-    def now(self) -> Around:
-        """Return what is there at this moment; a variable may have been assigned since the last look."""
+    def now(self) -> Captured:
+        """Return them as they are now; a variable may have been assigned since the last call."""
         last = self._last
         if last is None or _has_changed(last[1]):
             walk = _walked(self._function)
-            found = Around(around_digest(walk.plain) if walk.plain else None, walk.objects)
+            found = Captured(around_digest(walk.plain) if walk.plain else None, walk.objects)
             last = self._last = found, walk.cells
         return last[0]
 
@@ -92,14 +92,14 @@ def _content(cell: CellType) -> object:
 
 
 def is_same(ours: list[object], theirs: list[object]) -> bool:
-    """Say whether two functions have the same objects around them; code counts as the same where it reads the same."""
+    """Return whether two functions captured the same objects; equal code counts as the same."""
     return len(ours) == len(theirs) and all(
         a is b or (isinstance(a, CodeType) and a == b) for a, b in zip(ours, theirs, strict=True)
     )
 
 
 class _Walk:
-    """Goes through the cells of a function, and of the functions that are in them."""
+    """A walk through the cells of a function, and of the functions in these."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain: list[bytes] = []

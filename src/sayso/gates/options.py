@@ -17,9 +17,9 @@ from pathlib import Path
 from types import MethodType, ModuleType
 from typing import Any, Literal, NamedTuple, cast
 
-from sayso.effects import Effects, UserCode
-from sayso.errors import ConfigError
-from sayso.gates.captured import Surroundings, hides_nothing
+from sayso.effects import Effects, HookCall
+from sayso.errors import ArgumentError, ConfigError
+from sayso.gates.captured import CapturedValues, captures_nothing
 from sayso.model import canonical, duration
 from sayso.model.json_schema import mapped
 from sayso.model.keywords import unknown_keyword
@@ -251,6 +251,11 @@ class Needs(NamedTuple):
     retries: int = sys.maxsize
     idempotent: bool = True
 
+    @classmethod
+    def recorded(cls, gate: Gate, request: Request) -> Needs:
+        """Return what a request says of itself, with what its gate allows of further starts."""
+        return cls(request.quorum, request.acts_for, request.escalation, gate.retries, gate.idempotent)
+
     def unmet_by(self, request: Request) -> str | None:
         """Return why a request that waits, or that was approved, is not enough; None where it is."""
         if not request.quorum.covers(self.quorum):
@@ -319,13 +324,13 @@ class Gate:
     Attributes:
         named: The name that the gate was given, in place of the function's own.
         escalation: Who else may decide, and after which time.
-        words: What the author calls those options that have another name than here: `{"when": "requires_approval"}`.
+        option_names: The author's names of options that are called otherwise here: `{"when": "requires_approval"}`.
         context: Makes facts for the reviewer's front end of the arguments as people see them.
         ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.outcome`).
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.
         signature: How the function is called.
-        stands_alone: Nothing hidden belongs to the function, so it cannot be taken for another one.
+        is_self_contained: The function captures no values, so its name and code say all about it.
 
     Raises:
         TypeError: The function cannot be gated, or not without a name.
@@ -351,78 +356,92 @@ class Gate:
     escalation: Escalation | None = None
     notify_arguments: bool = False
     ambiguous: tuple[type[BaseException], ...] = ()
-    words: Mapping[str, str] = field(default_factory=dict[str, str])
+    option_names: Mapping[str, str] = field(default_factory=dict[str, str])
     tool: str = field(init=False)
     name: str = field(init=False)
     signature: Signature = field(init=False)
-    stands_alone: bool = field(init=False)
+    is_self_contained: bool = field(init=False)
     _bare: Schema = field(init=False, repr=False)
-    _around: Surroundings = field(init=False, repr=False)
-    _among: dict[str, Schema] = field(init=False, repr=False)
-    _picks: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = field(init=False, repr=False)
+    _captured: CapturedValues = field(init=False, repr=False)
+    _by_captured: dict[str, Schema] = field(init=False, repr=False)
+    _hook_arguments: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         function, tool = self.function, tool_of(self.function, self.named)
         signature = Signature(function)
         hooks = {"when": self.when, "prompt": self.prompt, "verify": self.verify}
         for option, hook in hooks.items():
-            check_hook(self.word(option), hook, tool, signature.names)
-        check_redact(function, self.redact, tool, f"{self.word('redact')}=")
+            check_hook(self.option_name(option), hook, tool, signature.names)
+        check_redact(function, self.redact, tool, f"{self.option_name('redact')}=")
         if self.escalation is not None and self.escalation.after >= self.expires:
             raise ConfigError(f"escalate_after= of {tool} comes when its requests have expired; let them wait longer")
         derived = {
             "tool": tool,
             "name": self.named or getattr(function, "__name__", type(function).__name__),
             "signature": signature,
-            "stands_alone": self.named is None and hides_nothing(function),
+            "is_self_contained": self.named is None and captures_nothing(function),
             "_bare": Schema.of(function, redact=self.redact),
-            "_around": Surroundings(function),
-            "_among": {},
-            "_picks": {id(hook): chosen(hook) for hook in hooks.values() if callable(hook)},
+            "_captured": CapturedValues(function),
+            "_by_captured": {},
+            "_hook_arguments": {id(hook): chosen(hook) for hook in hooks.values() if callable(hook)},
         }
         self.__dict__.update(derived)
 
-    def word(self, option: str) -> str:
-        """Return what the author calls an option."""
-        return self.words.get(option, option)
+    def option_name(self, option: str) -> str:
+        """Return the name by which the author gave an option."""
+        return self.option_names.get(option, option)
 
     @property
     def rule(self) -> str:
         """How its rule is named to people: `when=is_large`."""
-        return describe(self.when, self.word("when"))
+        return describe(self.when, self.option_name("when"))
 
-    def asks(self, hook: Callable[..., Any], arguments: Mapping[str, Any]) -> UserCode:
+    def hook_call(
+        self, hook: Callable[..., Any], arguments: Mapping[str, Any], snapshot: Callable[[], object] | None = None
+    ) -> HookCall:
         """Return the call of one of the gate's hooks with the arguments that it names."""
-        return UserCode(hook, self._picks[id(hook)](arguments))
+        return HookCall(hook, self._hook_arguments[id(hook)](arguments), snapshot)
 
     @cached_property
     def is_unbounded(self) -> bool:
         """Whether nothing but Python's own rules says what it may be called with."""
         return not self.signature.fields and not self._bare.has_bounds
 
-    def out_of_bounds(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with arguments whose author wrote bounds for them; cheap where there are none."""
-        return self._bare.out_of_bounds(arguments)
+    def check_bounds(self, arguments: Mapping[str, Any]) -> None:
+        """Raise `ArgumentError` for an argument of a call that is not held, outside of the bounds of its type."""
+        self._refuse_first(self._bare.out_of_bounds(arguments))
+
+    def check_types(self, arguments: Mapping[str, Any]) -> None:
+        """Raise `ArgumentError` for an argument of a held call that does not fit its type.
+
+        An edit is checked by the same types, so the reviewer of such a call could change nothing else in it.
+        """
+        self._refuse_first(self.schema.misfits(arguments))
+
+    def _refuse_first(self, problems: list[str]) -> None:
+        if problems:
+            where, _, reason = problems[0].partition(": ")
+            raise ArgumentError(where, f"does not fit {self.name}'s own types ({reason})")
 
     @property
     def schema(self) -> Schema:
-        """What the calls look like now; its digest covers the plain values around the function."""
-        if self.stands_alone:
+        """The schema of its arguments; its digest covers the plain values that the function captures now."""
+        if self.is_self_contained:
             return self._bare
-        digest = self._around.now().digest
+        digest = self._captured.now().digest
         if digest is None:
             return self._bare
-        schema = self._among.get(digest)
+        schema = self._by_captured.get(digest)
         if schema is None:
-            self._among.clear()  # a variable that goes on changing leaves no trail
-            schema = self._among[digest] = self._bare.among(digest)
+            self._by_captured.clear()  # a variable that changes with each call must not fill the memory
+            schema = self._by_captured[digest] = self._bare.among(digest)
         return schema
 
     @property
-    def surroundings(self) -> list[object]:
-        """What else is around the function now, for `is_same`; its code too where it was given a name."""
+    def captured_objects(self) -> list[object]:
+        """What else the function captured, for `is_same`; its code too where the gate has a `name=`."""
         code = getattr(inspect.unwrap(self.function), "__code__", None)
-        return [*self._around.now().objects, *([] if self.named is None else [code])]
+        return [*self._captured.now().objects, *([] if self.named is None else [code])]
 
 
 class Place(NamedTuple):
@@ -435,7 +454,7 @@ class Place(NamedTuple):
         has_name: Whether the own run has one, by which another process can go on with it.
         at: Where in the run the call stands, if the run tells its places apart.
         context: What the program knows about the call: JSON values.
-        saves: What is to be saved of the run together with the request, when it is asked.
+        snapshot: Returns what is to be saved of the run together with the request, when it is asked.
         pool: The pool in whose thread the call stands, where nobody could come back to what is asked: nothing is asked.
     """
 
@@ -445,7 +464,7 @@ class Place(NamedTuple):
     has_name: bool = True
     at: str = ""
     context: Mapping[str, Any] | None = None
-    saves: Callable[[Request], Effects[Saved]] | None = None
+    snapshot: Callable[[Request], Effects[Saved]] | None = None
     pool: str | None = None
 
 
@@ -455,14 +474,14 @@ class Check(NamedTuple):
     Attributes:
         kind: `allow`: run it; `deny`: the rule refused it; `held`: a person must decide `request`; `ready`: run it by
             `execute`; `refused`: a person said no; `happened`: it ran before, and returned `result`.
-        request: The request, but for `allow` and `deny`.
+        request: The request; none, and not to be read, for `allow` and `deny`.
         reason: Why it was denied.
         result: What it returned, for `happened`.
         needs: What the approval must have had, for `ready`; `execute` looks again.
     """
 
     kind: Literal["allow", "deny", "held", "ready", "refused", "happened"]
-    request: Request | None = None
+    request: Request = cast("Request", None)
     reason: str | None = None
     result: Any = None
     needs: Needs | None = None

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sayso import config, errors, scope
-from sayso.effects import Effects, Verb
+from sayso.effects import Effects, StoreCall
 from sayso.gates import Gate, Needs, Place, check, execute, requester
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
@@ -75,10 +75,10 @@ def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
     else:
         target_type, target_id, tool = target.target_type, target.target_id, TARGET_TOOL
     if asked.confirm is not None:
-        named: Group | None = yield Verb(store.blocks, _known, store, asked.confirm.confirm_id)
+        named: Group | None = yield StoreCall(store, _known, store, asked.confirm.confirm_id)
         if named is not None:  # an id that is taken names the same target, or it is somebody else's
             must_be_about(named.confirm, target_type, target_id)
-    known: Group | None = yield Verb(store.blocks, target_group, store, target_type, target_id)
+    known: Group | None = yield StoreCall(store, target_group, store, target_type, target_id)
     confirm_id, number = _next_round(known, asked.confirm, target_id)
     gate, run_id = gate_for(tool, asked.terms), run_of(target_type, target_id)
     if known is not None and known.last.state is State.PENDING:
@@ -86,10 +86,8 @@ def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
     context = _context(target, asked, confirm_id, number) | ({} if parent is None else {"traceparent": parent})
     place = Place((run_id,), {}, _acts_for(asked.role), at=f"{confirm_id}/{number}", context=context)
     answer = yield from check(gate, store, arguments_of(target), place)
-    if answer.request is None:
-        raise RuntimeError("a check that names no request")  # the gate holds every call
     yield from _must_be_only(store, run_id, answer.request)
-    group: Group = yield Verb(store.blocks, group_of, store, answer.request.id)
+    group: Group = yield StoreCall(store, group_of, store, answer.request.id)
     try:
         yield from _told(store, group)
     except errors.RunNotFoundError as error:  # a server keeps a run for the program that began it
@@ -142,10 +140,10 @@ def _must_be_same(gate: Gate, target: Plan | Confirm, waiting: Request) -> None:
 
 def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
     """Take a request back where another one of the target came first: two programs may submit at one time."""
-    rounds: list[Request] = yield Verb(store.blocks, rounds_of, store, run_id)
+    rounds: list[Request] = yield StoreCall(store, rounds_of, store, run_id)
     first = next((one for one in rounds if one.state is State.PENDING and facts_of(one) is not None), request)
     if first.id != request.id and request.state is State.PENDING:
-        yield Verb(store.blocks, store.clear, request.id, requester(), f"{first.id} waits for the same target")
+        yield StoreCall(store, store.clear, request.id, requester(), f"{first.id} waits for the same target")
         raise _changed(first)
 
 
@@ -153,7 +151,7 @@ def _taken_back(store: Store, group: Group) -> Effects[ConfirmRefusedError]:
     """Take a request back whose Confirm another program was first to write about, and return what that says."""
     confirm_id, request = group.confirm.confirm_id, group.last
     if request.state is State.PENDING:
-        yield Verb(store.blocks, store.clear, request.id, requester(), "another program uses the id of its Confirm")
+        yield StoreCall(store, store.clear, request.id, requester(), "another program uses the id of its Confirm")
     reason = f"another program uses the id of Confirm {confirm_id}, and {request.id} does not wait any more"
     return ConfirmRefusedError(confirm_id, f"{reason}; submit it under a new Confirm")
 
@@ -180,7 +178,7 @@ def processing(
     """Take a decision: on the request that waits for it, on the target, and in the document; tell of it."""
     must_be_open(confirm)
     where = config.open_store(confirm.home.store if store is None else store)
-    group: Group | None = yield Verb(where.blocks, _known, where, confirm.confirm_id)
+    group: Group | None = yield StoreCall(where, _known, where, confirm.confirm_id)
     if group is None and confirm.home.seen is not None:  # what was read of a request is decided on that request
         raise ConfirmNotFoundError(confirm.confirm_id)
     if group is None:
@@ -190,13 +188,13 @@ def processing(
     must_be_about(confirm, view.target_type, view.target_id)
     must_take(view, decision)
     review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
-    request: Request = yield Verb(where.blocks, partial(_say, review, group.last, decision, _seen(confirm, group.last)))
+    request: Request = yield StoreCall(where, partial(_say, review, group.last, decision, _seen(confirm, group.last)))
     # The record knows a person and an instant; the protocol's own words for them stand in the Confirm's journal.
     own = decisions_of(request)[-1].decision_id
     detail = {"confirm_id": view.confirm_id, "of": own, "decision_id": decision.decision_id}
     detail["decided_by_role"] = decision.decided_by_role
-    yield Verb(where.blocks, where.note, chain_of(view.confirm_id), "confirm.said", requester(), detail)
-    after: Group = yield Verb(where.blocks, group_of, where, request.id)
+    yield StoreCall(where, where.note, chain_of(view.confirm_id), "confirm.said", requester(), detail)
+    after: Group = yield StoreCall(where, group_of, where, request.id)
     yield from _told(where, after)
     _at_home(where, after, confirm, confirm.home.plan)
 
@@ -248,7 +246,7 @@ def _say(review: Review, request: Request, decision: Decision, seen: str) -> Req
 def reading(wanted: str, store: Store | str | None) -> Effects[Confirm]:
     """Return the Confirm of this id, or of a request of this id, as it stands."""
     where = config.open_store(store)
-    group: Group = yield Verb(where.blocks, group_of, where, wanted)
+    group: Group = yield StoreCall(where, group_of, where, wanted)
     yield from _told(where, group)
     return _at_home(where, group, group.confirm, None)
 
@@ -258,7 +256,7 @@ def refreshing(confirm: Confirm) -> Effects[None]:
     if confirm.home.store is None:
         raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is in no store")
     where = config.open_store(confirm.home.store)
-    group: Group = yield Verb(where.blocks, group_of, where, confirm.confirm_id)
+    group: Group = yield StoreCall(where, group_of, where, confirm.confirm_id)
     yield from _told(where, group)
     _at_home(where, group, confirm, confirm.home.plan)
 
@@ -281,7 +279,7 @@ def _told(store: Store, group: Group) -> Effects[None]:
         if event.event_id in group.told:
             continue
         detail = {"event_id": event.event_id, "request": about.id, **_detail(event)}
-        yield Verb(store.blocks, store.note, chain_of(group.confirm.confirm_id), event.event_type, requester(), detail)
+        yield StoreCall(store, store.note, chain_of(group.confirm.confirm_id), event.event_type, requester(), detail)
         yield from subscriber.tell(event)
 
 
@@ -321,7 +319,7 @@ def starting(target: Plan | Confirm, do: Callable[[Any], Any], store: Store | st
     gate = gate_for(request.call.tool, Terms(), is_async=inspect.iscoroutinefunction(do))
     with doing(partial(_deed, do, group)):
         attempt = yield from execute(gate, where, request, Needs(request.quorum, request.acts_for))
-    group = yield Verb(where.blocks, group_of, where, request.id)
+    group = yield StoreCall(where, group_of, where, request.id)
     if isinstance(target, Plan):
         target.take(group.plan)
     else:
@@ -331,8 +329,8 @@ def starting(target: Plan | Confirm, do: Callable[[Any], Any], store: Store | st
 
 def _group_to_start(store: Store, target: Plan | Confirm) -> Effects[Group]:
     if isinstance(target, Confirm):
-        return (yield Verb(store.blocks, group_of, store, target.confirm_id))
-    group: Group | None = yield Verb(store.blocks, target_group, store, TargetType.PLAN, target.plan_id)
+        return (yield StoreCall(store, group_of, store, target.confirm_id))
+    group: Group | None = yield StoreCall(store, target_group, store, TargetType.PLAN, target.plan_id)
     if group is None:
         raise ConfirmNotFoundError(target.plan_id)
     return group

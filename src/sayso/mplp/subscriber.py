@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sayso.effects import Effects, UserCode
+from sayso.effects import Effects, HookCall
 from sayso.mplp.part import Event, StageEvent
 
 __all__ = ["Subscriber", "subscribe", "tell"]
@@ -41,6 +41,6 @@ def tell(event: Event | StageEvent) -> Effects[None]:
     """Call every subscriber with an event."""
     for subscriber in _subscribers:
         try:
-            yield UserCode(partial(subscriber, event), {})
+            yield HookCall(partial(subscriber, event), {})
         except Exception:  # the subscriber's own code; what it is told of has happened already
             logging.getLogger("sayso").exception("a subscriber failed at %s", event.event_type)

@@ -83,7 +83,7 @@ class InnerCall:
             return Attempt(None if kept is None else back(kept["form"], result_classes(self._gate.function)), None)
         return None
 
-    def saves(self, attempt: Attempt) -> Saved | None:
+    def snapshot(self, attempt: Attempt) -> Saved | None:
         """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
         if attempt.raised is not None:
             return None

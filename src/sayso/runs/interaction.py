@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Any
 
 from sayso import clock, signals, telemetry
-from sayso.effects import Effects, Suspended, Verb
+from sayso.effects import Effects, StoreCall, Suspended
 from sayso.errors import ConfigError
 from sayso.gates import requester
-from sayso.gates.check import fit_facts, secrets_among
+from sayso.gates.masking import mask_facts, secrets_among
 from sayso.model import canonical
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
@@ -129,13 +129,13 @@ def answers(frame: Frame) -> Effects[dict[int, Any]]:
     found: dict[int, Any] = {}
     store, inside = frame.journal.store, frame.journal.at(_inside(frame))
     if inside is not None and "waits" in inside:
-        held: Request = yield Verb(store.blocks, store.settle, inside["waits"])
+        held: Request = yield StoreCall(store, store.settle, inside["waits"])
         if held.state is State.PENDING:
             raise _waits(frame, held)  # the handler would only run to the same point again
         frame.journal.put(_inside(frame), {"held": held.id})
     while (known := frame.journal.at(_place(frame, len(found)))) is not None:
         place = _place(frame, len(found))
-        request = yield Verb(store.blocks, store.settle, known["waits"] if "waits" in known else known["answered"])
+        request = yield StoreCall(store, store.settle, known["waits"] if "waits" in known else known["answered"])
         must_be_of(request, frame, place)
         if request.state is State.EXPIRED:
             frame.late = len(found)
@@ -182,7 +182,7 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
 def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     """Record a handler's question, and return what the run says then."""
     secrets = secrets_among(frame.runnable.gate, frame.arguments or {}) or frozenset[str]()
-    payload = fit_facts(frame.runnable.gate, asks.payload, secrets)
+    payload = mask_facts(frame.runnable.gate, asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
     schema = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
     place = _place(frame, asks.number)
@@ -211,7 +211,7 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     yield journal.alone(frame)
     try:
         saved, numbers = journal.offer((place, body), left=RunState.PAUSED if frame.is_outermost else None)
-        held = telemetry.asked((yield Verb(store.blocks, store.open, request, saved)))
+        held = telemetry.asked((yield StoreCall(store, store.open, request, saved)))
         is_back = frame.is_outermost and held.id == request.id
         journal.confirm(numbers, (place, {**body, "waits": held.id}), is_back=is_back)
     finally:
@@ -222,9 +222,9 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
 def hold_for(frame: Frame, holds: Holds) -> Effects[Halt]:
     """Note that a function called by the handler waits, and return what the run says then."""
     store, request_id = frame.journal.store, holds.signal.confirmation_id
-    request = yield Verb(store.blocks, store.get, request_id)
+    request = yield StoreCall(store, store.get, request_id)
     body = {"waits": request_id, "path": frame.path, "name": frame.runnable.name}
     saved, numbers = frame.journal.offer((_inside(frame), body))
-    yield Verb(store.blocks, store.save_run, saved)
+    yield StoreCall(store, store.save_run, saved)
     frame.journal.confirm(numbers, (_inside(frame), body))
     return _waits(frame, request)

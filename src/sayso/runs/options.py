@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from sayso import errors
 from sayso.errors import ConfigError
 from sayso.gates import Gate
-from sayso.gates.check import HookError
+from sayso.gates.masking import HookError
 from sayso.gates.options import check_hook, check_redact
 from sayso.model import canonical, redaction
 from sayso.model.quorum import Escalation

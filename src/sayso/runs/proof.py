@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sayso.effects import Effects, Verb
+from sayso.effects import Effects, StoreCall
 from sayso.errors import AlteredRequestError
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord
@@ -68,7 +68,7 @@ def read_proof(frame: Frame) -> Effects[Proof]:
     """Return the requests of a frame's run, read by now."""
     proof, store = frame.journal.proof, frame.journal.store
     if not proof.is_read:
-        yield Verb(store.blocks, proof.read)
+        yield StoreCall(store, proof.read)
     return proof
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from sayso import errors
-from sayso.gates.check import secrets_of
+from sayso.gates.masking import secrets_of
 from sayso.model import canonical
 from sayso.model.redaction import MASK, Redaction, scrub
 from sayso.model.request import Call, Request

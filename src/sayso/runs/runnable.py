@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from sayso import compat, config, errors, scope
-from sayso.effects import Effects, UserCode
+from sayso.effects import Effects, HookCall
 from sayso.gates import Gate
 from sayso.gates.options import check_known, has_own_name, quorum_of, span_of
 from sayso.model.redaction import Redaction
@@ -196,7 +196,7 @@ class Runnable(ABC):
         redaction = Redaction([*self._options["redact"], *self.hidden()])
         return Gate(
             self.function, when=approval.rule, context=approval.context, named=named, redaction=redaction,
-            words=run_options.WORDS, **self._options,
+            option_names=run_options.WORDS, **self._options,
         )  # fmt: skip
 
     def hidden(self) -> Collection[str]:
@@ -260,7 +260,7 @@ class Runnable(ABC):
             if name in given or (self.rest is not None and name in given.get(self.rest, ())):
                 continue
             try:
-                found[name] = (yield UserCode(value, {})) if callable(value) else value
+                found[name] = (yield HookCall(value, {})) if callable(value) else value
             except Exception as error:
                 text = f"the default of {name!r} could not be made: {error}"
                 raise Failed(type(error).__name__, text, error) from error

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from sayso import errors, scope, signals
-from sayso.effects import Attempt, Effects, Suspended, Try, Verb, adrive
+from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import Check, Needs, again, check, execute, lacking, requester, unknown_request
-from sayso.gates.check import secrets_among
+from sayso.gates.masking import secrets_among
 from sayso.model import canonical, redaction
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, Saved
@@ -146,7 +146,7 @@ async def _settled(frame: Frame, given: Mapping[str, Any], waits: str | None) ->
         return await adrive(_through(frame, arguments, waits))
     frame.begin(arguments, runnable.shown(arguments))
     args, kwargs = runnable.signature.spread(arguments)
-    return _unwrapped(frame, await Try(runnable.function, args, kwargs).arun())
+    return _unwrapped(frame, await UserCall(runnable.function, args, kwargs).arun())
 
 
 async def _defaults(frame: Frame, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _through(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effe
             case "allow":
                 gate = frame.runnable.gate
                 frame.begin(arguments, frame.runnable.shown(arguments))
-                return _unwrapped(frame, (yield Try(gate.function, *gate.signature.spread(arguments))))
+                return _unwrapped(frame, (yield UserCall(gate.function, *gate.signature.spread(arguments))))
             case "happened":
                 _noted(frame, answer)
                 return answer.result
@@ -193,7 +193,7 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
     expired = False
     if waits is not None:
         known = frame.leg.approved.pop(waits, None)
-        request: Request = (yield Verb(store.blocks, store.settle, waits)) if known is None else known
+        request: Request = (yield StoreCall(store, store.settle, waits)) if known is None else known
         must_be_of(request, frame, frame.place)
         match request.state:
             case State.DONE:
@@ -204,14 +204,14 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
             case State.EXPIRED:
                 arguments, expired = canonical.decode(request.call.form, gate.schema.classes), True
             case State.PENDING | State.APPROVED if why := _why_anew(frame, request):
-                yield Verb(store.blocks, store.clear, waits, requester(), why)
+                yield StoreCall(store, store.clear, waits, requester(), why)
                 arguments, expired = canonical.decode(request.call.form, gate.schema.classes), _is_late(frame, request)
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
     asked: list[tuple[str, list[int]]] = []
     body = {"path": frame.path, "name": frame.runnable.name, "note": {"expired": True} if expired else {}}
 
-    def saves(request: Request) -> Effects[Saved]:
+    def snapshot(request: Request) -> Effects[Saved]:
         yield frame.journal.alone(frame)
         left = RunState.PAUSED if frame.is_outermost else None
         saved, numbers = frame.journal.offer((frame.place, {"waits": request.id, **body}), left=left)
@@ -219,14 +219,14 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
         return saved
 
     try:
-        answer = yield from check(gate, store, arguments, frame.gate_place._replace(saves=saves))
+        answer = yield from check(gate, store, arguments, frame.gate_place._replace(snapshot=snapshot))
         for request_id, numbers in asked:
-            met = _sure(answer).id
+            met = answer.request.id
             is_back = frame.is_outermost and met == request_id  # the store keeps it in hand with any other
             frame.journal.confirm(numbers, (frame.place, {"waits": met, **body}), is_back=is_back)
     finally:
         frame.journal.saved_by(frame)
-    if expired and answer.request is not None:
+    if expired and answer.kind not in {"allow", "deny"}:
         frame.leg.notes[answer.request.id] = {"expired": True}
     # Decided before our own asking had come back, the run is in hand no more: whoever takes it goes on with it.
     return answer._replace(kind="held") if frame.journal.is_back else answer
@@ -241,13 +241,6 @@ def _failed_before(request: Request) -> Failed:
     if execution.resolved_by is not None:
         return Failed("NotExecuted", f"{execution.resolved_by} found out that it did not take effect ({kind}: {words})")
     return Failed(kind, words)
-
-
-def _sure(answer: Check) -> Request:
-    """Return the request that an answer names."""
-    if answer.request is None:
-        raise RuntimeError("an answer that names no request")  # the gate promises one
-    return answer.request
 
 
 def _why_anew(frame: Frame, request: Request) -> str | None:
@@ -266,7 +259,7 @@ def _is_late(frame: Frame, request: Request) -> bool:
 
 def _noted(frame: Frame, answer: Check) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
-    request = _sure(answer)
+    request = answer.request
     call = request.effective
     frame.begin(canonical.decode(call.form, frame.runnable.gate.schema.classes), call.arguments)
     approval = approval_note(request)
@@ -308,7 +301,7 @@ def _refused(frame: Frame, request: Request) -> Halt | Denied:
 def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[Any]:
     offered: list[tuple[list[int], bool]] = []
 
-    def saves(attempt: Attempt) -> Saved | None:
+    def snapshot(attempt: Attempt) -> Saved | None:
         if attempt.is_ambiguous:
             return None  # it has no end yet: a person, or `verify=`, finds out
         try:
@@ -326,15 +319,15 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
         offered.append((numbers, left is not None))
         return saved
 
-    def kept() -> None:
+    def on_saved() -> None:
         for numbers, is_back in offered:
             frame.journal.confirm(numbers, is_back=is_back)
 
-    attempt = yield from execute(frame.runnable.gate, frame.journal.store, request, needs, saves, kept)
+    attempt = yield from execute(frame.runnable.gate, frame.journal.store, request, needs, snapshot, on_saved)
     if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
         # Its end stands in the journal, and nothing starts it again: its approval is not left open.
         store = frame.journal.store
-        yield Verb(store.blocks, store.clear, request.id, requester(), "it has ended")
+        yield StoreCall(store, store.clear, request.id, requester(), "it has ended")
     if not isinstance(attempt.raised, Suspended):
         frame.count("approvals:approved")
     if attempt.is_ambiguous:

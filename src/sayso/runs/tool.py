@@ -12,7 +12,7 @@ from sayso import errors
 from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_known
-from sayso.gating import Passage
+from sayso.gating import gated_call
 from sayso.runs import options as run_options
 from sayso.runs.options import ToolOptions, check_handler
 from sayso.runs.run import Run
@@ -159,7 +159,7 @@ class Tool(Runnable, Generic[P, R_co]):
         given = self.signature.named(args, kwargs)
         made = yield from self.defaults(given)
         arguments = self.validate(self._placed({**made, **given}))
-        return (yield from Passage(self._own_gate, store=self.store).effects(*self.signature.spread(arguments)))
+        return (yield from gated_call(self._own_gate, *self.signature.spread(arguments), store=self.store))
 
     @cached_property
     def _own_gate(self) -> Gate:

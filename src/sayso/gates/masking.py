@@ -1,0 +1,117 @@
+"""What people may see of a call, and what must not leave it: the masked form, error texts and facts without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn, cast
+
+from sayso import errors
+from sayso.gates.options import Gate
+from sayso.model import canonical, redaction
+from sayso.model.canonical.tags import dump
+from sayso.model.request import Call
+from sayso.model.schema import Schema
+
+__all__ = [
+    "HookError", "is_as_shown", "mask_facts", "masked_call", "refuse", "secrets_among", "secrets_of",
+]  # fmt: skip
+
+
+class HookError(Exception):
+    """One of the hooks behind one option of a gate failed.
+
+    Attributes:
+        option: The option's name, as the author wrote it.
+        error: What the hook raised.
+    """
+
+    def __init__(self, option: str, error: Exception) -> None:
+        super().__init__(option)
+        self.option, self.error = option, error
+
+
+def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, schema: Schema, digest: str) -> Call:
+    """Return the call as it is recorded: its canonical form, and the masked one that people see."""
+    # The masked form is made of the canonical one: the caller's own lists may have changed meanwhile. A form with one
+    # brace and no bracket has scalars only, which cannot change.
+    is_flat = form.text.count("{") == 1 and "[" not in form.text
+    tree: dict[str, Any] = arguments if is_flat else canonical.load(form.text)
+    if gate.redactor is not None:
+        tree = _shown_by_redactor(gate.redactor, canonical.decode(form.text, schema.classes))
+    masked = gate.redaction.mask(tree)
+    is_masked = masked is not tree or gate.redactor is not None
+    text = dump(masked) if is_masked else None
+    return Call(gate.tool, gate.name, form.text, text, digest, schema.text, schema.digest)
+
+
+def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    shown = redaction.shown_by(redactor, arguments)
+    try:
+        return canonical.load(canonical.encode(shown).text)
+    except errors.ArgumentError:
+        return dict(redaction.FAILED)
+
+
+def is_as_shown(gate: Gate, call: Call) -> bool:
+    """Return whether the masked form of a recorded call belongs to what would run.
+
+    A gate's own redactor may show anything, but must return the same for the same arguments.
+    """
+    if call.masked is None:
+        return True
+    try:
+        shown, real = canonical.load(call.masked), canonical.load(call.form)
+    except errors.ArgumentError:  # it was not written by sayso
+        return False
+    if redaction.agrees(shown, real):
+        return True
+    if gate.redactor is None:
+        return False
+    again = _shown_by_redactor(gate.redactor, canonical.decode(call.form, gate.schema.classes))
+    failed: dict[str, Any] = dict(redaction.FAILED)
+    return dump(shown) in {dump(gate.redaction.mask(again)), dump(gate.redaction.mask(failed))}
+
+
+def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
+    """Return the texts of a call that nobody may see: under secret names, and what the gate's redactor left out."""
+    if shown is None:
+        return frozenset()
+    tree = canonical.load(form)
+    marked = gate.redaction.secrets(tree)
+    if gate.redactor is None:
+        return marked
+    return marked | {text for text in gate.redaction.texts(tree) if text not in shown}
+
+
+def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | None:
+    """Return the secrets in arguments that are not recorded; None where they have no canonical form to look into."""
+    try:
+        return secrets_of(gate, canonical.encode(arguments).text, "")
+    except errors.ArgumentError:
+        return None
+
+
+def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -> NoReturn:
+    """Raise the `PolicyError` for a hook that failed, without the secrets of the call."""
+    secrets = secrets_among(gate, arguments)
+    text = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)
+    refusal = errors.PolicyError(f"{rule} of {gate.name}", f"raised {text}")
+    cause = None if secrets is None or redaction.quotes(error, secrets) else error
+    try:
+        raise refusal from cause
+    finally:
+        # `from None` hides the first error and still refers to it; an error tracker that walks the chain would find it.
+        refusal.__context__ = cause
+
+
+def mask_facts(gate: Gate, facts: Any, secrets: Collection[str]) -> Any:
+    """Return facts about a call for a front end, JSON values, with the call's secrets masked."""
+    if isinstance(facts, dict):
+        named = cast("dict[str, Any]", facts)
+        is_secret = gate.redaction.is_secret
+        return {n: redaction.MASK if is_secret(n) else mask_facts(gate, v, secrets) for n, v in named.items()}
+    if isinstance(facts, list):
+        return [mask_facts(gate, item, secrets) for item in cast("list[Any]", facts)]
+    if isinstance(facts, str):
+        return redaction.fit(facts, secrets)
+    return redaction.MASK if isinstance(facts, int | float) and str(facts) in secrets else facts
