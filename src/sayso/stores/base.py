@@ -567,6 +567,8 @@ def _known(tx: Transaction, request: Request) -> Request | None:
 
 def _lapsed(request: Request, now: datetime) -> Transition | None:
     """Return what time alone has made of a request."""
+    if request.state is not State.PENDING and request.state is not State.APPROVED:
+        return None  # only what waits has an end
     return lifecycle.expire(request, now) or lifecycle.escalate(request, now)
 
 

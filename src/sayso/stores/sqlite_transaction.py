@@ -274,7 +274,8 @@ class SqliteRecordWrites:
 
     def record_keys(self, kind: str) -> Sequence[str]:
         """Return the keys of a kind, as this transaction left them."""
-        return [key for (key,) in self._execute(_RECORD_KEYS, (kind,)).fetchall()]
+        found = self._execute(_RECORD_KEYS, (kind,)).fetchall()
+        return [key for (key,) in found] if found else ()  # asked in nearly every transaction, and mostly there is none
 
     def put_record(self, row: RecordRow) -> None:
         """Write a record."""
@@ -333,15 +334,21 @@ class Stale(Exception):
 
 
 class Memo:
-    """Rows as this process last saw them, with what they mean; the ends of chains; the shapes that are written."""
+    """Rows as this process last saw them, with what they mean; the ends of chains; the shapes that are written.
+
+    Attributes:
+        written: Rows that were written here, and not read, by id of their request.
+        heads: Ends of chains, by run.
+        shapes: Texts of shapes, by digest; `kept_shapes` are those that are surely committed.
+    """
 
     def __init__(self) -> None:
         self._requests: dict[str, tuple[tuple[Any, ...], Request]] = {}
         self._asked: dict[str, tuple[tuple[Any, ...], str]] = {}
-        self._written: dict[str, tuple[Any, ...]] = {}
+        self.written: dict[str, tuple[Any, ...]] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.shapes: dict[str, str] = {}
-        self.kept_shapes: set[str] = set()  # those that are surely committed
+        self.kept_shapes: set[str] = set()
 
     def get(self, request_id: str) -> tuple[tuple[Any, ...], Request] | None:
         """Return the row of a request and the request."""
@@ -361,7 +368,7 @@ class Memo:
         if len(self._requests) >= _REMEMBERED:
             self._requests.clear()
             self._asked.clear()
-            self._written.clear()
+            self.written.clear()
         self._requests[request.id] = row, request
 
     def stands_digest(self, row: Sequence[Any], seal: Seal) -> str:
@@ -379,11 +386,7 @@ class Memo:
     def wrote(self, row: tuple[Any, ...], request: Request) -> None:
         """Remember a row that this process writes, and that needs no other witness."""
         self.put(row, request)
-        self._written[request.id] = row
-
-    def is_written(self, row: tuple[Any, ...]) -> bool:
-        """Say whether this very row was written here, and not read."""
-        return self._written.get(row[0]) is row
+        self.written[request.id] = row
 
     def committed(self, heads: dict[str, tuple[int, str]], shapes: set[str]) -> None:
         """Remember what a transaction left behind."""
@@ -484,13 +487,16 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         transition.detail["stands"] = codec.stands_digest(row, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
-        self._write(_INSERT, tuple(row))
-        self._keep(tuple(row), request, entry)
+        written = tuple(row)
+        self._write(_INSERT, written)
+        self._keep(written, request, entry)
 
     def update(self, transition: Transition) -> None:
         request = transition.request
-        before, was = self._the_loaded(request)
-        if not self.stands(was):
+        if self._loaded is None or self._loaded[1].id != request.id:
+            raise RuntimeError("a verb on a request that was not loaded")  # they load first
+        before, was = self._loaded
+        if not (self._borne_out is before or self.stands(was)):
             raise codec.altered(request.id)
         asked = codec.asked_again(was, request, self._seal, transition.detail)
         changed = asked | changed_values(was, request, self._seal)
@@ -506,22 +512,19 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         self._keep(tuple(row), request, entry)
 
     def stands(self, request: Request) -> bool:
-        row, _ = self._the_loaded(request)
-        if self._borne_out is row or self._memo.is_written(row):
-            return True
-        newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
-        if codec.is_borne_out(row, newest, self._seal):
-            self._borne_out = row
-            return True
-        if self._is_fresh:
-            return False
-        raise Stale
-
-    def _the_loaded(self, request: Request) -> tuple[tuple[Any, ...], Request]:
-        loaded = self._loaded
-        if loaded is None or loaded[1].id != request.id:
+        if self._loaded is None or self._loaded[1].id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
-        return loaded
+        row = self._loaded[0]
+        if self._borne_out is row:
+            return True
+        if self._memo.written.get(row[0]) is not row:
+            newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
+            if not codec.is_borne_out(row, newest, self._seal):
+                if self._is_fresh:
+                    return False
+                raise Stale
+        self._borne_out = row
+        return True
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self._append(self._entry(run_id, "", event, by, channel, detail))
