@@ -5,10 +5,12 @@ They are part of `sayso.testing.StoreContract`. The invariant: whatever was purg
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from sayso import audit, errors
 from sayso.model import canonical
+from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Call, Request, State
 from sayso.model.run import RunRecord, RunState, Saved, Step
@@ -52,6 +54,24 @@ class EvidenceContract(Scene):
         assert after.execution.result is None
         assert (after.state, after.fingerprint) == (before.state, before.fingerprint)
         assert self.store.journal(run_id="run_a")[-1].event == "purged"
+        assert audit.verify(self.store).broken == ()
+
+    def test_a_purge_removes_what_a_keyed_call_returned_and_its_key_stays_used(self) -> None:
+        words = {"title": _CANARY, "summary": _CANARY}
+        request = self.store.open(sample_call("run_a", key="call_1", effect="refund:A-4721", **words))
+        self.decide("approve", request)
+        self.store.start(request.id, "t")
+        kept = canonical.encode({"result": _CANARY}).text
+        self.store.finish(request.id, "t", Outcome("done", None, None, kept))
+        assert self.store.result(request.id) == kept
+        self.clock.tick(days=1)
+        after = self.store.purge(request.id, ADA, before=self.clock(), channel="test")
+        assert _CANARY not in repr((after.title, after.summary, after.execution))
+        assert self.store.record("result", request.id) is None
+        assert "purged" in str(refusal(errors.ValueNotKeptError, lambda: self.store.result(request.id)))
+        assert self.store.find_key("run_a", "call_1") == after
+        assert self.store.open(replace(request, id=new_request_id())) == after
+        assert list(self.store.by_effect("refund:A-4721")) == [after]
         assert audit.verify(self.store).broken == ()
 
     def test_what_lives_or_ended_later_is_not_purged(self) -> None:
