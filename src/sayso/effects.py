@@ -1,8 +1,8 @@
-"""One program, two drivers: code that calls users' functions and stores is written once, as a generator of effects.
+"""Effects with a sync and an async driver: code that calls users' functions and stores is written once.
 
-The generator says what is to be done (`UserCode`, `Verb`, or an effect of its own); `drive` does it in place, and
-`adrive` awaits what is awaitable and runs blocking verbs in a small pool of threads. A verb that has begun is never
-left half-way: when the awaiting task is cancelled, the driver waits for the verb's end before it passes that on.
+Such code is a generator that yields effects (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and gets their
+results. `drive` runs each effect in place. `adrive` awaits what is awaitable, and runs blocking store calls in a small
+pool of threads; when its task is cancelled, it waits for the end of the store call before it raises that.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""In which run a call is made: a named one, or that of the current thread or asyncio task.
+"""The run in which a call is made: a named one, or that of the current thread or asyncio task.
 
-A decision counts in its run and nowhere else. `run("order-4721")` names one that lasts across processes. Without a
-name every thread and every asyncio task has a run of its own; a child task also sees what its parents were granted,
-siblings, other threads, forked processes and the jobs of a pool's thread share nothing. A worker thread that was handed
-its caller's context (`asyncio.to_thread`) stands in its caller's run, once the caller has one. A run that was left is
-over for everything that began inside of it. Invariant: whoever a call may be made for does not decide it; where that
-is not certain, everybody whom this process acts for is barred.
+A decision counts in its run and nowhere else. `run("order-4721")` names a run that lasts across processes. Without a
+name, every thread and every asyncio task has a run of its own: a child task also sees its parents' decisions; siblings,
+other threads, forked processes and the jobs of a pool's thread share nothing. A worker thread that got its caller's
+context (`asyncio.to_thread`) is in its caller's run. Leaving a run ends everything that began inside of it. Invariant:
+the person for whom a call may be made does not decide it; in doubt, everybody for whom this process acts is barred.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _LONGEST_NAME = 200
 
 
 class Recalled(Protocol):
-    """What a run knows of one gated call."""
+    """What a run recorded of one gated call."""
 
     @property
     def known(self) -> Attempt | None:
-        """What it gave in an earlier pass; None where it has to be made."""
+        """How it ended in an earlier pass; None where it has to be made."""
         ...
 
     def snapshot(self, attempt: Attempt) -> Saved | None:
@@ -49,7 +48,7 @@ class Recalled(Protocol):
 
 
 class Memory(Protocol):
-    """A run that makes its handlers again from their top, and knows which gated calls they had finished."""
+    """A run that calls its handlers again from their top, and knows which gated calls they had finished."""
 
     def recall(self, gate: Gate, store: Store, arguments: Mapping[str, Any]) -> Recalled | None:
         """Return what is known of this call; None where the run cannot keep it."""
@@ -65,9 +64,9 @@ class Scope:
         acts_for: The persons for whom it acts, innermost run first.
         adopted: Requests decided from here, by digest of their call.
         raised: Requests that this run's calls wait for, or waited for, by id.
-        responses: What `respond_to_confirmation` was told here, by id.
-        memory: What is known of the calls that were made here before, where handlers are made again.
-        at: Where in a run of places it stands; what is asked there is asked of this place.
+        responses: The responses given by `respond_to_confirmation` here, by id.
+        memory: The calls that ended here before, where handlers are called again.
+        at: The place in a journaled run; what is asked there belongs to this place.
         occasions: How often an equal question was answered here, by digest.
         outer: The run inside of which this one was opened.
         open_calls: Requests of calls that blocked here and may be made again (their timeout passed, or they failed with
@@ -112,14 +111,14 @@ class Scope:
                     del known[digest]
 
     def executed(self, request: Request, attempt: Attempt) -> None:
-        """Note that a call of this run was made: what its approval allows beyond that counts here alone."""
+        """Note that an approved call of this run was made; a start that is left counts in this run alone."""
         for known in self.lineage():
             known.forget(request.id)
         if attempt.raised is not None and self.owner is not None:
             self.open_calls[request.call.digest] = request.id  # a try may be left, or nobody knows how it ended
 
     def end(self, reason: str) -> None:
-        """End every wait that began in this run, in whatever thread it stands; what waits starts nothing any more."""
+        """End every wait that began in this run, in whatever thread; its calls do not start any more."""
         with _ending:  # a wait that begins meanwhile is either among these, or sees that the run has ended
             self.ended = self.ended or reason
             waits = list(self._waits.values())

@@ -1,7 +1,7 @@
-"""Asking the person at the terminal: rows out on stderr, lines in from stdin, and what is said between them.
+"""The dialog with the person at this terminal: rows out on stderr, lines in from stdin.
 
-stdout is never touched: it belongs to the program. Invariant: what was typed before something was shown is no answer
-to it.
+stdout belongs to the program and is never touched. Invariant: a line that was typed before something was shown is no
+answer to it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from sayso.view.hint import choices_of, kinds_of
 from sayso.view.summary import in_short, is_random, short, time_left, token
 
 __all__ = [
-    "LEFT",
-    "Gone",
-    "Over",
+    "PROGRAM_GONE",
+    "Dialog",
     "Screen",
-    "Talk",
+    "Settled",
+    "TerminalClosed",
     "announce",
     "can_decide",
     "command",
     "converse",
     "is_there",
-    "last_words",
-    "say_goodbye",
+    "rows_at_sigterm",
+    "say_what_waits",
     "turn",
 ]
 
@@ -52,11 +52,11 @@ _WIDEST = 100
 _LONGEST_LINE = 65_536
 
 
-class Over(Exception):
-    """What was asked has been settled while the screen waited for a line."""
+class Settled(Exception):
+    """The request was decided elsewhere, or the time was over, while the screen waited for a line."""
 
 
-class Gone(Exception):
+class TerminalClosed(Exception):
     """Nobody is at the terminal any more: its input ended, or it was closed."""
 
 
@@ -67,7 +67,7 @@ def is_there() -> bool:
             return False
         if sys.platform == "win32":
             return True
-        # Reading from the background would stop the whole program.
+        # A program in the background is stopped when it reads from the terminal.
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (AttributeError, OSError, ValueError):  # no stdin at all, a closed one, or one that stands in for it
         return False
@@ -100,7 +100,7 @@ class Screen:
         """Print rows.
 
         Raises:
-            Gone: The terminal does not take them.
+            TerminalClosed: The terminal does not take them.
         """
         self._write("".join(f"{row}\n" for row in rows or ("",)))
 
@@ -109,10 +109,10 @@ class Screen:
             sys.stderr.write(text)
             sys.stderr.flush()
         except (AttributeError, OSError, ValueError) as error:
-            raise Gone from error
+            raise TerminalClosed from error
 
     def forget_typed(self) -> None:
-        """Drop what was typed so far: it was typed before there was anything to see."""
+        """Drop the input so far: it was typed before there was anything to see."""
         if sys.platform == "win32":
             return
         import termios
@@ -124,8 +124,8 @@ class Screen:
         """Return a line that the person typed, without white space around it.
 
         Raises:
-            Over: It is not needed any more.
-            Gone: There will be none.
+            Settled: It is not needed any more.
+            TerminalClosed: There will be none.
         """
         while True:
             self._write(prompt)
@@ -141,10 +141,10 @@ class Screen:
                 if self._is_over():
                     self.forget_typed()
                     self.say()
-                    raise Over
+                    raise Settled
             piece = _read()
             if not piece or len(typed) > _LONGEST_LINE:
-                raise Gone
+                raise TerminalClosed
             typed += piece
         return typed
 
@@ -171,7 +171,7 @@ def _has_input() -> bool:
     try:
         return bool(select.select([sys.stdin.fileno()], [], [], _POLL)[0])
     except (OSError, ValueError) as error:
-        raise Gone from error
+        raise TerminalClosed from error
 
 
 def _read() -> bytes:
@@ -180,17 +180,17 @@ def _read() -> bytes:
             return sys.stdin.readline().encode(sys.stdin.encoding or "utf-8")
         return os.read(sys.stdin.fileno(), 4096)
     except (OSError, ValueError) as error:
-        raise Gone from error
+        raise TerminalClosed from error
 
 
-LEFT = "program gone: it ended, its run has no name, and nobody comes back for the decision"
-"""What is said of a request for which `Review.program_is_gone`."""
+PROGRAM_GONE = "program gone: it ended, its run has no name, and nobody comes back for the decision"
+"""The note on a request for which `Review.program_is_gone`."""
 
 _VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}
 
 
-class Talk:
-    """One request on one screen.
+class Dialog:
+    """The dialog about one request on one screen.
 
     Args:
         screen: Where it is shown.
@@ -207,16 +207,16 @@ class Talk:
         self._screen, self._review, self._leave, self._may_leave = screen, review, leave, may_leave
         self._request = request
         self._is_seen = False
-        self._deeds: dict[str, Callable[[], Request | None]] = {
+        self._actions: dict[str, Callable[[], Request | None]] = {
             "a": self._approve, "e": self._edit, "r": self._reject, "f": self._feedback, "v": self._view,
         }  # fmt: skip
 
-    def hold(self) -> tuple[Request, str]:
-        """Talk until the request is settled or left; return it as it stands and the letter by which it was left.
+    def run(self) -> tuple[Request, str]:
+        """Ask until the request is settled or left; return it as it stands, and the letter by which it was left.
 
         Raises:
-            Over: It was settled elsewhere while a line was awaited.
-            Gone: Nobody is there any more.
+            Settled: It was decided elsewhere while a line was awaited.
+            TerminalClosed: Nobody is there any more.
             StoreError: The store failed.
         """
         self._show()
@@ -229,7 +229,7 @@ class Talk:
                     return self._request, letter
                 continue
             try:
-                after = self._deeds[letter]() if letter in self._deeds else self._other(typed)
+                after = self._actions[letter]() if letter in self._actions else self._other(typed)
             except (errors.DecisionRefusedError, errors.ConfigError, SchemaError) as refusal:
                 after = self._refused(refusal)
             if after is not None and after.state is not State.PENDING:
@@ -243,7 +243,7 @@ class Talk:
         what = "a question" if request.kind == "question" else "a call"
         self._screen.say("", f"sayso  {what} waits for a person   {short(request.id)}")
         if self._review.program_is_gone(request):
-            self._screen.say(f"  {LEFT}")
+            self._screen.say(f"  {PROGRAM_GONE}")
         same_effect = self._review.same_effect(request)
         self._screen.say(*card.ask_rows(request, clock.now(), width=width, same_effect=same_effect))
         for number, choice in enumerate(self._choices(), 1):
@@ -323,8 +323,8 @@ class Talk:
 
     def _reject(self) -> Request:
         rest = "" if is_target(self._request) else "; enter for no reason"
-        words = self._screen.ask(f"why? (the program is told{rest}) ")
-        return self._review.reject(self._request.id, words or None, seen=self._request.current_fingerprint)
+        reason = self._screen.ask(f"why? (the program is told{rest}) ")
+        return self._review.reject(self._request.id, reason or None, seen=self._request.current_fingerprint)
 
     def _feedback(self) -> Request | None:
         words = self._screen.ask("what should the program do instead? ")
@@ -382,7 +382,7 @@ _LOOK_AGAIN = 0.1
 _INDENT = "       "
 _NOW = "just now"
 
-# Two conversations at once would take each other's lines.
+# Two dialogs at once would take each other's lines.
 _turn = threading.Lock()
 
 
@@ -396,7 +396,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def turn() -> threading.Lock:
-    """Return the lock that whoever talks to the person at the terminal holds while it does."""
+    """Return the lock that a dialog at the terminal holds while it runs."""
     return _turn
 
 
@@ -406,7 +406,7 @@ def can_decide(store: Store) -> bool:
 
 
 def announce(store: Store, request: Request) -> None:
-    """Say on stderr what waits and where it can be decided, where nobody can be asked here. Never raises."""
+    """Print on stderr what waits and where to decide it, where nobody can be asked here. Never raises."""
     now = clock.now()
     asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
     call, name = card.headline(request), short(request.id)
@@ -451,19 +451,19 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
     if is_over():
         return store.get(request.id)
     screen, is_over_elsewhere = Screen(is_over), False
-    talk = Talk(
+    dialog = Dialog(
         screen, Review(store, channel="terminal"), request, {"d": "detach"}, lambda: _may_detach(screen, request)
     )
     try:
-        after, _ = talk.hold()
-    except (Over, Gone) as end:
-        after, is_over_elsewhere = store.get(request.id), isinstance(end, Over)
+        after, _ = dialog.run()
+    except (Settled, TerminalClosed) as end:
+        after, is_over_elsewhere = store.get(request.id), isinstance(end, Settled)
     if is_left():
         _say(*_not_awaited(store, request))
     elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
         _say(f"sayso  {short(after.id)} is withdrawn: its run has no name, so nobody could come back to it")
     elif after.state is State.PENDING:
-        say_goodbye(store, after)
+        say_what_waits(store, after)
     else:
         _say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *_edits(after))
     return after
@@ -486,8 +486,8 @@ def _edits(request: Request) -> list[str]:
     return [f"{_INDENT}{change.line()}" for change in changed(request.call, request.edited, request.redact)]
 
 
-def say_goodbye(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
-    """Say on stderr that a request goes on waiting, how to decide it and what then runs. Never raises.
+def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
+    """Print on stderr that a request still waits, how to decide it and what runs then. Never raises.
 
     Args:
         store: Where the request lives.
@@ -499,8 +499,8 @@ def say_goodbye(store: Store, request: Request, *, is_interrupted: bool = False)
     _say(*(_not_awaited if is_interrupted else _still_waits)(store, request))
 
 
-def last_words(store: Store, request: Request) -> list[str]:
-    """Return what is to be said of a request when the program is made to end. Takes no lock."""
+def rows_at_sigterm(store: Store, request: Request) -> list[str]:
+    """Return the rows about a waiting request that are printed when SIGTERM ends the program. Takes no lock."""
     name = short(request.id)
     if _is_in_memory(store) or is_random(request.run_id):
         return [f"sayso  stopped while {name} waited; nobody comes back for it, a new start asks anew"]
@@ -509,7 +509,7 @@ def last_words(store: Store, request: Request) -> list[str]:
 
 
 def _not_awaited(store: Store, request: Request) -> list[str]:
-    """Return what is said of a request for which this program does not wait any more."""
+    """Return the rows about a request for which this program does not wait any more."""
     if not is_random(request.run_id):
         return _still_waits(store, request)
     what = "call" if request.kind == "call" else "question"
@@ -566,5 +566,5 @@ def command(store: Store) -> str:
 
 
 def _say(*rows: str) -> None:
-    with suppress(Gone):
+    with suppress(TerminalClosed):
         Screen(lambda: False).say(*rows)

@@ -349,14 +349,14 @@ class _Decided(Effect):
         wake = threading.Event()
         unwatch = self._store.watch(self._request.id, wake.set)
         try:
-            with self._waiter.waking(wake.set), threads.on_sigterm(self._last_words):
+            with self._waiter.waking(wake.set), threads.on_sigterm(self._rows_at_sigterm):
                 if self._is_shown_at_terminal():
                     return terminal.converse(
                         self._store, self._request, lambda: self._is_over(self._look()), self._is_left
                     )
                 return self._wait(wake)
         except KeyboardInterrupt:
-            terminal.say_goodbye(self._store, self._request, is_interrupted=True)
+            terminal.say_what_waits(self._store, self._request, is_interrupted=True)
             raise
         finally:
             unwatch()
@@ -371,8 +371,8 @@ class _Decided(Effect):
         self._is_asked = True
         return True
 
-    def _last_words(self) -> list[str]:
-        return terminal.last_words(self._store, self._request)
+    def _rows_at_sigterm(self) -> list[str]:
+        return terminal.rows_at_sigterm(self._store, self._request)
 
     def _is_left(self) -> bool:
         return self._waiter.reason is not None
@@ -399,12 +399,12 @@ class _Decided(Effect):
 
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
         try:
-            with self._waiter.waking(wake_from_any_thread), threads.on_sigterm(self._last_words):
+            with self._waiter.waking(wake_from_any_thread), threads.on_sigterm(self._rows_at_sigterm):
                 if self._is_shown_at_terminal():
                     return await self._converse()
                 return await self._await(wake)
         except KeyboardInterrupt:
-            terminal.say_goodbye(self._store, self._request, is_interrupted=True)
+            terminal.say_what_waits(self._store, self._request, is_interrupted=True)
             raise
         finally:
             unwatch()

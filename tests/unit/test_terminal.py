@@ -140,7 +140,7 @@ def test_a_closed_stderr_does_not_break_a_gate(
     request = ask()
     monkeypatch.setattr(sys, "stderr", stream)
     terminal.announce(store, request)
-    terminal.say_goodbye(store, request)
+    terminal.say_what_waits(store, request)
 
 
 def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
@@ -157,7 +157,7 @@ def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
 
 def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     request = ask(run="nightly clean-up, approved by the boss")
-    terminal.say_goodbye(store, request)
+    terminal.say_what_waits(store, request)
     rows = said(capsys)
     assert rows[0].startswith(f"sayso  {request.id[:11]} still waits, expires in ")
     assert "decide with: sayso" in rows[1]
@@ -165,7 +165,7 @@ def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.Captu
 
 
 def test_goodbye_says_that_a_run_without_a_name_asks_anew(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.say_goodbye(store, ask(run=None))
+    terminal.say_what_waits(store, ask(run=None))
     assert "a new start asks anew" in said(capsys)[2]
 
 

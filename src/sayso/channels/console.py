@@ -181,7 +181,7 @@ def _prompt(request: HumanInputRequest) -> str:
 def _take_leave(request: HumanInputRequest) -> None:
     known = request.known
     if known is not None and known.state is State.PENDING:
-        terminal.say_goodbye(request.store, known, is_interrupted=True)
+        terminal.say_what_waits(request.store, known, is_interrupted=True)
     elif known is not None:
         _say(known)
 

@@ -21,7 +21,7 @@ from sayso.model.edit import edited_call, schema_of
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.reviews import Review
-from sayso.terminal import LEFT
+from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.card import changed
 from sayso.view.summary import short
@@ -136,7 +136,7 @@ def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _rows(review: Review, before: Mapping[str, Call], request: Request) -> list[str]:
-    end = [LEFT] if review.program_is_gone(request) else []
+    end = [PROGRAM_GONE] if review.program_is_gone(request) else []
     if request.state is not State.APPROVED:
         return [row(request), *end]  # one vote of several
     found = [change.line() for change in changed(before[request.id], request.effective, request.redact)]

@@ -14,7 +14,7 @@ from sayso.cli.filters import Chosen, filters
 from sayso.model.request import Request
 from sayso.model.schema import SchemaError
 from sayso.reviews import Review, schema_of
-from sayso.terminal import LEFT
+from sayso.terminal import PROGRAM_GONE
 
 __all__ = ["answer", "cancel", "feedback", "reject"]
 
@@ -96,7 +96,7 @@ def _noted(review: Review, found: str, left: set[str]) -> Request:
 
 
 def _rows(left: set[str], request: Request) -> list[str]:
-    return [row(request), *([LEFT] if request.id in left else [])]
+    return [row(request), *([PROGRAM_GONE] if request.id in left else [])]
 
 
 def _value(request: Request, text: str) -> object:

@@ -13,7 +13,7 @@ from sayso.cli.say import out
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.reviews import Review
-from sayso.terminal import Gone, Over, Screen, Talk, is_there
+from sayso.terminal import Dialog, Screen, Settled, TerminalClosed, is_there
 from sayso.view.card import decided
 from sayso.view.summary import short
 
@@ -53,10 +53,10 @@ def _talk(review: Review, request: Request) -> tuple[Request, str]:
         return now.state is not State.PENDING or is_due(now, clock.now())
 
     try:
-        after, letter = Talk(Screen(is_over), review, request, _LEAVE).hold()
-    except Over:
+        after, letter = Dialog(Screen(is_over), review, request, _LEAVE).run()
+    except Settled:
         after, letter = review.get(request.id), ""
-    except Gone:
+    except TerminalClosed:
         return review.get(request.id), "q"
     if not letter:
         out(f"{short(after.id)} {decided(after, clock.now())}")

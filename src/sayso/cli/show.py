@@ -19,7 +19,7 @@ from sayso.cli.say import document, out, paint
 from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.reviews import schema_of
-from sayso.terminal import LEFT, command
+from sayso.terminal import PROGRAM_GONE, command
 from sayso.view import card
 from sayso.view.card import changed, outcome_rows, stands
 from sayso.view.document import event_rows
@@ -58,7 +58,7 @@ def _head(request: Request, width: int, *, full: bool, is_left: bool, same_effec
     state, _, rest = stands(request, now).partition(" ")
     colour = _COLOURS.get(request.state)
     rows = [f"{escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
-    rows += [f"  {LEFT}"] if is_left else []
+    rows += [f"  {PROGRAM_GONE}"] if is_left else []
     rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same_effect)
     if request.state is State.PENDING:
         takes = [f"    {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]

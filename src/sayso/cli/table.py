@@ -15,7 +15,7 @@ from sayso import clock
 from sayso.cli.say import paint
 from sayso.model.duration import text as span
 from sayso.model.request import Request, State
-from sayso.terminal import LEFT
+from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.summary import RUN_ROOM, columns, is_random, padded, short, time_left, token
 
@@ -23,7 +23,7 @@ __all__ = ["table"]
 
 _PIPED_WIDTH = 140
 _NARROWEST_CALL, _WIDEST_CALL = 60, 120
-_LEFT = LEFT.partition(":")[0]
+_LEFT = PROGRAM_GONE.partition(":")[0]
 _FROM_ROOM, _RISK_ROOM = 36, 12
 _COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
 
@@ -109,7 +109,7 @@ def _foot(pending: int, oldest: Request | None, unknown: int, now: datetime) -> 
 def _notes(requests: Sequence[Request], cursor: str | None, left: Collection[str]) -> list[str]:
     rows: list[str] = []
     if left:
-        rows.append(f"{LEFT}; `sayso cancel ID` clears it away")
+        rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` clears it away")
     if any(card.cautions(request) for request in requests):
         rows.append("! holds hidden or look-alike characters; `sayso show ID` names them")
     if cursor is not None:

@@ -21,7 +21,7 @@ from sayso.model.edit import PLAN_TOOL, is_target, schema_of
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape
-from sayso.terminal import LEFT
+from sayso.terminal import PROGRAM_GONE
 from sayso.view import Change, card
 from sayso.view.arguments import brief, value
 from sayso.view.card import changed, outcome_rows
@@ -78,7 +78,7 @@ def request_page(visit: Visit, request: Request, *, status: int = 200, sent: Sen
         subject=_subject(request), cautions=_cautions(visit, request), words=_words(request),
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=[escape(problem) for problem in rest], sent=given, timeline=timeline,
-        left=LEFT if visit.review.program_is_gone(request) else None, moves=_moves(visit, request),
+        left=PROGRAM_GONE if visit.review.program_is_gone(request) else None, moves=_moves(visit, request),
         stream=None if request.is_final else visit.path("events", shown=_mark(request), rows=request.id),
         **_after(request),
     )  # fmt: skip
