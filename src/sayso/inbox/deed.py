@@ -86,7 +86,8 @@ def _approve(visit: Visit, request: Request, seen: str) -> None:
     given: dict[str, Any] = {}
     if request.state is State.PENDING and request.kind == "call":
         given = _given(request, _edit(visit, request))
-    visit.review.approve(request.id, comment=visit.said("note"), seen=seen, **given)
+    again = visit.form.get("again") == "yes"
+    visit.review.approve(request.id, comment=visit.said("note"), seen=seen, again=again, **given)
 
 
 def _preview(visit: Visit, request: Request, seen: str) -> Response:  # noqa: ARG001  every deed is called alike

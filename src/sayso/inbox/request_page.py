@@ -69,13 +69,14 @@ def fields_for(request: Request) -> tuple[Widget, ...]:
 
 def request_page(visit: Visit, request: Request, *, status: int = 200, sent: Sent | None = None) -> Response:
     """Return the page of a request as it stands."""
-    now, given = clock.now(), Sent() if sent is None else sent
+    now, given, same_effect = clock.now(), Sent() if sent is None else sent, visit.review.same_effect(request)
     widgets, unreadable = _widgets(request, given)
     widgets, rest = with_problems(widgets, given.problems)
     timeline = event_rows(audit.entries(visit.settings.store, run_id=request.run_id, request_id=request.id))
     return render(
         visit, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
-        subject=_subject(request), cautions=_cautions(visit, request), words=_words(request),
+        subject=_subject(request), words=_words(request), same_effect=bool(same_effect),
+        cautions=[*card.cautions(request), *card.effect_cautions(same_effect, now)],
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=[escape(problem) for problem in rest], sent=given, timeline=timeline,
         left=PROGRAM_GONE if visit.review.program_is_gone(request) else None, moves=_moves(visit, request),
@@ -102,13 +103,6 @@ def _widgets(request: Request, given: Sent) -> tuple[tuple[Widget, ...], str | N
         return fields_for(request), None
     except errors.StoreCorruptError as fault:
         return (), escape(str(fault))
-
-
-def _cautions(visit: Visit, request: Request) -> list[str]:
-    return [
-        *card.cautions(request),
-        *card.effect_cautions(visit.review.same_effect(request), clock.now()),
-    ]
 
 
 def _subject(request: Request) -> dict[str, Any]:
