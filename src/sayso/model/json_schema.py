@@ -23,6 +23,8 @@ __all__ = [
     "Node",
     "Problem",
     "compiled",
+    "foreign",
+    "foreign_answer",
     "lookup",
     "mapped",
     "pointer",

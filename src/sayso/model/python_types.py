@@ -31,7 +31,7 @@ from sayso.model.pydantic_schema import EMPTY, TEXT_RULES, generate
 from sayso.model.redaction import Redaction
 from sayso.model.signature import Field, annotated, fields_of, hints_of
 
-__all__ = ["PythonTypes", "of_function", "of_type", "scalar"]
+__all__ = ["Parameter", "PythonTypes", "of_function", "of_type", "scalar"]
 
 _SCALARS: dict[str, Any] = {
     "str": str, "bytes": bytes, "date": date, "datetime": datetime, "time": time, "timedelta": timedelta,

@@ -58,7 +58,7 @@ class EvidenceContract(Scene):
 
     def test_a_purge_removes_what_a_keyed_call_returned_and_its_key_stays_used(self) -> None:
         words = {"title": _CANARY, "summary": _CANARY}
-        request = self.store.open(sample_call("run_a", key="call_1", effect="refund:A-4721", **words))
+        request = self.store.open(sample_call("run_a", None, key="call_1", effect="refund:A-4721", **words))
         self.decide("approve", request)
         self.store.start(request.id, "t")
         kept = canonical.encode({"result": _CANARY}).text

@@ -15,7 +15,7 @@ from sayso.model.canonical.decode import fields_of, items_of, tag_in
 from sayso.model.canonical.tags import TAGS, Json, Unfit
 from sayso.model.schema import Schema, SchemaError
 
-__all__ = ["LARGEST", "MOST_CLASSES", "MOST_VALUES", "must_be_bound", "must_be_small"]
+__all__ = ["LARGEST", "MOST_CLASSES", "MOST_VALUES", "must_be_bound", "must_be_canonical", "must_be_small"]
 
 LARGEST = 65_536
 """The most bytes of a call, or of what is said beside it, that a token asks with; every list of requests reads them."""
