@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sayso.gates import NotExecuted as NotExecuted
     from sayso.gates import current_request as current_request
     from sayso.gating import gate as gate
+    from sayso.held import Held as Held
+    from sayso.held import hold as hold
     from sayso.model.request import Decision as Decision
     from sayso.model.request import Request as Request
     from sayso.model.reviewer import Identity as Identity
@@ -76,6 +78,7 @@ _HOMES = {
     "Decision": "model.request",
     "DeltaEvent": "runs.events",
     "Happened": "policy",
+    "Held": "held",
     "Identity": "model.reviewer",
     "InteractionEvent": "runs.events",
     "Module": "runs.module",
@@ -105,6 +108,7 @@ _HOMES = {
     "gate": "gating",
     "get_confirmation_context": "confirmation",
     "get_confirmation_status": "confirmation",
+    "hold": "held",
     "load_run": "runs.load",
     "policy": "",
     "respond_to_confirmation": "confirmation",
@@ -128,6 +132,7 @@ __all__ = [
     "Decision",
     "DeltaEvent",
     "Happened",
+    "Held",
     "Identity",
     "InteractionEvent",
     "Module",
@@ -157,6 +162,7 @@ __all__ = [
     "gate",
     "get_confirmation_context",
     "get_confirmation_status",
+    "hold",
     "load_run",
     "policy",
     "respond_to_confirmation",

@@ -1,18 +1,22 @@
 """The person's door for async programs: the verbs of `sayso.reviews.Review`, awaited.
 
 Each runs the very same verb in a small pool of threads where the store blocks; nothing is written twice.
-`sayso.gate` handles async functions by itself; `ask` here is the async twin of `sayso.ask`. A list is awaited for one
+`sayso.gate` handles async functions by itself; `ask` and `hold` here are the async twins of `sayso.ask` and
+`sayso.hold`. A list is awaited for one
 page, or walked with `async for`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+import inspect
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Mapping
+from datetime import timedelta
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
 from sayso import reviews
-from sayso.effects import offload
+from sayso.effects import Attempt, adrive, offload
+from sayso.held import HeldBase, holding
 from sayso.model.keywords import checks_keywords
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
@@ -20,7 +24,7 @@ from sayso.questions import aask as ask
 from sayso.reviews import RequestPage
 from sayso.stores.base import Page, Store
 
-__all__ = ["AsyncPage", "Listing", "Review", "ask"]
+__all__ = ["AsyncPage", "Held", "Listing", "Review", "ask", "hold"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,3 +112,78 @@ class Review:
     release = _awaited(reviews.Review.release)
     extend = _awaited(reviews.Review.extend)
     resolve = _awaited(reviews.Review.resolve)
+
+
+class Held(HeldBase):
+    """A call that waits for a person, awaited; see `sayso.held.Held` for each verb."""
+
+    async def refresh(self) -> Request | None:
+        """Look at the request again and return it."""
+        return await adrive(self._refreshing())
+
+    async def wait(self, timeout: timedelta | str | float | None = None) -> Self:  # noqa: ASYNC109  as its sync twin
+        """Wait until the call is decided, and return this."""
+        await adrive(self._waiting(timeout))
+        return self
+
+    async def once(self, function: Callable[[dict[str, Any]], Any]) -> Any:
+        """Run `function(arguments)` once; an async one is awaited, a sync one runs in a thread."""
+        call = function if inspect.iscoroutinefunction(function) else _in_thread(function)
+        return (await adrive(self._once(call))).unwrap()
+
+    async def start(self) -> dict[str, Any]:
+        """Take the one right to run the call, and return the arguments."""
+        return await adrive(self._starting())
+
+    async def finish(self, result: Any = None) -> None:
+        """Record that the call was done, and what it gave."""
+        await adrive(self._ending(Attempt(result, None)))
+
+    async def fail(self, error: Exception | str) -> None:
+        """Record that the call failed and surely had no effect."""
+        await adrive(self._ending(Attempt(None, _error(error))))
+
+    async def unknown(self, error: BaseException | str) -> None:
+        """Record that nobody can say whether the call had its effect."""
+        await adrive(self._ending(Attempt(None, _error(error), is_ambiguous=True)))
+
+    async def withdraw(self, reason: str | None = None) -> None:
+        """Take the request back, if it waits or was approved and has not started."""
+        await adrive(self._withdrawing(reason))
+
+    async def result(self, timeout: timedelta | str | float | None = None) -> Any:  # noqa: ASYNC109  as its sync twin
+        """Return what the call gave, whoever ran it."""
+        return await adrive(self._resulting(timeout))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await adrive(self._leaving())
+
+
+def _in_thread(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    async def call(arguments: dict[str, Any]) -> Any:
+        import asyncio
+
+        value = await asyncio.to_thread(function, arguments)
+        return await value if inspect.isawaitable(value) else value
+
+    return call
+
+
+def _error(error: BaseException | str) -> BaseException:
+    return error if isinstance(error, BaseException) else RuntimeError(error)
+
+
+async def hold(
+    tool: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | str | None = None, key: str | None = None,
+    run: str | None = None, effect: str | Callable[..., Any] | None = None, title: str | None = None,
+    description: str | None = None, when: bool | Callable[..., Any] = True, quorum: int = 1,
+    roles: Collection[str] = (), redact: Collection[str] = (), expires: timedelta | str = "24h",
+    approval_expires: timedelta | str = "24h", context: Mapping[str, Any] | None = None,
+    store: Store | str | None = None, withdraw_on_exit: bool = False,
+) -> Held:  # fmt: skip
+    """Hold a call that is no Python function, without blocking the event loop; see `sayso.hold`."""
+    options = dict(locals())
+    return await adrive(holding(Held, **options))

@@ -37,7 +37,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 _ID_ROOM = 60
-_WAITS = {"wait", "timeout", "on_expiry"}
+_WAITS = {"wait", "timeout", "on_expiry", "on_reject"}
 _STATUSES = ("approved", "rejected", "edited", "feedback")
 
 
@@ -56,7 +56,7 @@ def confirm_first(func: Callable[..., Any] | None = None, **options: Any) -> Any
 
     Args:
         func: The function; without it, `confirm_first(quorum=2)` is a decorator, as with `sayso.gate`.
-        options: Those of `sayso.gate` but `wait`, `timeout` and `on_expiry`.
+        options: Those of `sayso.gate` but `wait`, `timeout`, `on_expiry` and `on_reject`.
 
     Raises:
         TypeError, ConfigError: There is no such option, or it cannot be used.

@@ -42,6 +42,7 @@
     │   ├── NotApprovedError        it is not approved (any more)
     │   ├── ApprovalExpiredError    the approval has ended
     │   ├── EffectTakenError        another request has its effect
+    │   ├── CallFailedError         it was started before with its key, and failed
     │   ├── OutcomeUnknownError     it was started, and nobody can say how it ended
     │   └── AlteredRequestError     the stored call is not the one that was approved
     ├── EvidenceError               a receipt, an anchor or a checkpoint proves nothing
@@ -61,7 +62,7 @@ from typing import Any
 
 __all__ = [
     "AlreadyDecidedError", "AlreadyStartedError", "AlreadyVotedError", "AlteredRequestError", "AmbiguousIdError",
-    "ApprovalExpiredError", "ArgumentError", "AskRefusedError", "ClaimedError", "ConfigError",
+    "ApprovalExpiredError", "ArgumentError", "AskRefusedError", "CallFailedError", "ClaimedError", "ConfigError",
     "DecisionRefusedError", "EffectTakenError", "EvidenceError", "InvalidAnswerError", "InvalidChangesError",
     "KeyReusedError", "MissingRoleError", "NotApprovedError", "NotClaimedError", "NotUnknownError",
     "OutcomeNotRecordedError", "OutcomeUnknownError", "OwnRequestError", "PolicyError", "PurgeRefusedError",
@@ -549,6 +550,21 @@ class EffectTakenError(StartRefusedError):
             " anew, and have that approved with `--again` and a reason",
         )
         self.effect, self.other, self.state = effect, other, state
+
+
+class CallFailedError(StartRefusedError):
+    """The call with this key was started before, and failed; it was not started again.
+
+    Attributes:
+        error: Type and message of its error, secrets masked; None where that is not known.
+    """
+
+    def __init__(self, request_id: str, *, error: str | None) -> None:
+        why = "" if error is None else f": {error}"
+        super().__init__(
+            request_id, f"the call of {request_id} failed{why}; it was not started again, ask with a key of its own"
+        )
+        self.error = error
 
 
 class OutcomeUnknownError(StartRefusedError):

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config, scope, signals
-from sayso.effects import Attempt, Effects, UserCall, adrive, drive
-from sayso.errors import ApprovalExpiredError, ConfigError, NotApprovedError
+from sayso.effects import Attempt, Effects, HookCall, UserCall, adrive, drive
+from sayso.errors import AlreadyStartedError, ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, exception_classes, execute
 from sayso.gates.options import check_known, quorum_of, span_of
 from sayso.model.quorum import Escalation
@@ -23,14 +23,15 @@ from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
-from sayso.wait import Block, Waiter, block_of
+from sayso.wait import Block, Waiter, block_of, until_ended
 
-__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "Wait", "gate", "gated_call"]
+__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "OnReject", "Wait", "gate", "gated_call"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Wait = Literal["block", "raise"]
 OnExpiry = Literal["reject", "ask"]
+OnReject = Literal["raise", "return"] | Callable[[signals.ConfirmationRejected], Any]
 _MOST_WITHDRAWN = 5
 
 
@@ -56,6 +57,11 @@ class ConfirmOptions(TypedDict, total=False):
     escalate_to: Collection[str | Reviewer]
     notify_arguments: bool
     ambiguous: type[BaseException] | Collection[type[BaseException]]
+    key: str | Callable[..., Any] | None
+    effect: str | Callable[..., Any] | None
+    title: str | Callable[..., Any] | None
+    summary: str | Callable[..., Any] | None
+    suspends: type[BaseException] | Collection[type[BaseException]]
 
 
 class GateOptions(ConfirmOptions, total=False):
@@ -64,6 +70,7 @@ class GateOptions(ConfirmOptions, total=False):
     wait: Wait
     timeout: timedelta | str | None
     on_expiry: OnExpiry
+    on_reject: OnReject
 
 
 @overload
@@ -113,6 +120,18 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         ambiguous: Exception classes, one or several, after which nobody knows whether the call took effect: it ends as
             `unknown` and is not tried again by itself. Timeouts and lost connections of the usual libraries are known
             (`docs/howto/survive-crashes.md` lists them). `raise sayso.NotExecuted(...)` says that nothing happened.
+        key: The occasion of a call in its run, which needs a name: a template over the arguments
+            (`"{order_id}"`) or a callable over them. The same key is asked once: it finds its request for ever, a
+            call that is done gives its stored result, one that runs elsewhere is waited for, and other arguments are
+            a `KeyReusedError`.
+        effect: What a call does to the world, by a name that counts across runs and tools
+            (`"refund:{order_id}"`); a template or a callable. It starts once until it is known to have failed.
+        title: What people are to call the function; a text, a template or a callable. Marked as the program's words.
+        summary: What a call does, in one line (`"Refund €{amount} for {order_id}"`); likewise.
+        suspends: Exception classes, one or several, by which the function stops for its framework: the call has not
+            ended, its start is given back, and the exception passes through.
+        on_reject: What a no gives to the caller: `raise` raises it, `return` returns its `message_for_model`, a
+            callable gets the `ConfirmationRejected`, and what it returns is returned.
 
     Raises:
         TypeError: The function is a generator or a class, or has no name of its own and was given none.
@@ -133,8 +152,12 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     if isinstance(function, staticmethod):  # the decorator stands above @staticmethod, and hands one back
         return staticmethod(_gated(cast("Callable[..., Any]", function.__func__), options))
-    made, block, store = _declared(function, **options)
+    on_reject, declared = _on_reject(options)
+    made, block, store = _declared(function, **declared)
     is_off = made.when is False
+
+    def taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
+        return _no_given(gated_call(made, args, kwargs, block=block, store=store), on_reject)
 
     if inspect.iscoroutinefunction(function):
 
@@ -143,7 +166,7 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
                 args, kwargs = _bounded(made, args, kwargs)
                 return await function(*args, **kwargs)
             try:
-                return (await adrive(gated_call(made, args, kwargs, block=block, store=store))).unwrap()
+                return (await adrive(taken(args, kwargs))).unwrap()
             except BaseException as error:
                 trim(error)
                 raise
@@ -156,7 +179,7 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
     def held(*args: Any, **kwargs: Any) -> Any:
         try:
-            return drive(gated_call(made, args, kwargs, block=block, store=store)).unwrap()
+            return drive(taken(args, kwargs)).unwrap()
         except BaseException as error:
             trim(error)
             raise
@@ -190,7 +213,8 @@ def _declared(
     redact: Collection[str] = (), description: str | None = None, wait: Wait = "block",
     timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
-    ambiguous: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
+    ambiguous: type[BaseException] | Collection[type[BaseException]] = (),
+    suspends: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
 ) -> tuple[Gate, Block | None, Store | str | None]:  # fmt: skip
     _check_options(function, options | {"description": description})
     secret_names = _names(redact)
@@ -204,6 +228,7 @@ def _declared(
         redaction=Redaction(secret_names),
         redact=secret_names,
         ambiguous=exception_classes(ambiguous),
+        suspends=exception_classes(suspends, "suspends="),
         description=description if description is not None else _first_line(function),
         **options,
     )
@@ -236,7 +261,14 @@ def gated_call(  # noqa: C901, PLR0912, PLR0915  one loop, read in one go
     place, waiter, withdrawn = run.place_of_call(blocks=block is not None), Waiter(run, opened), 0
     try:
         while True:
-            answer = yield from check(gate, opened, arguments, place)
+            try:
+                answer = yield from check(gate, opened, arguments, place)
+            except AlreadyStartedError as running:
+                if gate.key is None:
+                    raise
+                # With a key, everybody gets what the one start gives.
+                yield from until_ended(opened, running.request_id, waiter)
+                continue
             request = answer.request
             match answer.kind:
                 case "allow":
@@ -264,9 +296,11 @@ def gated_call(  # noqa: C901, PLR0912, PLR0915  one loop, read in one go
                     waiter.begin(request)
                     try:
                         attempt = yield from execute(gate, opened, request, answer.needs, snapshot)
-                    except (NotApprovedError, ApprovalExpiredError):
+                    except (NotApprovedError, ApprovalExpiredError, AlreadyStartedError) as late:
+                        if gate.key is None and isinstance(late, AlreadyStartedError):
+                            raise
                         waiter.resume(request)
-                        continue  # cancelled or expired since the check, which says so the next time
+                        continue  # cancelled, expired or started since the check, which says so the next time
                     run.executed(request, attempt)
                     return attempt
     except BaseException as error:
@@ -274,6 +308,25 @@ def gated_call(  # noqa: C901, PLR0912, PLR0915  one loop, read in one go
         raise
     finally:
         waiter.close()
+
+
+def _on_reject(options: dict[str, Any]) -> tuple[OnReject, dict[str, Any]]:
+    given = options.get("on_reject", "raise")
+    if given not in {"raise", "return"} and not callable(given):
+        raise ConfigError(f"on_reject= takes 'raise', 'return' or a callable, not {given!r}")
+    return given, {name: option for name, option in options.items() if name != "on_reject"}
+
+
+def _no_given(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt]:
+    """Give the caller of a call that got a no what the gate's author wants it to have."""
+    if on_reject == "raise":
+        return (yield from effects)
+    try:
+        return (yield from effects)
+    except signals.ConfirmationRejected as no:  # the gate's own; what the function raises is in its attempt
+        if not callable(on_reject):
+            return Attempt(no.message_for_model, None)
+        return Attempt((yield HookCall(functools.partial(on_reject, no), {})), None)
 
 
 def _first_line(function: Callable[..., Any]) -> str | None:

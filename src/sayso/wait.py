@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from sayso import clock, errors, scope, signals, telemetry, terminal, threads
-from sayso.effects import Effect, Effects, offload
+from sayso.effects import Effect, Effects, StoreCall, offload
 from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.gates import withdraw
 from sayso.gates.options import span_of
@@ -31,7 +31,7 @@ from sayso.view.summary import is_random
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Block", "Waiter", "block_of"]
+__all__ = ["Block", "Waiter", "block_of", "until_ended"]
 
 T = TypeVar("T")
 _TASK_ENDED = "the task that it was made for has ended"
@@ -436,3 +436,36 @@ class _Decided(Effect):
             return await asyncio.shield(talk)
         finally:
             is_left.set()  # a cancelled task leaves no thread at the terminal
+
+
+class _Ended(_Decided):
+    """Wait until a call that runs, here or elsewhere, has ended, or its worker is gone."""
+
+    def _look(self) -> Request:
+        try:
+            request = self._store.get(self._request.id)
+            # A worker that was killed tells nobody: `settle` finds that out.
+            return self._store.settle(request.id) if request.state is State.RUNNING else request
+        except StoreUnavailableError:
+            return self._request
+
+    def _is_over(self, request: Request) -> bool:
+        is_late = self._until is not None and time.monotonic() >= self._until
+        return request.state is not State.RUNNING or is_late or self._waiter.reason is not None
+
+    def _seconds(self, request: Request) -> float:  # noqa: ARG002  its end is nobody's decision
+        left = _LOOK_AGAIN if self._until is None else self._until - time.monotonic()
+        return max(0.0, min(left, _LOOK_AGAIN))
+
+
+def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Request]:
+    """Wait until a call that somebody else has started has ended; `waiter.deadline` may end the wait before.
+
+    Raises:
+        ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
+    """
+    request: Request = yield StoreCall(store, store.get, request_id)
+    waiter.wait_for(request)
+    after: Request = yield _Ended(store, request, waiter, is_quiet=True)
+    waiter.raise_if_ended(after)
+    return after

@@ -237,7 +237,7 @@ def _parameters(thing: Any) -> set[str]:
         return {name for one in get_overloads(thing) for name in inspect.signature(one).parameters} - {
             "function", "options",
         }  # fmt: skip
-    if not callable(thing) or thing in (sayso.SaysoError, sayso.Prediction) or _is_a_no(thing):
+    if not callable(thing) or thing in (sayso.SaysoError, sayso.Prediction, sayso.Held) or _is_a_no(thing):
         return set()
     return set(inspect.signature(thing).parameters) - {"func", "args", "kwargs"}
 

@@ -244,6 +244,61 @@ def on_expiry(made: Gated, option: str) -> None:
             made(**{"wait": "block", option: "reject"})(6)
 
 
+def key(made: Gated, option: str) -> None:
+    call = made(**{option: "{to}"})
+    with sayso.run("order-1"):
+        approve(call, 5)
+        assert [call(5), call(5)] == ["paid 5 to alice"] * 2
+        assert len(RAN) == 1
+        with pytest.raises(errors.KeyReusedError):
+            call(6)
+    with pytest.raises(errors.ConfigError, match="run with a name"):
+        call(5)
+    with pytest.raises(errors.ConfigError, match=option):
+        made(**{option: "{order}"})
+
+
+def effect(made: Gated, option: str) -> None:
+    call = made(**{option: "pay:{to}"})
+    for run in ("order-1", "order-2"):
+        with sayso.run(run):
+            approve(call, 5)
+    with sayso.run("order-1"):
+        assert call(5) == "paid 5 to alice"
+    with sayso.run("order-2"), pytest.raises(errors.EffectTakenError, match="pay:alice"):
+        call(5)
+    with pytest.raises(errors.ConfigError, match=option):
+        made(**{option: "pay:{order}"})
+
+
+def words(made: Gated, option: str) -> None:
+    assert getattr(request_of(made(**{option: "Pay {amount} to {to}"}), 5), option) == "Pay 5 to alice"
+    assert getattr(request_of(made(**{option: lambda to: f"Pay {to}"}), 6), option) == "Pay alice"
+    shown = getattr(request_of(made(**{option: "to {to}", "redact": {"to"}}), 7, "DE89370400"), option)
+    assert shown == f"to {MASK}"
+
+
+def suspends(made: Gated, option: str) -> None:
+    call = made(**{option: LookupError})
+    ENDS.append(KeyError("later"))
+    request_id = approve(call, 5)
+    with pytest.raises(KeyError):
+        call(5)
+    assert sayso.Review().get(request_id).state is State.APPROVED
+    assert call(5) == "paid 5 to alice"
+
+
+def on_reject(made: Gated, option: str) -> None:
+    for value, said in (("return", "do not repeat"), (lambda no: no.message, "was rejected by")):
+        call = made(**{option: value})
+        sayso.Review().reject(request_of(call, 5).id, "too much", by="ada")
+        assert said in call(5)
+        assert "too much" in call(5)
+        sayso.clear_all_confirmations()
+    with pytest.raises(errors.ConfigError, match=option):
+        made(**{option: "drop"})
+
+
 # -- what only tools have --------------------------------------------------------------------------------------------
 
 
@@ -285,9 +340,9 @@ ASKING: dict[str, Callable[[Gated, str], None]] = {
 }  # fmt: skip
 CONFIRM = ASKING | {
     "when": rule, "prompt": prompt, "description": description, "redact": redact, "redactor": redactor,
-    "retries": retries,
+    "retries": retries, "key": key, "effect": effect, "title": words, "summary": words, "suspends": suspends,
 }  # fmt: skip
-GATE = CONFIRM | {"wait": wait_option, "timeout": timeout, "on_expiry": on_expiry}
+GATE = CONFIRM | {"wait": wait_option, "timeout": timeout, "on_expiry": on_expiry, "on_reject": on_reject}
 TOOL = ASKING | {
     "requires_approval": rule, "require_confirmation": held_always, "approval_prompt": prompt,
     "description": tool_description, "approval_description": approval_description, "approval_redact_keys": redact,
@@ -348,7 +403,7 @@ def test_the_bare_form_and_the_empty_one_hold_as_well() -> None:
                 declare(pay)(number)
 
 
-@pytest.mark.parametrize("option", ["wait", "timeout", "on_expiry"])
+@pytest.mark.parametrize("option", ["wait", "timeout", "on_expiry", "on_reject"])
 def test_how_to_wait_is_no_option_of_what_always_raises(option: str) -> None:
     with pytest.raises(TypeError, match=rf"confirm_first\(\) has no {option}=, because it always raises"):
         sayso.confirm_first(pay, **{option: "block"})  # type: ignore[call-overload]

@@ -7,11 +7,12 @@ the single right to run it, runs it from the stored form, and records how it end
 """
 
 from sayso.gates.check import again, check, lacking, not_found_again, open_request, withdraw
-from sayso.gates.execute import execute
+from sayso.gates.execute import Started, begin, end, execute
 from sayso.gates.options import Check, Gate, Needs, Place, current_request, requester
 from sayso.gates.outcome import NotExecuted, exception_classes, unknown_request
 
 __all__ = [
-    "Check", "Gate", "Needs", "NotExecuted", "Place", "again", "check", "current_request", "exception_classes",
-    "execute", "lacking", "not_found_again", "open_request", "requester", "unknown_request", "withdraw",
+    "Check", "Gate", "Needs", "NotExecuted", "Place", "Started", "again", "begin", "check", "current_request", "end",
+    "exception_classes", "execute", "lacking", "not_found_again", "open_request", "requester", "unknown_request",
+    "withdraw",
 ]  # fmt: skip

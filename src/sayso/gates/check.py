@@ -19,6 +19,7 @@ from sayso.effects import Effects, HookCall, StoreCall, drive
 from sayso.errors import ConfigError
 from sayso.gates.captured import is_same
 from sayso.gates.masking import HookError, mask_facts, masked_call, refuse, secrets_among, secrets_of
+from sayso.gates.occasion import find_keyed, key_of, must_show_no_secret, replay, words_of
 from sayso.gates.options import ALLOWED, Check, Gate, Needs, Place, current, requester
 from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
@@ -67,13 +68,15 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
     # A rule that names who must agree does not mean those whom the gate would let in later, unless it says so.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
     needs = Needs(verdict.quorum or gate.quorum, place.acts_for, escalation, gate.retries, gate.idempotent)
+    key = yield from key_of(gate, arguments, place)
     while True:
-        found = yield from _find(store, digest, place)
+        known = _find(store, digest, place) if key is None else find_keyed(gate, store, digest, place.run_ids[0], key)
+        found = yield from known
         if found is None:
             if place.pool is not None:
                 raise not_found_again(gate.name, place.pool)
             call = masked_call(gate, arguments, form, schema, digest)
-            found = yield from _ask(gate, store, call, arguments, place, verdict, needs)
+            found = yield from _ask(gate, store, call, arguments, place._replace(key=key), verdict, needs)
         if not place.at:  # a journaled run knows its own code, and each of its calls by its place
             check_function(gate, found)
         lacks = needs.unmet_by(found) if found.state in _OPEN else None
@@ -123,6 +126,10 @@ def _answer(gate: Gate, store: Store, request: Request, needs: Needs) -> Effects
             return Check("refused", request)
         case State.UNKNOWN:
             return (yield from _verify(gate, store, request, needs))
+        case State.DONE | State.FAILED if request.key is not None:
+            return Check("happened", request, result=(yield from replay(gate, store, request)))
+        case State.EXPIRED if request.key is not None:
+            return Check("refused", request)  # its key finds it for ever: nothing is asked anew
         case State.RUNNING | State.DONE | State.FAILED | State.EXPIRED:
             # Running: somebody has the one start. The others hold nothing; they are met only where they change
             # between being found and being read, and the next call asks anew.
@@ -244,14 +251,20 @@ def _ask(
     if not isinstance(gate.when, bool):
         rule = gate.rule if rule is None else f"{gate.rule}: {rule}"
     secrets = secrets_of(gate, call.form, call.masked)
+    must_show_no_secret(gate, "key", place.key, secrets)
+    words = yield from words_of(gate, arguments, secrets)
     now, run_id = clock.now(), place.run_ids[0]
     request = Request(
         id=new_request_id(),
         kind="call",
         run_id=run_id,
-        fingerprint=fingerprint(run_id, call.digest, place.at),
+        fingerprint=fingerprint(run_id, call.digest, place.at, place.key),
         place=place.at,
         subject=call,
+        key=place.key,
+        effect=words.effect,
+        title=words.title,
+        summary=words.summary,
         requester=requester(),
         created_at=now,
         expires_at=now + (verdict.expires or gate.expires),

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import CoroutineType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sayso import errors, telemetry
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall
 from sayso.gates.check import forget_function, refused_edit
 from sayso.gates.masking import is_as_shown, secrets_of
+from sayso.gates.occasion import must_keep_effect
 from sayso.gates.options import Gate, Needs, current
 from sayso.gates.outcome import is_ambiguous, mark_unknown
 from sayso.model import canonical, redaction
@@ -24,7 +25,7 @@ from sayso.model.request import Request
 from sayso.model.run import Saved
 from sayso.stores.base import Store
 
-__all__ = ["execute"]
+__all__ = ["Started", "begin", "end", "execute"]
 
 _RESULT_LIMIT = 65_536
 _ERROR_LIMIT = 2_000
@@ -54,10 +55,41 @@ def execute(
         InvalidChangesError: The edited arguments do not pass the function's own validation; nothing ran.
         OutcomeNotRecordedError: The call ran, and the store could not be told.
     """
+    started = yield from begin(gate, store, request, needs)
+    before = current.set(started.request)
+    try:
+        call = UserCall(gate.function, started.args, started.kwargs)
+        attempt: Attempt = yield telemetry.executing(started.request, call)
+    finally:
+        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+            current.reset(before)
+    return (yield from end(gate, store, started, _judged(gate, attempt), snapshot, on_saved))
+
+
+class Started(NamedTuple):
+    """The single right to run an approved call.
+
+    Attributes:
+        request: The request, running.
+        token: What `Store.finish` wants back.
+        args: The positional arguments to run with.
+        kwargs: The keyword arguments.
+    """
+
+    request: Request
+    token: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def begin(gate: Gate, store: Store, request: Request, needs: Needs | None = None) -> Effects[Started]:
+    """Start an approved call: the first half of `execute`, durable on return."""
     token = new_token()
     try:
         started = yield StoreCall(store, store.start, request.id, token)
-        args, kwargs = gate.signature.spread(_approved_arguments(gate, started, needs))
+        arguments = _approved_arguments(gate, started, needs)
+        yield from must_keep_effect(gate, started, arguments)
+        args, kwargs = gate.signature.spread(arguments)
     except (errors.StartRefusedError, GeneratorExit) as refusal:
         if isinstance(refusal, errors.AlteredRequestError):
             with suppress(errors.StoreCorruptError):  # an altered row is not written to; it was not started either
@@ -66,16 +98,18 @@ def execute(
     except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
         yield from _finish(store, request, token, Outcome("failed", error=f"not run: {type(error).__name__}"))
         raise
-    before = current.set(started)
-    try:
-        attempt: Attempt = yield telemetry.executing(started, UserCall(gate.function, args, kwargs))
-    finally:
-        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
-            current.reset(before)
-    attempt = _judged(gate, attempt)
+    return Started(started, token, args, kwargs)
+
+
+def end(
+    gate: Gate, store: Store, start: Started, attempt: Attempt,
+    snapshot: Callable[[Attempt], Saved | None] | None = None, on_saved: Callable[[], None] | None = None,
+) -> Effects[Attempt]:  # fmt: skip
+    """Record how a started call ended: the second half of `execute`."""
+    started = request = start.request
     saved = None if snapshot is None else snapshot(attempt)
     try:
-        is_recorded = yield from _finish(store, started, token, _outcome(gate, started, attempt), saved)
+        is_recorded = yield from _finish(store, started, start.token, _outcome(gate, started, attempt), saved)
     except errors.StoreError as error:
         if attempt.raised is None:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
@@ -126,6 +160,8 @@ def _approved_arguments(gate: Gate, request: Request, needs: Needs | None) -> di
 
 def _judged(gate: Gate, attempt: Attempt) -> Attempt:
     """Return how a call ended, with the two things that only the gate can tell."""
+    if isinstance(attempt.raised, gate.suspends):  # it stops for its framework, and has not ended
+        return attempt
     if isinstance(attempt.raised, Exception):  # what is broken off is unknown anyway
         handled = sys.exc_info()[1]  # by the program around the call, where it was made in an `except` block
         return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
@@ -144,7 +180,7 @@ def _outcome(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
         shown = None if value is None else _shown_result(gate, request, value)
         for_replay = (None, None) if request.key is None else result_to_keep(value)
         return Outcome("done", shown, None, *for_replay)
-    if isinstance(attempt.raised, Suspended):
+    if isinstance(attempt.raised, (Suspended, *gate.suspends)):
         return Outcome("suspended")
     call = request.effective
     text = redaction.error_text(attempt.raised, secrets_of(gate, call.form, call.masked))

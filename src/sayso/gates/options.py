@@ -7,6 +7,7 @@ want what there is not. The invariant: what is refused here has not been called,
 from __future__ import annotations
 
 import inspect
+import string
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -41,6 +42,7 @@ __all__ = [
     "check_hook",
     "check_known",
     "check_redact",
+    "check_text",
     "current",
     "current_request",
     "has_own_name",
@@ -175,6 +177,46 @@ def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> 
             )
         if parameter.kind not in _BY_NAME:
             raise ConfigError(f"{option}= gets its arguments by name and takes {parameter.name!r} by place alone")
+
+
+def check_text(
+    option: str, text: object, tool: str, names: Collection[str], *, is_secret: Callable[[str], bool] | None = None
+) -> None:
+    """Refuse a text or template that cannot be used, at the decoration.
+
+    Args:
+        option: What the author calls it.
+        text: What was given; a callable is checked by `check_hook`.
+        tool: The tool.
+        names: Of its arguments.
+        is_secret: For a key or an effect, says which arguments are secret; these are shown as they are.
+
+    Raises:
+        ConfigError: It is no text, or names an argument that there is not, or a secret one.
+    """
+    if text is None or callable(text):
+        return
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(f"{option}= takes a text, a template or a callable, not {text!r}")
+    try:
+        fields = _template_fields(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}= {text!r} is no template: {error}; write {{{{ for a brace") from None
+    for part in fields:
+        name = part.partition(".")[0].partition("[")[0]
+        if name not in names or "._" in part:
+            listed = ", ".join(names) or "nothing"
+            raise ConfigError(f"{option}= {text!r} names {part!r}, which {tool} does not take (it takes {listed})")
+        if is_secret is not None and any(map(is_secret, part.replace("[", ".").replace("]", "").split("."))):
+            raise ConfigError(f"{option}= {text!r} names {part!r}, which is secret; it would be shown as it is")
+
+
+def _template_fields(text: str) -> list[str]:
+    found: list[str] = []
+    for _, part, spec, _ in string.Formatter().parse(text):
+        if part is not None:
+            found += [part, *_template_fields(spec or "")]
+    return found
 
 
 def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:
@@ -327,6 +369,8 @@ class Gate:
         option_names: The author's names of options that are called otherwise here: `{"when": "requires_approval"}`.
         context: Makes facts for the reviewer's front end of the arguments as people see them.
         ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.outcome`).
+        key: The occasion of a call in its run; with `effect`, `title`, `summary` see `sayso.gates.occasion`.
+        suspends: What a call raises that has not ended, and may be started again.
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.
         signature: How the function is called.
@@ -356,6 +400,11 @@ class Gate:
     escalation: Escalation | None = None
     notify_arguments: bool = False
     ambiguous: tuple[type[BaseException], ...] = ()
+    key: str | Callable[..., Any] | None = None
+    effect: str | Callable[..., Any] | None = None
+    title: str | Callable[..., Any] | None = None
+    summary: str | Callable[..., Any] | None = None
+    suspends: tuple[type[BaseException], ...] = ()
     option_names: Mapping[str, str] = field(default_factory=dict[str, str])
     tool: str = field(init=False)
     name: str = field(init=False)
@@ -369,9 +418,13 @@ class Gate:
     def __post_init__(self) -> None:
         function, tool = self.function, tool_of(self.function, self.named)
         signature = Signature(function)
-        hooks = {"when": self.when, "prompt": self.prompt, "verify": self.verify}
+        texts = {"key": self.key, "effect": self.effect, "title": self.title, "summary": self.summary}
+        hooks = {"when": self.when, "prompt": self.prompt, "verify": self.verify, **texts}
         for option, hook in hooks.items():
             check_hook(self.option_name(option), hook, tool, signature.names)
+        for option, text in texts.items():
+            is_secret = self.redaction.is_secret if option in {"key", "effect"} else None
+            check_text(option, text, tool, signature.names, is_secret=is_secret)
         check_redact(function, self.redact, tool, f"{self.option_name('redact')}=")
         if self.escalation is not None and self.escalation.after >= self.expires:
             raise ConfigError(f"escalate_after= of {tool} comes when its requests have expired; let them wait longer")
@@ -455,6 +508,7 @@ class Place(NamedTuple):
         at: Where in the run the call stands, if the run tells its places apart.
         context: What the program knows about the call: JSON values.
         snapshot: Returns what is to be saved of the run together with the request, when it is asked.
+        key: The occasion of this very call inside of the run, where it has one.
         pool: The pool in whose thread the call stands, where nobody could come back to what is asked: nothing is asked.
     """
 
@@ -466,6 +520,7 @@ class Place(NamedTuple):
     context: Mapping[str, Any] | None = None
     snapshot: Callable[[Request], Effects[Saved]] | None = None
     pool: str | None = None
+    key: str | None = None
 
 
 class Check(NamedTuple):

@@ -218,8 +218,8 @@ def _is_open_rpc(name: str, error: Any) -> bool:
     return not callable(code) or getattr(code(), "name", "UNKNOWN") in _GRPC_OPEN
 
 
-def exception_classes(given: Any) -> tuple[type[BaseException], ...]:
-    """Return what `ambiguous=` names: one exception class, or several.
+def exception_classes(given: Any, option: str = "ambiguous=") -> tuple[type[BaseException], ...]:
+    """Return what `ambiguous=`, or another option, names: one exception class, or several.
 
     Raises:
         ConfigError: Something in it is none.
@@ -229,9 +229,9 @@ def exception_classes(given: Any) -> tuple[type[BaseException], ...]:
     )
     for one in several:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
-            raise errors.ConfigError(f"ambiguous= takes exception classes, not {one!r}")
+            raise errors.ConfigError(f"{option} takes exception classes, not {one!r}")
         if issubclass(one, NotExecuted):
-            raise errors.ConfigError(f"ambiguous= cannot take {one.__name__}, which says that surely nothing happened")
+            raise errors.ConfigError(f"{option} cannot take {one.__name__}, which says that surely nothing happened")
     return tuple(several)
 
 
