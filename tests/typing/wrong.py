@@ -94,6 +94,8 @@ sayso.configure(stor="memory:")  # wrong
 sayso.Reviewer("ada", role={"finance"})  # wrong
 sayso.Reviewer()  # wrong
 sayso.policy.hold("large", qourum=2)  # wrong
+sayso.hold("fs/write", {}, kye="call_1")  # wrong
+sayso.hold("fs/write", {}).once()  # wrong
 sayso.deny()  # wrong
 
 # -- reviews -------------------------------------------------------------------------------------------------------
