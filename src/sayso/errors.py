@@ -180,7 +180,7 @@ class AskRefusedError(SaysoError):
         self.reason = reason
 
 
-class KeyReusedError(AskRefusedError):
+class KeyReusedError(_OfRequest, AskRefusedError):
     """The key was used in this run before, for another call. Nothing was recorded.
 
     Attributes:

@@ -253,6 +253,8 @@ def _checked(
 
 def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
     if choices is None:
+        if isinstance(type, str):  # pydantic would look for a class of that name, and take anything where there is none
+            raise ConfigError(f"type= takes a type, not the text {type!r}; nothing was asked")
         return str if type is None else type
     if type is not None:
         raise TypeError("ask() takes type= or choices=, not both; nothing was asked")

@@ -82,23 +82,17 @@ review.approve({request_id!r}, changes={{"seats": 3}})
     assert book(2) == "3 1.0 mon None"
 
 
-def test_call_of_plain_arguments_is_held_without_pydantic() -> None:
+def test_call_that_nobody_is_asked_about_runs_without_pydantic() -> None:
     there = """
 import sys
 import sayso
 sayso.configure(store="memory:")
 
-@sayso.gate(wait="raise")
-def pay(amount: int, to: str | None = None, tags: list[str] = [], anything=()) -> None: ...
+@sayso.gate(wait="raise", when=lambda amount: amount > 100)
+def pay(amount: int, to: str | None = None, tags: list[str] = [], anything=()) -> str:
+    return "ran"
 
-try:
-    pay(5, "bob", ["x"], object)
-except sayso.errors.ArgumentError:
-    pass
-try:
-    pay(5, "bob", ["x"])
-except sayso.ConfirmationRequired:
-    print("held", "pydantic" in sys.modules)
+print(pay(5, "bob", ["x"], object), "pydantic" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", there], check=True, timeout=60, capture_output=True, text=True)
-    assert ran.stdout.split() == ["held", "False"]
+    assert ran.stdout.split() == ["ran", "False"]

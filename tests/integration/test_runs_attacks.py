@@ -7,6 +7,7 @@ so. The one invariant: no test here lets a call run that nobody approved, or run
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sqlite3
 import warnings
@@ -17,6 +18,7 @@ import pytest
 
 import sayso
 from sayso import ApprovalResolution, Tool, Workflow, confirm_first, errors, suspend
+from sayso.model.canonical.tags import dumps
 from sayso.model.request import State
 from sayso.runs.events import parse_event
 from sayso.runs.journal import Journal
@@ -37,12 +39,23 @@ def pay(ran: list[Any]) -> Tool:
 
 
 def altered(place: Path, statement: str, *values: Any) -> None:
-    """Change the store's file behind everybody's back, and take away what ties the rows of runs together."""
+    """Change the store's file behind everybody's back, and tie the rows of runs together anew, as a forger would."""
     with sqlite3.connect(place / "sayso.db") as file:
         assert file.execute(statement, values).rowcount > 0
-        for table in ("run", "step"):
-            file.execute(f"UPDATE {table} SET link = NULL")  # noqa: S608  our own names
+        runs = file.execute("SELECT run_id, name, kind, state, holder, created_at, updated_at FROM run").fetchall()
+        for run in runs:
+            link = None
+            steps = "SELECT n, place, body, waits FROM step WHERE run_id = ? ORDER BY n"
+            for step in file.execute(steps, run[:1]).fetchall():
+                link = digest([link, run[0], *step])
+                file.execute("UPDATE step SET link = ? WHERE run_id = ? AND n = ?", (link, run[0], step[0]))
+            file.execute("UPDATE run SET link = ? WHERE run_id = ?", (digest([link, *run]), run[0]))
     file.close()
+
+
+def digest(values: list[Any]) -> str:
+    """Return the digest that ties a row of a run to the one before it."""
+    return hashlib.sha256(dumps(values).encode()).hexdigest()
 
 
 def forged(path: str, name: str) -> str:

@@ -171,9 +171,9 @@ class LosesARow(MemoryStore):
 
 
 class WritesBeforeItChecks(MemoryStore):
-    def _change(self, request_id: str, change: Any, saved: Any = None) -> Request:
+    def _change(self, request_id: str, change: Any) -> Request:
         self.note("run_x", "tried", self.get(request_id).requester, {})
-        return super()._change(request_id, change, saved)
+        return super()._change(request_id, change)
 
 
 class NeverExpires(MemoryStore):

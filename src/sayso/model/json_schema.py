@@ -204,7 +204,9 @@ def _problems(error: Any, tree: Node) -> Iterator[Problem]:
             yield at, "Input is not allowed"
         case "propertyNames":
             inner = " or ".join(what for _, what in _problems(kind.error, tree))
-            yield at, f"Input has a name that is not allowed: {inner}"
+            is_taken = kind.error.kind.name == "not"
+            why = json.dumps(kind.error.instance, ensure_ascii=False) if is_taken else inner
+            yield at, f"Input has a name that is not allowed: {why}"
         case _ if word in _WORDS:
             yield at, _WORDS[word].format(json.dumps(kind.value, ensure_ascii=False))
         case _:
