@@ -631,3 +631,47 @@ def test_memory_behind_the_server_serves_as_well(server: Serving) -> None:
     request = here.open(sample_call())
     assert behind.get(request.id) == request
     here.close()
+
+
+# -- a call that is no function -------------------------------------------------------------------------------------
+
+
+def foreign(key: str = "call_1", run: str = "thread-1", **options: Any) -> sayso.Held:
+    schema = {"type": "object", "properties": {"order_id": {"type": "string"}, "amount": {"type": "number"}}}
+    arguments = {"order_id": "A-4721", "amount": 320.0}
+    return sayso.hold("shop/refund", arguments, schema=schema, run=run, key=key, **options)
+
+
+@pytest.mark.usefixtures("here")
+def test_ten_who_hold_one_key_over_a_server_start_it_once_and_have_one_result(there: Store) -> None:
+    first, started, results = foreign(), list[Any](), list[Any]()
+    person(there).approve(str(first.id), changes={"amount": 160.0})
+
+    def once() -> None:
+        results.append(foreign().once(lambda arguments: started.append(arguments) or f"paid {arguments['amount']}"))
+
+    threads = [threading.Thread(target=once) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert started == [{"order_id": "A-4721", "amount": 160.0}]
+    assert results == ["paid 160.0"] * 10
+
+
+@pytest.mark.usefixtures("here")
+def test_a_key_with_other_arguments_is_refused_by_a_server(there: Store) -> None:
+    call = foreign()
+    with pytest.raises(errors.KeyReusedError, match=str(call.id)):
+        sayso.hold("shop/refund", {"order_id": "A-4722"}, schema={"type": "object"}, run="thread-1", key="call_1")
+    assert there.count(Filter()) == 1
+
+
+@pytest.mark.usefixtures("here")
+def test_an_effect_starts_once_for_two_runs_on_a_server(there: Store) -> None:
+    first, second = foreign(effect="refund:{order_id}"), foreign("call_9", "thread-2", effect="refund:{order_id}")
+    for call in (first, second):
+        person(there).approve(str(call.id))
+    assert first.once(lambda _: "paid") == "paid"
+    with pytest.raises(errors.EffectTakenError, match=str(first.id)):
+        second.once(lambda _: pytest.fail("the effect was there already"))
