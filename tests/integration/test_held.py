@@ -246,6 +246,17 @@ def test_an_edit_that_moves_the_effect_does_not_start() -> None:
         call.once(lambda _: pytest.fail("ran"))
 
 
+@pytest.mark.parametrize("option", ["key", "effect"])
+def test_a_key_or_an_effect_that_would_show_a_secret_is_refused(store: Store, option: str) -> None:
+    @sayso.gate(wait="raise", name="charge", **{option: lambda api_key: f"charge:{api_key}"})  # type: ignore[arg-type]
+    def charge(api_key: str) -> None:
+        pytest.fail(api_key)
+
+    with sayso.run("run-1"), pytest.raises(errors.PolicyError, match=f"{option}= of charge"):
+        charge("hunter2-hunter2")
+    assert store.count(Filter()) == 0
+
+
 def test_awaited_it_does_the_same() -> None:
     async def work() -> list[Any]:
         call = await sayso.aio.hold("fs/write_file", FILE, schema=SCHEMA, run="thread-1", key="call_1")

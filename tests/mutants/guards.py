@@ -709,6 +709,27 @@ MUTANTS = [
         "if key in met:",
         "unit/test_ambiguous.py::test_not_executed_says_no_whatever_it_was_raised_from",
     ),
+    # -- keys and effects ----------------------------------------------------------------------------------------------
+    Mutant(
+        "a key finds no other call", "gates/occasion.py",
+        "if found.subject.digest != digest:", "if False:",
+        "integration/test_held.py::test_a_key_with_other_arguments_or_another_tool_is_refused",
+    ),
+    Mutant(
+        "a key needs a run that can be found again", "gates/occasion.py",
+        "if not place.has_name:", "if False:",
+        "integration/test_held.py::test_a_key_needs_a_run_with_a_name",
+    ),
+    Mutant(
+        "an edit cannot move the effect", "gates/occasion.py",
+        "if effect != request.effect:", "if False:",
+        "integration/test_held.py::test_an_edit_that_moves_the_effect_does_not_start",
+    ),
+    Mutant(
+        "no key and no effect shows a secret", "gates/occasion.py",
+        "if text is not None and redaction.scrub(text, secrets) != text:", "if False:",
+        "integration/test_held.py::test_a_key_or_an_effect_that_would_show_a_secret_is_refused",
+    ),
     # -- ids ---------------------------------------------------------------------------------------------------------
     Mutant(
         "an id has 128 random bits", "model/ids.py",
