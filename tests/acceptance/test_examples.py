@@ -133,6 +133,23 @@ def test_refund_asks_on_the_terminal(place: Path) -> None:
         assert person.ends() == (0, "refunded 320.00 for A-4721\n")
 
 
+# -- a foreign tool --------------------------------------------------------------------------------------------
+
+
+def test_foreign_tool_is_called_once_with_what_was_approved() -> None:
+    with started("hold_foreign_tool.py") as program:
+        request_id, line = program.asks()
+        assert "shop/refund(order_id='A-4721', amount=320.0)" in line
+        refused = run("-m", "sayso", "approve", request_id, "--set", "amount=900")
+        assert "amount" in refused.stdout + refused.stderr
+        assert refused.returncode != 0
+        sayso("approve", request_id, "--set", "amount=80")
+        sent = "sent to the shop: {'order_id': 'A-4721', 'amount': 80}\n"
+        assert program.ends() == (0, f"{sent}refunded 80.00 for A-4721\n")
+    again = run(str(EXAMPLES / "hold_foreign_tool.py"))
+    assert (again.returncode, again.stdout) == (0, "refunded 80.00 for A-4721\n")
+
+
 # -- raise and resume ------------------------------------------------------------------------------------------
 
 
