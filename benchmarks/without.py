@@ -95,12 +95,14 @@ def _redaction() -> None:
 
 def _comparison() -> None:
     canonical: Any = importlib.import_module("sayso.model.canonical")
-    _replace("_arguments", lambda gate, request, *_: canonical.decode(request.effective.form, {}), first="gate")
+    _replace(
+        "_approved_arguments", lambda gate, request, *_: canonical.decode(request.effective.form, {}), first="gate"
+    )
     _replace_method("stands", lambda *_: True, "SqliteTransaction", "_Memory")
 
 
 def _schema() -> None:
-    _replace("must_fit", lambda *_: None)
+    _replace_method("check_types", lambda *_: None, "Gate")
 
 
 def _channels() -> None:

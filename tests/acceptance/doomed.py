@@ -93,15 +93,15 @@ def install() -> None:
     sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
     for verb in ("open", "decide", "start", "finish"):
         setattr(Store, verb, wrapped(verb))
-    run = effects.Try.run
+    run = effects.UserCall.run
 
-    def call(self: effects.Try) -> effects.Attempt:
+    def call(self: effects.UserCall) -> effects.Attempt:
         reach("call: before the effect")
         attempt = run(self)
         reach("call: after the effect")
         return attempt
 
-    effects.Try.run = call
+    effects.UserCall.run = call
 
 
 # -- the program ---------------------------------------------------------------------------------------------------

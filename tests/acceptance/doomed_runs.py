@@ -42,15 +42,15 @@ def install() -> None:
     """Put the points in their places, in this process."""
     for verb in VERBS:
         setattr(Store, verb, _wrapped(verb, getattr(Store, verb)))
-    arun = effects.Try.arun
+    arun = effects.UserCall.arun
 
-    async def call(self: effects.Try) -> effects.Attempt:
+    async def call(self: effects.UserCall) -> effects.Attempt:
         reach("before the call")
         attempt = await arun(self)
         reach("after the call")
         return attempt
 
-    effects.Try.arun = call
+    effects.UserCall.arun = call
 
 
 def _wrapped(verb: str, original: Callable[..., Any]) -> Callable[..., Any]:

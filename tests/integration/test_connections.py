@@ -31,7 +31,7 @@ from sayso.stores.http_transport import asked_wire
 from sayso.testing import sample_call
 from tests.serving import new_token
 
-PATIENCE, NEVER = 30, 3_600
+PATIENCE, NEVER = 120, 3_600
 HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Half: "
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
