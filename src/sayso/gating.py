@@ -16,7 +16,7 @@ from sayso import config, scope, signals
 from sayso.effects import Attempt, Effects, HookCall, UserCall, adrive, drive
 from sayso.errors import AlreadyStartedError, ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, exception_classes, execute
-from sayso.gates.options import check_known, quorum_of, span_of
+from sayso.gates.options import check_known, quorum_of, redact_names, span_of
 from sayso.model.quorum import Escalation
 from sayso.model.redaction import Redaction
 from sayso.model.request import State
@@ -217,7 +217,7 @@ def _declared(
     suspends: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
 ) -> tuple[Gate, Block | None, Store | str | None]:  # fmt: skip
     _check_options(function, options | {"description": description})
-    secret_names = _names(redact)
+    secret_names = redact_names(redact)
     made = Gate(
         function,
         named=name,
@@ -332,15 +332,6 @@ def _no_given(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt
 def _first_line(function: Callable[..., Any]) -> str | None:
     text = inspect.getdoc(function.func if isinstance(function, functools.partial) else function)
     return text.strip().splitlines()[0] if text and text.strip() else None
-
-
-def _names(redact: Collection[str]) -> tuple[str, ...]:
-    if isinstance(redact, str) or not isinstance(redact, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"redact= takes a collection of names, not {redact!r}")
-    strange = [name for name in redact if not isinstance(name, str) or not name.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
-    if strange:
-        raise ConfigError(f"redact= takes names of arguments or fields as texts, not {strange[0]!r}")
-    return tuple(redact)
 
 
 def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from sayso import config, errors, scope, signals
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import Check, Gate, Place, Started, again, begin, check, end, execute, requester
 from sayso.gates.captured import CapturedValues
-from sayso.gates.options import check_text, quorum_of, span_of, tool_of
+from sayso.gates.options import check_text, quorum_of, redact_names, span_of, tool_of
 from sayso.model import canonical
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
@@ -397,11 +397,11 @@ def holding(
     """Check and ask, as `hold` says; written once for its sync and async form."""
     given, shape = _given(arguments), _schema(schema)
     _check(tool, given, key, texts)
-    facts = None if context is None else dict(context)
+    facts, names = None if context is None else dict(context), redact_names(redact)
     gate = _ForeignGate(
         _no_function, named=tool, given=shape, quorum=quorum_of(quorum, roles),
         expires=span_of("expires", expires), approval_expires=span_of("approval_expires", approval_expires),
-        redaction=Redaction(redact), redact=tuple(redact),
+        redaction=Redaction(names), redact=names,
         context=None if facts is None else lambda masked: facts,  # noqa: ARG005  the hook's name for it
         **texts,
     )  # fmt: skip

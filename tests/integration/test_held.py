@@ -227,6 +227,12 @@ def test_secrets_are_masked_for_people_and_real_for_the_call() -> None:
     assert call.once(lambda arguments: arguments["api_key"]) == "hunter2!"
 
 
+def test_a_text_in_place_of_names_to_mask_is_refused_and_not_taken_letter_by_letter(store: Store) -> None:
+    with pytest.raises(errors.ConfigError, match="redact= takes a collection of names"):
+        held(schema=None, arguments={"memo": "hush"}, redact="memo")
+    assert store.count(Filter()) == 0
+
+
 def test_an_effect_starts_once_across_runs_and_tools() -> None:
     def refund(tool: str, run: str) -> sayso.Held:
         return sayso.hold(tool, {"order": "A-1"}, run=run, key="k", effect="refund:{order}")

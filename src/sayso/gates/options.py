@@ -47,6 +47,7 @@ __all__ = [
     "current_request",
     "has_own_name",
     "quorum_of",
+    "redact_names",
     "requester",
     "span_of",
     "spent",
@@ -177,6 +178,16 @@ def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> 
             )
         if parameter.kind not in _BY_NAME:
             raise ConfigError(f"{option}= gets its arguments by name and takes {parameter.name!r} by place alone")
+
+
+def redact_names(redact: Collection[str]) -> tuple[str, ...]:
+    """Return what `redact=` names; raises `ConfigError` where it is no collection of names."""
+    if isinstance(redact, str) or not isinstance(redact, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"redact= takes a collection of names, not {redact!r}")
+    strange = [name for name in redact if not isinstance(name, str) or not name.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if strange:
+        raise ConfigError(f"redact= takes names of arguments or fields as texts, not {strange[0]!r}")
+    return tuple(redact)
 
 
 def check_text(
