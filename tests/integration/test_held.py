@@ -263,6 +263,22 @@ def test_a_key_or_an_effect_that_would_show_a_secret_is_refused(store: Store, op
     assert store.count(Filter()) == 0
 
 
+def test_a_call_that_was_asked_before_its_gate_named_an_effect_does_not_start_without_it() -> None:
+    def gated(**options: Any) -> Callable[[str], str]:
+        @sayso.gate(name="refund", wait="raise", **options)
+        def refund(order: str) -> str:
+            return pytest.fail("started, and its effect was not taken")
+
+        return refund
+
+    with sayso.run("run-1"):
+        with pytest.raises(sayso.ConfirmationRequired) as asked:
+            gated()("A-1")
+        sayso.Review().approve(asked.value.id, by="ada")
+        with pytest.raises(errors.InvalidChangesError, match="refund:A-1"):
+            gated(effect="refund:{order}")("A-1")
+
+
 def test_awaited_it_does_the_same() -> None:
     async def work() -> list[Any]:
         call = await sayso.aio.hold("fs/write_file", FILE, schema=SCHEMA, run="thread-1", key="call_1")

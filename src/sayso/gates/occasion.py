@@ -145,16 +145,18 @@ def _must_be_name(gate: Gate, option: str, text: str) -> str:
 
 
 def must_keep_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -> Effects[None]:
-    """Refuse the start of a call whose reviewer changed what its effect is made of: another one has been taken.
+    """Refuse the start of a call that would have another effect than the one that its start takes.
+
+    A reviewer changed what the effect is made of, or the gate's author changed `effect=` since the call was asked.
 
     Raises:
-        InvalidChangesError: The changed arguments have another effect.
+        InvalidChangesError: The arguments have another effect.
     """
-    if request.edited is None or gate.effect is None:
+    if gate.effect is None:
         return
     effect = yield from effect_of(gate, arguments)
     if effect != request.effect:
-        problem = f"effect: the changed arguments have the effect {effect!r}, and {request.effect!r} was asked for"
+        problem = f"effect: these arguments have the effect {effect!r}, and {request.effect!r} was asked for"
         raise errors.InvalidChangesError(request.id, [f"{problem}; let the program ask for that call"])
 
 
