@@ -54,7 +54,7 @@ format: $(VENV)/.ready-lint
 	$(VENV)/bin/ruff check --fix .
 
 pictures: $(VENV)/.ready-test $(VENV)/.browser
-	$(VENV)/bin/python -m pytest -k pictures_of_a_day tests/acceptance/test_inbox_browser_looks.py
+	$(VENV)/bin/python -m pytest -k pictures_of_a_day tests/server/test_browser_looks.py
 	@mkdir -p docs/assets
 	cp build/screenshots/inbox-light.png build/screenshots/request-light.png docs/assets/
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import encode
-from tests.unit.abuse import ABUSES
+from tests.model.abuse import ABUSES
 
 from .contest import Plan
 from .statistic import median

@@ -21,9 +21,10 @@ import pytest
 from hypothesis import settings
 
 from sayso import clock as sayso_clock
-from tests import tables
+from tests.support import tables
 
 ROOT = Path(__file__).resolve().parent.parent
+pytest_plugins = ["tests.support.stores", "tests.support.browser"]
 _MEMORY, _ENOUGH = Path("/dev/shm"), 4 << 30
 FOREIGN = ("EDITOR", "VISUAL", "PAGER", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 

@@ -1,6 +1,6 @@
 """The guards of the core, one mutant for each: its text, what stands there without it, the test that must turn red.
 
-The text stands exactly once in its file (`tests/unit/test_mutants_list.py` keeps it so). A guard that gets a mutant
+The text stands exactly once in its file (`tests/project/test_mutants_list.py` keeps it so). A guard that gets a mutant
 here names the one test that explains best why it is there, which need not be the only one that notices. Run them with
 `make mutants`.
 """
@@ -35,12 +35,12 @@ MUTANTS = [
     Mutant(
         "a key finds its request", "stores/base.py",
         "known = tx.keyed(request.run_id, request.key)", "known = tx.holder(request.fingerprint)",
-        "contract/test_stores.py::TestMemory::test_a_key_finds_its_request_in_every_state",
+        "stores/test_contract.py::TestMemory::test_a_key_finds_its_request_in_every_state",
     ),
     Mutant(
         "a key that was used for another call is refused", "stores/base.py",
         "        lifecycle.must_be_same(known, request)", "        pass",
-        "contract/test_stores.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
+        "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
     ),
     Mutant(
         "what a key finds is held to the journal", "stores/base.py",
@@ -50,7 +50,7 @@ MUTANTS = [
     Mutant(
         "a key stands in the fingerprint", "model/fingerprint.py",
         "if key is not None:", "if False:",
-        "contract/test_stores.py::TestMemory::test_two_keys_are_two_requests_of_one_call",
+        "stores/test_contract.py::TestMemory::test_two_keys_are_two_requests_of_one_call",
     ),
     Mutant(
         "a result is the one that was recorded", "stores/base.py",
@@ -65,22 +65,22 @@ MUTANTS = [
     Mutant(
         "an effect that may have happened is taken", "model/lifecycle.py",
         "elif other.state in _TAKEN or", "elif other.state is State.RUNNING or",
-        "contract/test_stores.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
+        "stores/test_contract.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
     ),
     Mutant(
         "an earlier open request has its effect", "model/lifecycle.py",
         "(is_earlier and other.state in _OPEN and not is_due(other, now)):", "False:",
-        "contract/test_stores.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
+        "stores/test_contract.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
     ),
     Mutant(
         "again needs a reason", "model/edit.py",
         'if decision.again and is_blank(decision.comment or ""):', "if False:",
-        "contract/test_stores.py::TestMemory::test_an_effect_starts_again_where_a_reviewer_says_so_with_a_reason",
+        "stores/test_contract.py::TestMemory::test_an_effect_starts_again_where_a_reviewer_says_so_with_a_reason",
     ),
     Mutant(
         "all of a quorum say that an effect may happen again", "model/lifecycle.py",
         "if edited is None and all(vote.again is decision.again for vote in request.votes):", "if edited is None:",
-        "contract/test_stores.py::TestMemory::test_again_begins_the_count_of_a_quorum_anew",
+        "stores/test_contract.py::TestMemory::test_again_begins_the_count_of_a_quorum_anew",
     ),
     Mutant(
         "an altered request frees no effect", "stores/sqlite_transaction.py",
@@ -92,7 +92,7 @@ MUTANTS = [
         "only an approved call is started", "model/lifecycle.py",
         "if (request.state is not State.APPROVED and not again) or is_spent:",
         "if request.state is State.PENDING:",
-        "contract/test_stores.py::TestMemory::test_of_eight_who_start_at_once_one_runs",
+        "stores/test_contract.py::TestMemory::test_of_eight_who_start_at_once_one_runs",
     ),
     Mutant(
         "only an approved call is started, on disk", "model/lifecycle.py",
@@ -103,49 +103,49 @@ MUTANTS = [
     Mutant(
         "only the last token ends a call", "model/lifecycle.py",
         "execution.token != token or ", "",
-        "unit/test_lifecycle.py::test_only_the_last_token_ends_a_call",
+        "model/test_lifecycle.py::test_only_the_last_token_ends_a_call",
     ),
     Mutant(
         "an outcome stands", "model/lifecycle.py",
         " or request.state not in {State.RUNNING, State.UNKNOWN}:", ":",
-        "unit/test_lifecycle.py::test_a_final_state_never_changes",
+        "model/test_lifecycle.py::test_a_final_state_never_changes",
     ),
     Mutant(
         "an unknown outcome is not retried", "model/lifecycle.py",
         "again = request.state is State.UNKNOWN and request.idempotent", "again = request.state is State.UNKNOWN",
-        "unit/test_lifecycle.py::test_retries_give_no_start_after_an_unknown_outcome",
+        "model/test_lifecycle.py::test_retries_give_no_start_after_an_unknown_outcome",
     ),
     Mutant(
         "retries are counted", "model/lifecycle.py",
         "execution.attempt <= request.retries", "request.retries > 0",
-        "unit/test_lifecycle.py::test_a_failed_call_has_the_starts_that_the_gate_gives_it",
+        "model/test_lifecycle.py::test_a_failed_call_has_the_starts_that_the_gate_gives_it",
     ),
     Mutant(
         "a spent approval is not found again", "model/lifecycle.py",
         'state, holds = State(outcome.state), outcome.state == "unknown"', "state, holds = State(outcome.state), True",
-        "unit/test_lifecycle.py::test_a_spent_approval_no_longer_holds_and_an_unknown_one_does",
+        "model/test_lifecycle.py::test_a_spent_approval_no_longer_holds_and_an_unknown_one_does",
     ),
     Mutant(
         "only an unknown outcome is resolved", "model/lifecycle.py",
         "if (request.state is not State.UNKNOWN and not is_forced) or execution is None:", "if execution is None:",
-        "unit/test_lifecycle.py::test_there_is_this_way_and_no_other",
+        "model/test_lifecycle.py::test_there_is_this_way_and_no_other",
     ),
     Mutant(
         "what is running is not withdrawn", "model/lifecycle.py",
         " or request.state in {State.RUNNING, State.UNKNOWN}:", ":",
-        "contract/test_stores.py::TestMemory::test_a_program_takes_back_what_it_asked_and_forgets_a_no",
+        "stores/test_contract.py::TestMemory::test_a_program_takes_back_what_it_asked_and_forgets_a_no",
     ),
     # -- ends -------------------------------------------------------------------------------------------------------
     Mutant(
         "the end of a request is too late", "model/lifecycle.py",
         "return now >= request.expires_at", "return now > request.expires_at",
-        "unit/test_lifecycle.py::test_an_end_that_is_reached_is_too_late",
+        "model/test_lifecycle.py::test_an_end_that_is_reached_is_too_late",
     ),
     Mutant(
         "the end of an approval is too late", "model/lifecycle.py",
         "return request.approval_expires_at is not None and now >= request.approval_expires_at",
         "return request.approval_expires_at is not None and now > request.approval_expires_at",
-        "unit/test_lifecycle.py::test_an_end_that_is_reached_is_too_late",
+        "model/test_lifecycle.py::test_an_end_that_is_reached_is_too_late",
     ),
     Mutant(
         "an approval has an end", "model/lifecycle.py",
@@ -155,23 +155,23 @@ MUTANTS = [
     Mutant(
         "what expired is not found again", "model/lifecycle.py",
         "state=State.EXPIRED, holds=False", "state=State.EXPIRED",
-        "contract/test_stores.py::TestMemory::test_a_no_holds_and_a_spent_approval_does_not",
+        "stores/test_contract.py::TestMemory::test_a_no_holds_and_a_spent_approval_does_not",
     ),
     Mutant(
         "an end is looked at before each change", "stores/base.py",
         "lapsed = _lapsed(request, now)", "lapsed = None",
-        "contract/test_stores.py::TestMemory::test_an_approval_can_be_started_until_its_end_and_not_at_it",
+        "stores/test_contract.py::TestMemory::test_an_approval_can_be_started_until_its_end_and_not_at_it",
     ),
     Mutant(
         "asking again after the end asks anew", "stores/base.py",
         "expired = None if held is None else lifecycle.expire(held, tx.now())", "expired = None",
-        "contract/test_stores.py::TestMemory::test_asking_again_after_the_end_asks_anew",
+        "stores/test_contract.py::TestMemory::test_asking_again_after_the_end_asks_anew",
     ),
     # -- people -----------------------------------------------------------------------------------------------------
     Mutant(
         "the requester does not decide", "model/lifecycle.py",
         "by.is_same(request.requester) or any(", "any(",
-        "unit/test_lifecycle.py::test_who_asked_cannot_decide",
+        "model/test_lifecycle.py::test_who_asked_cannot_decide",
     ),
     Mutant(
         "nor whoever it acts for", "model/lifecycle.py",
@@ -182,57 +182,57 @@ MUTANTS = [
     Mutant(
         "nor says how its call ended", "model/lifecycle.py",
         "if roles is not None:", "if False:",
-        "unit/test_lifecycle.py::test_who_asked_cannot_care_for_the_request_either",
+        "model/test_lifecycle.py::test_who_asked_cannot_care_for_the_request_either",
     ),
     Mutant(
         "a person is barred whoever vouches for the name", "model/reviewer.py",
         "if mine == theirs:\n            return True", "if mine == theirs:\n            return self.is_same(other)",
-        "integration/test_acting_for.py::test_person_is_barred_under_whatever_name_it_may_be",
+        "gates/test_acting_for.py::test_person_is_barred_under_whatever_name_it_may_be",
     ),
     Mutant(
         "a run that has ended bars nobody", "scope.py",
         "_acting.pop(scope, None)", "pass",
-        "integration/test_acting_for.py::test_nobody_is_barred_any_more_when_the_runs_have_ended",
+        "gates/test_acting_for.py::test_nobody_is_barred_any_more_when_the_runs_have_ended",
     ),
     Mutant(
         "what was asked for less is asked anew", "gates/options.py",
         "if not request.quorum.covers(self.quorum):", "if False:",
-        "integration/test_needs.py::test_request_that_was_asked_for_less_is_closed_and_asked_anew",
+        "gates/test_needs.py::test_request_that_was_asked_for_less_is_closed_and_asked_anew",
     ),
     Mutant(
         "what is asked anew asks for no less", "gates/options.py",
         "        return self._replace(\n            quorum=", "        return self\n        return self._replace(\n            quorum=",
-        "integration/test_needs.py::test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
+        "gates/test_needs.py::test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
     ),
     Mutant(
         "the start is held to what the gate allows", "gates/options.py",
         "gate.retries, gate.idempotent)\n\n    def unmet_by", ")\n\n    def unmet_by",
-        "integration/test_needs.py::test_start_that_only_the_record_allows_is_not_executed",
+        "gates/test_needs.py::test_start_that_only_the_record_allows_is_not_executed",
     ),
     Mutant(
         "the start looks at the needs again", "gates/execute.py",
         "lacks = (needs or Needs.recorded(gate, request)).unmet_by(request)", "lacks = None",
-        "integration/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
+        "gates/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
         "a call that blocks without a named run finds no earlier decision", "scope.py",
         "return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)", "return self.place",
-        "integration/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
+        "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
     ),
     Mutant(
         "nothing is asked that nobody can come back to", "gates/check.py",
         "if place.pool is not None:", "if False:",
-        "integration/test_pool_threads.py::test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
+        "gates/test_pool_threads.py::test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
     ),
     Mutant(
         "a pool's thread is at another caller's job", "scope.py",
         "if owner.process != os.getpid() or owner.is_over:", "if owner.process != os.getpid():",
-        "integration/test_pool_threads.py::test_a_try_that_is_left_is_the_callers_own",
+        "gates/test_pool_threads.py::test_a_try_that_is_left_is_the_callers_own",
     ),
     Mutant(
         "leaving a run ends its waits", "scope.py",
         'scope.end("its run was left while it waited")', "pass",
-        "integration/test_waits_end.py::test_leaving_a_named_run_ends_its_waits_and_leaves_the_requests_to_the_next_process",
+        "gates/test_waits_end.py::test_leaving_a_named_run_ends_its_waits_and_leaves_the_requests_to_the_next_process",
     ),
     Mutant(
         "what nobody waits for does not start", "wait.py",
@@ -243,47 +243,47 @@ MUTANTS = [
     Mutant(
         "a named run's request waits for its next process", "wait.py",
         "or not is_random(request.run_id):", "or False:",
-        "integration/test_waits_end.py::test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
+        "gates/test_waits_end.py::test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
     ),
     Mutant(
         "what is stored while its program goes is withdrawn", "gates/check.py",
         "yield from withdraw(store, request.id, why, error)", "pass",
-        "integration/test_waits_end.py::test_a_task_that_is_cancelled_while_its_request_is_stored_withdraws_it",
+        "gates/test_waits_end.py::test_a_task_that_is_cancelled_while_its_request_is_stored_withdraws_it",
     ),
     Mutant(
         "what was shown is what runs", "gates/execute.py",
         "or not is_as_shown(gate, call):", "or False:",
-        "integration/test_shown.py::test_call_that_was_shown_as_another_one_does_not_run",
+        "gates/test_shown.py::test_call_that_was_shown_as_another_one_does_not_run",
     ),
     Mutant(
         "nothing changes while a rule is awaited", "gates/check.py",
         "if asked.has_moved:", "if False:",
-        "integration/test_moving_arguments.py::test_call_that_changed_while_an_async_rule_decided_does_not_run",
+        "gates/test_moving_arguments.py::test_call_that_changed_while_an_async_rule_decided_does_not_run",
     ),
     Mutant(
         "a call fits its own types", "gates/options.py",
         "if problems:", "if False:",
-        "integration/test_proposed.py::test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
+        "gates/test_proposed.py::test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
     ),
     Mutant(
         "a role is needed", "model/lifecycle.py",
         "if not request.admits(by, roles):", "if False:",
-        "unit/test_lifecycle.py::test_a_role_is_needed_for_everything_that_a_reviewer_does",
+        "model/test_lifecycle.py::test_a_role_is_needed_for_everything_that_a_reviewer_does",
     ),
     Mutant(
         "a claim keeps others out", "model/lifecycle.py",
         " and not by.is_same(request.claimed_by):", " and False:",
-        "unit/test_lifecycle.py::test_a_claim_keeps_others_out_until_it_is_released",
+        "model/test_lifecycle.py::test_a_claim_keeps_others_out_until_it_is_released",
     ),
     Mutant(
         "nobody votes twice", "model/lifecycle.py",
         "if any(vote.by.is_same(decision.by) for vote in votes):", "if False:",
-        "unit/test_lifecycle.py::test_a_quorum_is_met_by_as_many_distinct_people_as_it_names",
+        "model/test_lifecycle.py::test_a_quorum_is_met_by_as_many_distinct_people_as_it_names",
     ),
     Mutant(
         "votes are counted by person", "model/quorum.py",
         "if not any(voter.is_same(other) for other in distinct):", "if voter not in distinct:",
-        "unit/test_guards.py::test_one_person_in_two_spellings_counts_once",
+        "gates/test_guards.py::test_one_person_in_two_spellings_counts_once",
     ),
     Mutant(
         "a full-width letter is the letter", "model/reviewer.py",
@@ -294,18 +294,18 @@ MUTANTS = [
     Mutant(
         "a name hides nothing", "model/reviewer.py",
         "    if hidden:\n", "    if False:\n",
-        "unit/test_guards.py::test_a_name_that_hides_something_names_nobody",
+        "gates/test_guards.py::test_a_name_that_hides_something_names_nobody",
     ),
     # -- decisions --------------------------------------------------------------------------------------------------
     Mutant(
         "an edit begins the count anew", "model/lifecycle.py",
         "        votes = ()\n        if edited is not None:", "        votes = request.votes\n        if edited is not None:",
-        "unit/test_lifecycle.py::test_an_edit_resets_the_votes_and_counts_as_one",
+        "model/test_lifecycle.py::test_an_edit_resets_the_votes_and_counts_as_one",
     ),
     Mutant(
         "what was looked at is what stands", "model/lifecycle.py",
         "if seen is not None and seen != current:", "if False:",
-        "unit/test_lifecycle.py::test_what_is_approved_is_what_the_last_voter_saw",
+        "model/test_lifecycle.py::test_what_is_approved_is_what_the_last_voter_saw",
     ),
     Mutant(
         "decided is decided", "model/lifecycle.py",
@@ -315,52 +315,52 @@ MUTANTS = [
     Mutant(
         "a running call is not cancelled", "model/lifecycle.py",
         'if not (decision.verb == "cancel" and request.state is State.APPROVED):', 'if decision.verb != "cancel":',
-        "unit/test_lifecycle.py::test_there_is_this_way_and_no_other",
+        "model/test_lifecycle.py::test_there_is_this_way_and_no_other",
     ),
     Mutant(
         "a quorum is met before the call is approved", "model/lifecycle.py",
         "    if missing:\n", "    if False:\n",
-        "contract/test_stores.py::TestMemory::test_a_quorum_counts_distinct_people",
+        "stores/test_contract.py::TestMemory::test_a_quorum_counts_distinct_people",
     ),
     Mutant(
         "a question is not approved", "model/lifecycle.py",
         'if request.kind == "question" and verb in {"approve", "feedback"}:', "if False:",
-        "unit/test_lifecycle.py::test_a_question_takes_no_such_decision",
+        "model/test_lifecycle.py::test_a_question_takes_no_such_decision",
     ),
     Mutant(
         "an answer fits the question", "reviews.py",
         'schema_of(request).fit({"answer": canonical.form_of(value)})', '{"answer": canonical.form_of(value)}',
-        "unit/test_guards.py::test_an_answer_that_does_not_fit_decides_nothing",
+        "gates/test_guards.py::test_an_answer_that_does_not_fit_decides_nothing",
     ),
     Mutant(
         "what the function's own types refuse does not run", "gates/check.py",
         "if not problems:\n        return Check", "if True:\n        return Check",
-        "integration/test_edits.py::test_validators_of_the_program_have_the_last_word_on_an_edit",
+        "gates/test_edits.py::test_validators_of_the_program_have_the_last_word_on_an_edit",
     ),
     Mutant(
         "an edit that came back is voted on anew", "model/lifecycle.py",
         "request, state=State.PENDING, edited=None, votes=(), decision=None,", "request, state=State.PENDING, edited=None, decision=None,",
-        "integration/test_edits.py::test_an_edit_that_came_back_begins_its_votes_and_its_time_anew",
+        "gates/test_edits.py::test_an_edit_that_came_back_begins_its_votes_and_its_time_anew",
     ),
     Mutant(
         "nothing is fetched for a reference", "model/json_schema.py",
         '"offline": True,', '"offline": False,',
-        "unit/test_foreign_schema.py::test_no_reference_is_ever_fetched",
+        "model/test_foreign_schema.py::test_no_reference_is_ever_fetched",
     ),
     Mutant(
         "an object of a class that checks itself is not built without its code", "model/schema_fit.py",
         'if "x-sayso-code" in node and self._builds:', "if False:",
-        "unit/test_schema.py::test_without_the_code_a_class_that_checks_itself_is_passed_on_and_not_built",
+        "model/test_schema.py::test_without_the_code_a_class_that_checks_itself_is_passed_on_and_not_built",
     ),
     Mutant(
         "an edit fits the function", "model/edit.py",
         "schema.fit(merged, kept=kept)", "merged",
-        "integration/test_weaknesses_of_peers.py::test_edit_is_validated_before_it_counts",
+        "gates/test_weaknesses_of_peers.py::test_edit_is_validated_before_it_counts",
     ),
     Mutant(
         "a mask left as shown is no edit", "model/edit.py",
         "return real[name]", "return value",
-        "unit/test_guards.py::test_a_masked_value_that_is_left_as_shown_stays_what_it_is",
+        "gates/test_guards.py::test_a_masked_value_that_is_left_as_shown_stays_what_it_is",
     ),
     Mutant(
         "an edited call is masked, too", "model/edit.py",
@@ -381,57 +381,57 @@ MUTANTS = [
     Mutant(
         "what no other process could read is refused", "gates/check.py",
         "canonical.check_round_trip(form, schema.classes)", "pass",
-        "unit/test_guards.py::test_a_call_that_no_other_process_could_run_is_refused_when_asked",
+        "gates/test_guards.py::test_a_call_that_no_other_process_could_run_is_refused_when_asked",
     ),
     Mutant(
         "one open request for one call in one run", "stores/base.py",
         "met = held if expired is None else None", "met = None",
-        "contract/test_stores.py::TestMemory::test_asking_the_same_in_the_same_run_finds_the_request",
+        "stores/test_contract.py::TestMemory::test_asking_the_same_in_the_same_run_finds_the_request",
     ),
     Mutant(
         "what was decided from here is found", "gates/check.py",
         "if adopted is not None:", "if False:",
-        "integration/test_scope.py::test_pause_of_a_task_is_answered_by_who_awaited_it",
+        "gates/test_scope.py::test_pause_of_a_task_is_answered_by_who_awaited_it",
     ),
     Mutant(
         "siblings share nothing", "scope.py",
         "return owner.task is not None and owner.task() is task", "return True",
-        "integration/test_scope.py::test_siblings_of_a_parent_with_a_run_share_nothing",
+        "gates/test_scope.py::test_siblings_of_a_parent_with_a_run_share_nothing",
     ),
     Mutant(
         "a child does not grant its parent", "scope.py",
         "return owner.task is not None and owner.task() is task", "return owner.task is None or owner.task() is task",
-        "integration/test_scope.py::test_what_a_task_was_granted_is_not_granted_to_the_thread_that_began_it",
+        "gates/test_scope.py::test_what_a_task_was_granted_is_not_granted_to_the_thread_that_began_it",
     ),
     Mutant(
         "a run is part of the fingerprint", "model/fingerprint.py",
         'else _begun("sayso/run/1", run_id)).copy()', 'else _begun("sayso/run/1")).copy()',
-        "integration/test_scope.py::test_other_runs_decide_nothing_here",
+        "gates/test_scope.py::test_other_runs_decide_nothing_here",
     ),
     Mutant(
         "the parts of a digest are framed", "model/fingerprint.py",
         'b"%d:%b" % (len(part), part) for part in parts', "part for part in parts",
-        "unit/test_guards.py::test_the_parts_of_a_digest_cannot_be_shifted",
+        "gates/test_guards.py::test_the_parts_of_a_digest_cannot_be_shifted",
     ),
     Mutant(
         "a tuple is no list", "model/canonical/form.py",
         'return {"$tuple": self._items(value)}', "return self._items(value)",
-        "unit/test_canonical.py::test_different_acts_have_different_digests",
+        "model/test_canonical.py::test_different_acts_have_different_digests",
     ),
     Mutant(
         "a dict is no tag", "model/canonical/form.py",
         'return {"$dict": members} if is_wrapped else members', "return members",
-        "unit/test_canonical.py::test_a_golden_vector_is_written_as_it_was",
+        "model/test_canonical.py::test_a_golden_vector_is_written_as_it_was",
     ),
     Mutant(
         "keys are texts", "model/canonical/form.py",
         "if type(key) is not str:\n", "if False:\n",
-        "unit/test_canonical.py::test_what_has_no_form_is_refused_by_the_name_of_its_argument",
+        "model/test_canonical.py::test_what_has_no_form_is_refused_by_the_name_of_its_argument",
     ),
     Mutant(
         "depth has an end", "model/canonical/form.py",
         "if len(self.path) > LIMIT_DEPTH:", "if False:",
-        "unit/test_canonical.py::test_what_has_no_form_is_refused_by_the_name_of_its_argument",
+        "model/test_canonical.py::test_what_has_no_form_is_refused_by_the_name_of_its_argument",
     ),
     # -- what runs --------------------------------------------------------------------------------------------------
     Mutant(
@@ -442,35 +442,35 @@ MUTANTS = [
     Mutant(
         "what runs has the digest that was asked", "gates/execute.py",
         "if digest != call.digest or request.fingerprint_of(digest) != approved:", "if False:",
-        "unit/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
+        "gates/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
         "what runs has the fingerprint that was approved", "gates/execute.py",
         " or request.fingerprint_of(digest) != approved:", ":",
-        "unit/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
+        "gates/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
         "a call that was broken off is unknown", "gates/execute.py",
         'state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"',
         'state = "unknown" if attempt.is_ambiguous else "failed"',
-        "unit/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
+        "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
         "Ctrl-C in a call is recorded", "effects.py",
         "except BaseException as error:  # noqa: BLE001  user code; recorded by",
         "except Exception as error:  # noqa: BLE001  user code; recorded by",
-        "unit/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
+        "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
         "an outcome that is not recorded is told", "gates/execute.py",
         "raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error", "return",
-        "unit/test_guards.py::test_a_call_that_ran_and_could_not_be_recorded_says_so_with_its_result",
+        "gates/test_guards.py::test_a_call_that_ran_and_could_not_be_recorded_says_so_with_its_result",
     ),
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
         "a worker that lives is not given up", "stores/base.py",
         "execution.worker == gone or worker.is_gone(execution.worker)", "True",
-        "contract/test_stores.py::TestMemory::test_a_call_whose_process_lives_stays_running",
+        "stores/test_contract.py::TestMemory::test_a_call_whose_process_lives_stays_running",
     ),
     Mutant(
         "a worker that is gone is given up", "stores/base.py",
@@ -480,60 +480,60 @@ MUTANTS = [
     Mutant(
         "a process number that was given out again", "stores/worker.py",
         "(_is_dead(pid) or _is_another(pid, theirs, mine))", "_is_dead(pid)",
-        "unit/test_worker.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
+        "stores/test_worker_liveness.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
     ),
     Mutant(
         "one verb at a time, in memory", "stores/memory.py",
         "        with self._lock:\n            tx = _Memory(self)", "        with threading.RLock():\n            tx = _Memory(self)",
-        "unit/test_guards.py::test_in_memory_one_verb_ends_before_the_next_begins",
+        "gates/test_guards.py::test_in_memory_one_verb_ends_before_the_next_begins",
     ),
     Mutant(
         "a refusal is raised, in memory", "stores/memory.py",
         "        if isinstance(result, errors.SaysoError):\n            raise result\n", "",
-        "contract/test_stores.py::TestMemory::test_only_an_approved_call_is_started",
+        "stores/test_contract.py::TestMemory::test_only_an_approved_call_is_started",
     ),
     Mutant(
         "a place in the chain is taken once", "stores/sqlite_transaction.py",
         "            raise Stale from None", "            return",
-        "unit/test_sqlite.py::test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",
+        "stores/test_sqlite.py::test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",
     ),
     Mutant(
         "the lock is taken before the first reading", "stores/sqlite.py",
         'connection.execute("BEGIN IMMEDIATE")', 'connection.execute("BEGIN")',
-        "unit/test_guards.py::test_nobody_else_can_write_between_a_verbs_reading_and_its_writing",
+        "gates/test_guards.py::test_nobody_else_can_write_between_a_verbs_reading_and_its_writing",
     ),
     Mutant(
         "what was committed is not done again", "stores/sqlite.py",
         '            is_ready = True\n            connection.execute("COMMIT")',
         '            connection.execute("COMMIT")\n            is_ready = True',
-        "unit/test_sqlite.py::test_who_waits_behind_an_interrupted_verb_is_served_once",
+        "stores/test_sqlite.py::test_who_waits_behind_an_interrupted_verb_is_served_once",
     ),
     Mutant(
         "a commit is synced", "stores/sqlite.py",
         '"PRAGMA synchronous = FULL"', '"PRAGMA synchronous = NORMAL"',
-        "unit/test_sqlite.py::test_every_commit_is_synced",
+        "stores/test_sqlite.py::test_every_commit_is_synced",
     ),
     Mutant(
         "the file is its owner's", "stores/sqlite.py",
         "os.O_RDWR, 0o600)", "os.O_RDWR, 0o644)",
-        "unit/test_sqlite.py::test_only_its_owner_can_read_the_file_and_those_beside_it",
+        "stores/test_sqlite.py::test_only_its_owner_can_read_the_file_and_those_beside_it",
     ),
     Mutant(
         "a forked child begins afresh", "stores/sqlite.py",
         "        self._bell = Bell()\n        self._begin_afresh()\n\n    # -- connections", "        self._bell = Bell()\n\n    # -- connections",
-        "unit/test_guards.py::test_a_forked_child_takes_over_no_lock_and_no_connection",
+        "gates/test_guards.py::test_a_forked_child_takes_over_no_lock_and_no_connection",
     ),
     Mutant(
         "a sealed text belongs to its request", "stores/codec.py",
         "    return AESGCM(raw)",
         "    return type('Unbound', (AESGCM,), {name: (lambda self, nonce, text, _, do=getattr(AESGCM, name):"
         " do(self, nonce, text, None)) for name in ('encrypt', 'decrypt')})(raw)",
-        "unit/test_seal.py::test_a_sealed_text_cannot_be_moved_to_another_request",
+        "stores/test_seal.py::test_a_sealed_text_cannot_be_moved_to_another_request",
     ),
     Mutant(
         "nothing sealed is read without the key", "stores/codec.py",
         "            if text.startswith(_ANY):", "            if False:",
-        "unit/test_sqlite.py::test_without_the_key_nothing_sealed_is_read_or_decided",
+        "stores/test_sqlite.py::test_without_the_key_nothing_sealed_is_read_or_decided",
     ),
     # -- the journal ------------------------------------------------------------------------------------------------
     Mutant(
@@ -544,17 +544,17 @@ MUTANTS = [
     Mutant(
         "a request names its last row", "audit/verifier.py",
         "if anchor.link != trail.link:", "if False:",
-        "unit/test_audit.py::test_an_end_that_was_cut_off_is_found_while_its_request_is_there",
+        "audit/test_audit.py::test_an_end_that_was_cut_off_is_found_while_its_request_is_there",
     ),
     Mutant(
         "a request stands as its last row left it", "audit/verifier.py",
         "if anchor.state not in trail.said.states:", "if False:",
-        "unit/test_altered.py::test_a_state_that_no_row_led_to_shows_also_without_digests",
+        "stores/test_altered.py::test_a_state_that_no_row_led_to_shows_also_without_digests",
     ),
     Mutant(
         "a request that has rows is there", "audit/verifier.py",
         "for request_id, trail in missing.items():", "for request_id, trail in ():",
-        "unit/test_audit.py::test_a_request_that_was_removed_or_put_back_is_found",
+        "audit/test_audit.py::test_a_request_that_was_removed_or_put_back_is_found",
     ),
     Mutant(
         "a link covers the row before", "model/journal.py",
@@ -565,7 +565,7 @@ MUTANTS = [
     Mutant(
         "a secret below a name is masked", "model/redaction.py",
         "            elif isinstance(value, _MAY_HIDE):\n                shown = self.mask(value)\n", "",
-        "unit/test_redaction.py::test_secret_is_absent_at_every_depth",
+        "model/test_redaction.py::test_secret_is_absent_at_every_depth",
     ),
     Mutant(
         "a secret in a list is masked", "model/redaction.py",
@@ -575,27 +575,27 @@ MUTANTS = [
     Mutant(
         "the password of a URL is masked", "model/redaction.py",
         "return conceal(tree)", "return tree",
-        "unit/test_redaction.py::test_password_in_a_url_is_masked_at_every_depth",
+        "model/test_redaction.py::test_password_in_a_url_is_masked_at_every_depth",
     ),
     Mutant(
         "a secret is looked for in any spelling", "model/redaction.py",
         "if kept is None or kept[0] in runs or len(secret.splitlines()) > 1:", "if secret in text:",
-        "unit/test_redaction.py::test_many_secrets_are_found_in_every_spelling",
+        "model/test_redaction.py::test_many_secrets_are_found_in_every_spelling",
     ),
     Mutant(
         "no rule judges a NaN", "gates/check.py",
         "lost = nan_in(asked.kwargs)", "lost = None",
-        "unit/test_nan.py::test_a_rule_lets_no_nan_through",
+        "model/test_nan.py::test_a_rule_lets_no_nan_through",
     ),
     Mutant(
         "what is not known is masked whole", "model/redaction.py",
         "return tree if tag in _SCALARS else MASK", "return tree",
-        "unit/test_redaction.py::test_tag_that_is_not_known_is_masked_whole",
+        "model/test_redaction.py::test_tag_that_is_not_known_is_masked_whole",
     ),
     Mutant(
         "a redactor that fails shows nothing", "model/redaction.py",
         "        return dict(FAILED)\n    if inspect", "        return arguments\n    if inspect",
-        "unit/test_redaction.py::test_redactor_that_fails_shows_a_placeholder_and_never_the_secret",
+        "model/test_redaction.py::test_redactor_that_fails_shows_a_placeholder_and_never_the_secret",
     ),
     Mutant(
         "the error of a hook quotes no secret", "gates/masking.py",
@@ -618,19 +618,19 @@ MUTANTS = [
     Mutant(
         "a text cannot write an escape itself", "model/text.py",
         'if text.isprintable() and "<U+" not in text:', "if text.isprintable():",
-        "unit/test_show.py::test_what_hides_is_written_out",
+        "view/test_show.py::test_what_hides_is_written_out",
     ),
     # -- whose call it is -------------------------------------------------------------------------------------------
     Mutant(
         "functions with other objects are kept apart", "gates/check.py",
         "if other is not None and not is_same(other.captured_objects, gate.captured_objects):", "if False:",
-        "integration/test_same_name.py::test_function_with_another_object_is_refused_in_one_process",
+        "gates/test_same_name.py::test_function_with_another_object_is_refused_in_one_process",
     ),
     Mutant(
         "options count where gate is called with the function", "gating.py",
         "if function is None else _gated(function, options)",
         'if function is None else _gated(function, {"wait": "raise"})',
-        "integration/test_decorator_options.py::test_one_stranger_cannot_approve_what_two_from_finance_must",
+        "gates/test_decorator_options.py::test_one_stranger_cannot_approve_what_two_from_finance_must",
     ),
     Mutant(
         "a misspelt option is refused", "gates/options.py",
@@ -640,12 +640,12 @@ MUTANTS = [
     # -- what happened in a run, and what is decided in it -----------------------------------------------------------
     Mutant(
         "a start looks at the journal", "stores/base.py", "    if not tx.stands(request):\n        return altered(request_id, is_start", "    if False:\n        return altered(request_id, is_start",
-        "unit/test_altered.py::test_a_spent_approval_is_not_made_new_by_hand",
+        "stores/test_altered.py::test_a_spent_approval_is_not_made_new_by_hand",
     ),
     Mutant(
         "no verb changes a row that was altered", "stores/sqlite_transaction.py",
         "if not (self._borne_out is before or self.stands(was)):", "if False:",
-        "unit/test_altered.py::test_a_row_that_was_rewritten_is_not_decided_and_shows",
+        "stores/test_altered.py::test_a_row_that_was_rewritten_is_not_decided_and_shows",
     ),
     Mutant(
         "a row is as its newest row left it", "stores/codec.py",
@@ -656,43 +656,43 @@ MUTANTS = [
     Mutant(
         "what ends a call is compared with the journal", "stores/base.py",
         "            if not tx.stands(request):\n                raise altered(request_id)\n", "",
-        "unit/test_altered.py::test_a_result_or_an_answer_that_was_altered_is_not_taken",
+        "stores/test_altered.py::test_a_result_or_an_answer_that_was_altered_is_not_taken",
     ),
     Mutant(
         "a step comes from where it may", "model/journal.py",
         "if before is not None and not before & self.states:", "if False:",
-        "unit/test_altered.py::test_a_step_that_cannot_follow_shows",
+        "stores/test_altered.py::test_a_step_that_cannot_follow_shows",
     ),
     Mutant(
         "what started is what was approved", "model/journal.py",
         'if event == "started" and _text(read, "fingerprint") != self.approved:', "if False:",
-        "unit/test_altered.py::test_a_start_of_another_call_than_the_approved_one_shows",
+        "stores/test_altered.py::test_a_start_of_another_call_than_the_approved_one_shows",
     ),
     Mutant(
         "what is sent again is not done again", "stores/base.py",
         "if held is not None and held.id == request.id:", "if False:",
-        "contract/test_stores.py::TestMemory::test_a_run_is_handed_back_with_the_request_for_which_it_waits",
+        "stores/test_contract.py::TestMemory::test_a_run_is_handed_back_with_the_request_for_which_it_waits",
     ),
     # -- lines of JSON ----------------------------------------------------------------------------------------------
     Mutant(
         "who writes is alone", "stores/jsonl_file.py",
         "fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass",
-        "integration/test_jsonl.py::test_who_reads_does_not_wait_for_who_writes_and_a_writer_is_told",
+        "stores/test_jsonl.py::test_who_reads_does_not_wait_for_who_writes_and_a_writer_is_told",
     ),
     Mutant(
         "a line is on the disk before the verb returns", "stores/jsonl_file.py",
         "            _sync(fd)\n", "",
-        "integration/test_jsonl.py::test_what_could_not_be_written_was_not",
+        "stores/test_jsonl.py::test_what_could_not_be_written_was_not",
     ),
     Mutant(
         "a line that was altered is refused", "stores/jsonl_file.py",
         "if tail != _tail(link):", "if False:",
-        "integration/test_jsonl.py::test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
+        "stores/test_jsonl.py::test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
     ),
     Mutant(
         "a link covers the line before", "stores/jsonl_file.py",
         'hashlib.sha256(before.encode("ascii") + body)', "hashlib.sha256(body)",
-        "integration/test_jsonl.py::test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
+        "stores/test_jsonl.py::test_a_line_that_was_changed_moved_or_removed_is_refused_by_its_number",
     ),
     # -- Confirms that programs write by hand --------------------------------------------------------------------------
     Mutant(
@@ -700,35 +700,35 @@ MUTANTS = [
         "gates/execute.py",
         'state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"',
         'state = "unknown" if not isinstance(attempt.raised, Exception) else "failed"',
-        "integration/test_ambiguous.py::test_a_timeout_reaches_the_caller_with_a_note_and_is_recorded_as_unknown",
+        "gates/test_ambiguous_outcomes.py::test_a_timeout_reaches_the_caller_with_a_note_and_is_recorded_as_unknown",
     ),
     Mutant(
         "not executed is believed before anything else",
         "gates/outcome.py",
         "if key in met or name == _NOT_EXECUTED:",
         "if key in met:",
-        "unit/test_ambiguous.py::test_not_executed_says_no_whatever_it_was_raised_from",
+        "gates/test_ambiguous_errors.py::test_not_executed_says_no_whatever_it_was_raised_from",
     ),
     # -- keys and effects ----------------------------------------------------------------------------------------------
     Mutant(
         "a key finds no other call", "gates/occasion.py",
         "if found.subject.digest != digest:", "if False:",
-        "integration/test_held.py::test_a_key_with_other_arguments_or_another_tool_is_refused",
+        "gates/test_held.py::test_a_key_with_other_arguments_or_another_tool_is_refused",
     ),
     Mutant(
         "a key needs a run that can be found again", "gates/occasion.py",
         "if not place.has_name:", "if False:",
-        "integration/test_held.py::test_a_key_needs_a_run_with_a_name",
+        "gates/test_held.py::test_a_key_needs_a_run_with_a_name",
     ),
     Mutant(
         "an edit cannot move the effect", "gates/occasion.py",
         "if effect != request.effect:", "if False:",
-        "integration/test_held.py::test_an_edit_that_moves_the_effect_does_not_start",
+        "gates/test_held.py::test_an_edit_that_moves_the_effect_does_not_start",
     ),
     Mutant(
         "no key and no effect shows a secret", "gates/occasion.py",
         "if text is not None and redaction.scrub(text, secrets) != text:", "if False:",
-        "integration/test_held.py::test_a_key_or_an_effect_that_would_show_a_secret_is_refused",
+        "gates/test_held.py::test_a_key_or_an_effect_that_would_show_a_secret_is_refused",
     ),
     # -- ids ---------------------------------------------------------------------------------------------------------
     Mutant(

@@ -6,9 +6,9 @@ from decimal import Decimal
 from typing import Any
 
 import sayso
-from tests.integration.acting import held
-from tests.integration.commands import sayso as command
 from tests.promises.world import World
+from tests.support.acting import held
+from tests.support.commands import sayso as command
 
 
 def test_1_what_runs_is_what_was_shown_and_approved(world: World) -> None:

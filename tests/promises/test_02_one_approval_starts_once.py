@@ -8,8 +8,8 @@ from typing import Any
 
 import sayso
 from sayso.model.request import State
-from tests.integration.acting import running
 from tests.promises.world import World
+from tests.support.acting import running
 
 
 def test_2_one_approval_starts_its_call_at_most_once(world: World) -> None:

@@ -7,9 +7,9 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.model.request import State
-from tests.integration.acting import held
-from tests.integration.commands import sayso as command
 from tests.promises.world import World
+from tests.support.acting import held
+from tests.support.commands import sayso as command
 
 
 def test_5_a_quorum_counts_distinct_people(world: World) -> None:

@@ -8,8 +8,8 @@ import sayso
 from sayso import errors
 from sayso.model.request import State
 from tests.conftest import Clock
-from tests.integration.acting import held
 from tests.promises.world import World
+from tests.support.acting import held
 
 
 def test_6_everything_expires_and_nothing_into_an_approval(world: World, clock: Clock) -> None:

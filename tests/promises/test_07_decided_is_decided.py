@@ -9,9 +9,9 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.model.request import FINAL, Request, State
-from tests.integration.acting import held
-from tests.integration.commands import sayso as command
 from tests.promises.world import World
+from tests.support.acting import held
+from tests.support.commands import sayso as command
 
 
 def transfer(to: str) -> str:

@@ -10,8 +10,8 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.stores.base import Filter
-from tests.integration.acting import held
 from tests.promises.world import World
+from tests.support.acting import held
 
 
 def broken(*_: Any, **__: Any) -> Any:

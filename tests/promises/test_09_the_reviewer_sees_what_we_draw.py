@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sayso
-from tests.integration.acting import held
-from tests.integration.commands import HIDDEN
-from tests.integration.commands import sayso as command
 from tests.promises.world import World
+from tests.support.acting import held
+from tests.support.commands import HIDDEN
+from tests.support.commands import sayso as command
 
 
 def transfer(to: str) -> str:

@@ -12,11 +12,11 @@ from sayso import audit, config, errors
 from sayso.model.journal import Entry, chained
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore
-from tests.altering import alterations
-from tests.integration.acting import held
-from tests.integration.commands import sayso as command
 from tests.promises.world import World
-from tests.unit.evidence import as_somebody_with_the_file
+from tests.support.acting import held
+from tests.support.altering import alterations
+from tests.support.commands import sayso as command
+from tests.support.evidence import as_somebody_with_the_file
 
 WITHOUT_WEIGHT = {"n", "search"}  # the place in lists, and what a search by text finds
 

@@ -10,9 +10,9 @@ from pydantic import SecretStr
 
 import sayso
 from sayso import errors
-from tests.integration.acting import held
-from tests.integration.commands import sayso as command
 from tests.promises.world import World
+from tests.support.acting import held
+from tests.support.commands import sayso as command
 
 
 def test_11_secrets_are_masked_wherever_something_is_shown(world: World, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.model.lifecycle import Outcome
-from tests.integration.acting import concurrently, held
 from tests.promises.world import World
+from tests.support.acting import concurrently, held
 
 RUN = "order-4721"
 

@@ -10,8 +10,8 @@ import pytest
 import sayso
 from sayso import errors
 from tests.conftest import Clock
-from tests.integration.acting import held
 from tests.promises.world import World
+from tests.support.acting import held
 
 FINANCE = {"roles": {"finance"}}
 BOTH: dict[str, Any] = {"name": "wire", "quorum": 2, "expires": "1h", **FINANCE}

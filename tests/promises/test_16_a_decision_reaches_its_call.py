@@ -12,8 +12,8 @@ import sayso
 from sayso import errors, terminal
 from sayso.model.request import State
 from sayso.stores.base import Filter
-from tests.integration.acting import waiting_in
 from tests.promises.world import World
+from tests.support.acting import waiting_in
 
 PATIENCE = 30
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sayso.stores.base import Store
-from tests.integration.acting import program, running
+from tests.support.acting import program, running
 
 PAY = """
 import os, sys, threading, time

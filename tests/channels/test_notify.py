@@ -1,0 +1,305 @@
+"""`sayso notify`, and what `sayso doctor` says of channels: real processes, and a channel that writes to a terminal."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import sayso as package
+from sayso import clock as sayso_clock
+from sayso import config, errors
+from sayso.channels import health, registry
+from sayso.channels.plain import TerminalOutlet
+from sayso.channels.registry import MOST_WAITING, Roll
+from sayso.stores.base import Store
+from sayso.testing import sample_call
+from tests.support.commands import ask_question, ask_refund, sayso
+
+TERMINAL = '[channels.desk]\ntype = "terminal"\n'
+NOBODY = """
+[channels.ops]
+type = "webhook"
+url = "http://127.0.0.1:9/hook"  # nobody listens there
+ports = [9]
+allow_private = true
+secret_env = "OPS_SECRET"
+"""
+SECRET = {"OPS_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+
+
+@pytest.fixture(autouse=True)
+def store(file_store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
+    """A store that the commands find by the environment, a reviewer, and a folder for settings."""
+    monkeypatch.setenv("SAYSO_STORE", file_store.url)
+    monkeypatch.setenv("SAYSO_REVIEWER", "ada")
+    monkeypatch.delenv("SAYSO_BASE_URL", raising=False)
+    folder = tmp_path / "program"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    yield file_store
+    file_store.close()
+
+
+def settings(text: str) -> None:
+    Path("sayso.toml").write_text(text, encoding="utf-8")
+    Path("sayso.toml").chmod(0o600)
+
+
+def test_notify_once_sends_what_is_due_and_ends(store: Store) -> None:
+    settings(TERMINAL)
+    assert sayso("notify", "--once").out == "desk: 0 sent\n"
+    request = ask_refund()
+    done = sayso("notify", "--once", "--base-url", "https://sayso.example/")
+    assert (done.code, done.out) == (0, "desk: 1 sent\n")
+    assert "wants to run refund; risk high; expires in 24h" in done.err.replace("in 1d", "in 24h").replace("23h", "24h")
+    assert f"https://sayso.example/r/{request.id}" in done.err
+    assert "A-4721" not in done.err
+    package.Review(store).reject(request.id, by="bob")
+    assert "refund: rejected by bob (python)" in sayso("notify", "--once").err
+    assert sayso("notify", "--once").err == ""
+
+
+def test_notify_delivers_until_it_is_ended_by_a_signal() -> None:
+    settings(TERMINAL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sayso", "notify"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        assert process.stdout.readline() == "delivering to desk; Ctrl-C ends it\n"
+        assert "it is made now" in process.stderr.readline()
+        ask_refund()
+        assert "wants to run refund" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_notify_says_when_there_is_no_channel(store: Store) -> None:
+    for words in ((), ("--once",), ("--backlog", "desk")):
+        done = sayso("notify", *words)
+        assert (done.code, done.out) == (1, "")
+        assert "no channel is configured, so nobody is told anything" in done.err
+        assert "there is no sayso.toml in this folder or above it; write [channels.NAME] with type =" in done.err
+    settings('reviewer = "ada"\n')
+    assert f"{Path('sayso.toml').absolute()} names none" in sayso("notify", "--once").err
+    assert health(store) == []
+
+
+def test_a_channel_announces_what_waited_before_its_first_run(store: Store) -> None:
+    request = ask_refund()
+    decided, question = ask_refund("A-2", run="decided"), ask_question(run="asked")
+    package.Review(store).reject(decided.id, by="bob")
+    settings(TERMINAL)
+    done = sayso("notify", "--once", "--base-url", "https://sayso.example/")
+    assert (done.code, done.out) == (0, "desk: 2 sent\n")
+    assert [f"/r/{one.id}" in done.err for one in (request, question, decided)] == [True, True, False]
+    assert sayso("notify", "--once").out == "desk: 0 sent\n"
+    package.Review(store).approve(request.id, by="bob")
+    assert "refund: approved by bob (python)" in sayso("notify", "--once").err
+
+
+def test_a_channel_that_would_announce_a_flood_at_its_first_run_says_so(store: Store) -> None:
+    for number in range(MOST_WAITING + 1):
+        store.open(sample_call("batch", {"amount": number}))
+    settings(TERMINAL)
+    done = sayso("notify", "--once")
+    assert (done.code, done.out) == (0, "desk: 0 sent\n")
+    assert "51 requests waited before the channel desk was known" in done.err
+    assert "`sayso notify --backlog desk` announces them" in done.err
+    ask_refund()
+    done = sayso("notify", "--once")
+    assert (done.out, done.err.count("wants to run refund")) == ("desk: 1 sent\n", 1)
+    assert "sayso.toml names no channel 'desc' (there is desk)" in sayso("notify", "--backlog", "desc").err
+    assert sayso("notify", "--backlog", "desk").out == "desk: 51 sent\n"
+    assert sayso("notify", "--backlog", "desk").out == "desk: 0 sent\n"
+
+
+def test_a_channel_whose_first_deliverer_died_announces_what_waited_all_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    request = ask_refund()
+
+    def dies(_: Roll, __: str) -> int:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Roll, "announce_waiting", dies)
+        with pytest.raises(SystemExit):
+            Roll(store).enter([TerminalOutlet("desk")], by="settings")
+    settings(TERMINAL)
+    done = sayso("notify", "--once")
+    assert done.out == "desk: 1 sent\n"
+    assert request.call.name in done.err
+
+
+def test_a_test_message_goes_through_one_channel_and_no_request_is_needed(store: Store) -> None:
+    settings(TERMINAL)
+    done = sayso("notify", "--test", "desk")
+    assert (done.code, done.out) == (0, "desk took a test message\n")
+    assert "a test of the channel desk" in done.err
+    assert health(store) == []
+    unknown = sayso("notify", "--test", "nobody")
+    assert unknown.code == 1
+    assert "names no channel 'nobody' (there is desk); nothing was sent" in unknown.err
+
+
+def test_a_channel_that_fails_is_told_by_the_command_and_by_doctor_and_the_gate_goes_on(store: Store) -> None:
+    settings(NOBODY)
+    assert sayso("notify", "--once", **SECRET).out == "ops: 0 sent\n"
+    request = ask_refund()
+    done = sayso("notify", "--once", **SECRET)
+    assert (done.code, done.out) == (1, "ops: 0 sent, 1 failed\n")
+    found = sayso("doctor", "--json", **SECRET)
+    assert found.code == 1
+    (wrong,) = found.data["wrong"]
+    assert wrong["name"] == "channel ops"
+    assert wrong["problem"].startswith("1 messages fail and are tried again: ")
+    assert "ConnectionRefusedError" in wrong["problem"]
+    assert package.Review(store).approve(request.id, by="bob").state == "approved"
+    assert sayso("notify", "--test", "ops", **SECRET).code == 1
+
+
+def test_a_channel_that_is_forgotten_is_owed_nothing_more(store: Store) -> None:
+    settings(TERMINAL)
+    sayso("notify", "--once")
+    Path("sayso.toml").unlink()
+    ask_refund()
+    assert [one.waiting for one in health(store)] == [1]
+    assert sayso("notify", "--forget", "desk").code == 0
+    assert health(store) == []
+    again = sayso("notify", "--forget", "desk")
+    assert (again.code, "no channel 'desk' is known" in again.err) == (1, True)
+
+
+def test_a_channel_that_was_taken_out_of_the_settings_is_forgotten_by_the_next_deliverer(store: Store) -> None:
+    settings(TERMINAL)
+    sayso("notify", "--once")
+    settings(TERMINAL.replace("desk", "other"))
+    sayso("notify", "--once")
+    assert [one.name for one in health(store)] == ["other"]
+
+
+def test_doctor_is_content_with_a_channel_that_works() -> None:
+    settings(TERMINAL)
+    ask_refund()
+    assert "configured, and nobody has delivered to it yet" in sayso("doctor").out
+    sayso("notify", "--once")
+    ask_refund("A-4722")
+    sayso("notify", "--once")
+    done = sayso("doctor")
+    assert (done.code, "terminal, last sent" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize("has_store", [True, False], ids=["store", "no store yet"])
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ('type = "pigeon"', "pigeon", "type is one of apprise, slack, terminal, webhook, not 'pigeon'"),
+        ("", "no type", "type is one of apprise, slack, terminal, webhook, not None"),
+        ('type = "slack"', "slack", "bot_token_env is missing"),
+        (
+            'type = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"',
+            "webhook",
+            "names the environment variable 'UNSET', which is not set",
+        ),
+        ('type = "webhook"\nurl = "http://a.example/"\nsecret_env = "OPS_SECRET"', "webhook", "https://"),
+    ],
+)
+def test_doctor_finds_a_channel_that_can_never_send(
+    monkeypatch: pytest.MonkeyPatch, has_store: bool, text: str, kind: str, words: str
+) -> None:
+    settings(f"[channels.ops]\n{text}\n")
+    if has_store:
+        ask_refund()
+    else:
+        monkeypatch.delenv("SAYSO_STORE")
+    done = sayso("doctor", "--json", **SECRET)
+    (wrong,) = done.data["wrong"]
+    assert (done.code, wrong["name"]) == (1, "channel ops")
+    assert words in wrong["problem"]
+    assert wrong["problem"].endswith("; no message leaves by it")
+    assert done.data["found"]["channel ops"] == f"{kind}, configured, and nobody has delivered to it yet"
+    assert SECRET["OPS_SECRET"] not in done.out
+
+
+def test_doctor_finds_that_a_channel_which_worked_lost_its_secret() -> None:
+    settings(NOBODY)
+    sayso("notify", "--once", **SECRET)
+    assert sayso("doctor", **SECRET).code == 0
+    done = sayso("doctor")
+    assert done.code == 1
+    assert "webhook, nothing sent yet" in done.out
+    assert "'OPS_SECRET', which is not set" in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[channels.desk]\ntype = "pigeon"', "type is one of apprise, slack, terminal, webhook, not 'pigeon'"),
+        ("[channels.desk]", "type is one of apprise, slack, terminal, webhook, not None"),
+        ('[channels.desk]\ntype = "queue"', "a queue lives in a program"),
+        ('[channels.desk]\ntype = "terminal"\nloud = true', "loud is not known"),
+        ('[channels."a/b"]\ntype = "terminal"', "a channel's name is up to 40 of"),
+        ("[channels]\ndesk = 5", "channels.desk must be a table"),
+        ("channels = 5", "channels must be a table"),
+        ('base_url = "javascript:alert(1)"', "base_url begins with https://"),
+        ('base_url = "https://a b"', "base_url begins with https://"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_and_nothing_is_sent(store: Store, text: str, words: str) -> None:
+    settings(text)
+    done = sayso("notify", "--once")
+    assert done.code == 1
+    assert words in done.err
+    assert health(store) == []
+
+
+def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "slack_sdk", None)
+    monkeypatch.delitem(sys.modules, "sayso.channels.slack", raising=False)
+    with pytest.raises(errors.ConfigError, match=r"channel ops needs the extra `slack`.*pip install 'sayso\[slack\]'"):
+        registry.make("ops", {"type": "slack"})
+
+
+def test_the_settings_make_channels_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings('base_url = "https://sayso.example/"\n' + TERMINAL)
+    assert list(config.channel_tables()) == ["desk"]
+    assert isinstance(registry.configured()["desk"], TerminalOutlet)
+    assert config.base_url() == "https://sayso.example"
+    monkeypatch.setenv("SAYSO_BASE_URL", "http://other.example")
+    assert config.base_url() == "http://other.example"
+    assert config.table("serve") == {}
+
+
+def test_show_and_its_json_say_who_else_may_decide_and_that_it_came_about(store: Store) -> None:
+    @package.gate(
+        wait="raise", roles={"finance"}, escalate_after="2h", escalate_to=["cfo", package.Reviewer("carol")]
+    )  # fmt: skip
+    def pay(amount: int) -> int:
+        return amount
+
+    with pytest.raises(package.ConfirmationRequired) as held:
+        pay(1)
+    request_id = held.value.confirmation_id
+    before = sayso("show", request_id).out
+    assert "  escalates      in " in before
+    assert "  to the role    cfo\n  to             carol\n" in before
+    found = sayso("show", request_id, "--json").data["escalation"]
+    assert (found["roles"], found["people"], found["escalated_at"]) == (["cfo"], ["local:carol"], None)
+    later = sayso_clock.now() + timedelta(hours=2)
+    with sayso_clock.use(lambda: later):
+        package.Review(store).get(request_id)
+    after = sayso("show", request_id).out
+    assert "  escalated      " in after
+    assert "escalated   " in after.partition("what happened")[2]
+    assert "to: 'the role cfo or carol'" in after

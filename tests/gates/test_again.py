@@ -1,0 +1,276 @@
+"""What may happen after a call has failed, or nobody knows how it ended: retries, idempotent calls, `verify=`.
+
+And `current_request`, by whose id a service knows that it is asked again. The invariant: an unknown outcome is not
+tried again, unless the gate says that the call may be, or somebody found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import errors
+from sayso.model.request import Request, State
+from sayso.stores.base import Store
+from tests.conftest import Clock
+from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of, unknown
+from tests.support.ids import stable
+
+
+def test_failed_call_may_start_as_often_as_the_gate_says(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [ValueError("1"), ValueError("2"), ValueError("3")], retries=2)
+    request_id = approved(act, 1)
+    for words, state in (("1", State.APPROVED), ("2", State.APPROVED), ("3", State.FAILED)):
+        with pytest.raises(ValueError, match=words):
+            act(1)
+        assert state_of(request_id) is state
+    assert held(act, 1).confirmation_id != request_id
+    assert ran == [1, 1, 1]
+    execution = store.get(request_id).execution
+    assert execution is not None
+    assert execution.attempt == 3
+
+
+def test_call_that_succeeds_has_used_its_retries(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [ValueError("1"), "paid"], retries=5)
+    request_id = approved(act, 1)
+    with pytest.raises(ValueError, match="1"):
+        act(1)
+    assert act(1) == "paid"
+    assert held(act, 1).confirmation_id != request_id
+    assert ran == [1, 1]
+
+
+def test_retries_do_not_reach_over_an_unknown_outcome(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], retries=5)
+    assert_spent(act, unknown(act), State.UNKNOWN)
+    assert ran == [1]
+
+
+def test_retries_end_with_the_approval(store: Store, clock: Clock) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [ValueError("1")], retries=5, approval_expires="1h")
+    request_id = approved(act, 1)
+    with pytest.raises(ValueError, match="1"):
+        act(1)
+    clock.tick(hours=1)
+    assert held(act, 1).confirmation_id != request_id
+    assert ran == [1]
+
+
+def test_idempotent_call_runs_again_after_an_unknown_outcome_under_the_same_id(store: Store) -> None:
+    keys: list[str] = []
+    ends: list[BaseException] = [KeyboardInterrupt(), ValueError("down"), SystemExit()]
+
+    @sayso.gate(wait="raise", idempotent=True)
+    def act(amount: int) -> str:
+        request = sayso.current_request()
+        assert request is not None
+        keys.append(request.id)
+        if ends:
+            raise ends.pop(0)
+        return "paid"
+
+    request_id = approved(act, 1)
+    for kind in (KeyboardInterrupt, ValueError, SystemExit):
+        with pytest.raises(kind):
+            act(1)
+    assert act(1) == "paid"
+    assert keys == [request_id] * 4
+    assert state_of(request_id) is State.DONE
+
+
+def test_idempotent_call_is_not_run_again_after_its_approval_ended(store: Store, clock: Clock) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], idempotent=True, approval_expires="1h")
+    unknown(act)
+    clock.tick(hours=1)
+    with pytest.raises(errors.OutcomeUnknownError):
+        act(1)
+    assert ran == [1]
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_person_resolves_an_unknown_outcome_and_the_next_call_asks_anew(store: Store, happened: bool) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()])
+    request_id = unknown(act)
+    request = sayso.Review().resolve(request_id, happened=happened, by="ada", comment="looked at the bank")
+    assert request.state is (State.DONE if happened else State.FAILED)
+    assert held(act, 1).confirmation_id != request_id
+    assert ran == [1]
+
+
+def test_call_resolved_as_not_happened_may_run_again_where_the_gate_allows_it(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], retries=1)
+    request_id = unknown(act)
+    assert sayso.Review().resolve(request_id, happened=False, by="ada").state is State.APPROVED
+    assert act(1) == "done"
+    assert state_of(request_id) is State.DONE
+    assert ran == [1, 1]
+
+
+# -- verify= ---------------------------------------------------------------------------------------------------------
+
+
+def test_hook_that_says_it_happened_ends_the_call_without_running_it(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], verify=lambda: True)
+    request_id = unknown(act)
+    assert act(1) is None
+    assert state_of(request_id) is State.DONE
+    assert ran == [1]
+    assert sayso.get_confirmation_context() == {}
+    execution = store.get(request_id).execution
+    assert execution is not None
+    assert execution.resolved_by is not None
+    assert "verify=" in execution.resolved_by.subject
+
+
+def test_hook_that_knows_the_result_gives_it_to_the_caller(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], verify=lambda amount: sayso.Happened({"paid": amount}))
+    unknown(act)
+    assert act(1) == {"paid": 1}
+    assert ran == [1]
+
+
+def test_hook_that_says_it_did_not_happen_makes_the_call_ask_anew(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], verify=lambda: False)
+    request_id = unknown(act)
+    assert held(act, 1).confirmation_id != request_id
+    assert state_of(request_id) is State.FAILED
+    assert ran == [1]
+
+
+@pytest.mark.parametrize("options", [{"retries": 1}, {"idempotent": True}])
+def test_hook_that_says_it_did_not_happen_lets_a_repeatable_call_run(store: Store, options: dict[str, Any]) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], verify=lambda: False, **options)
+    unknown(act)
+    assert act(1) == "done"
+    assert ran == [1, 1]
+
+
+def test_hook_that_cannot_tell_leaves_it_unknown(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], verify=lambda: None)
+    request_id = unknown(act)
+    assert_spent(act, request_id, State.UNKNOWN)
+    assert ran == [1]
+
+
+@pytest.mark.parametrize("answer", [ValueError("down"), KeyError("x"), 1, "yes", {}, [], object()], ids=stable)
+def test_hook_that_fails_runs_nothing_and_decides_nothing(store: Store, answer: Any) -> None:
+    def look() -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], verify=look, idempotent=True)
+    request_id = unknown(act)
+    with pytest.raises(errors.PolicyError, match="verify= of act"):
+        act(1)
+    assert state_of(request_id) is State.UNKNOWN
+    assert ran == [1]
+
+
+def test_hook_is_asked_about_the_call_as_it_ran(store: Store) -> None:
+    seen: list[Any] = []
+
+    def look(amount: int, **rest: Any) -> bool:
+        request = sayso.current_request()
+        seen.append((amount, rest, request.id if request is not None else None))
+        return True
+
+    act = flaky([], [KeyboardInterrupt()], verify=look)
+    pause = held(act, 1)
+    sayso.Review().approve(pause.confirmation_id, by="ada", changes={"amount": 7})
+    with pytest.raises(KeyboardInterrupt):
+        act(1)
+    act(1)
+    assert seen == [(7, {}, pause.confirmation_id)]
+    assert sayso.current_request() is None
+
+
+def test_async_hook_is_awaited(store: Store) -> None:
+    async def look(amount: int) -> sayso.Happened:
+        await asyncio.sleep(0)
+        return sayso.Happened(amount)
+
+    act = aflaky([], [SystemExit()], verify=look)
+
+    async def main() -> Any:
+        pause = await aheld(act, 1)
+        sayso.Review().approve(pause.confirmation_id, by="ada")
+        try:
+            await act(1)
+        except SystemExit:
+            return await act(1)
+
+    assert asyncio.run(main()) == 1
+
+
+# -- current_request -------------------------------------------------------------------------------------------------
+
+
+def test_running_call_knows_its_request_and_nobody_else_does(store: Store) -> None:
+    seen: list[Request | None] = []
+
+    def rule() -> bool:
+        seen.append(sayso.current_request())
+        return True
+
+    @sayso.gate(wait="raise", when=rule)
+    def inner() -> None:
+        seen.append(sayso.current_request())
+
+    @sayso.gate(wait="raise")
+    def outer() -> None:
+        seen.append(sayso.current_request())
+        approved(inner)
+        inner()
+        seen.append(sayso.current_request())
+        raise ValueError("over")
+
+    assert sayso.current_request() is None
+    outer_id = approved(outer)
+    with pytest.raises(ValueError, match="over"):
+        outer()
+    assert sayso.current_request() is None
+    first, asked, ready, inside, last = seen
+    assert first is not None
+    assert inside is not None
+    assert (first.id, first.state) == (outer_id, State.RUNNING)
+    assert inside.id != outer_id
+    assert last == asked == ready == first
+
+
+def test_tasks_of_a_running_call_know_its_request(store: Store) -> None:
+    @sayso.gate(wait="raise")
+    async def act() -> set[str | None]:
+        def mine() -> str | None:
+            request = sayso.current_request()
+            return None if request is None else request.id
+
+        async def child() -> str | None:
+            return mine()
+
+        return {mine(), await asyncio.create_task(child()), await asyncio.to_thread(mine)}
+
+    async def main() -> None:
+        pause = await aheld(act)
+        sayso.Review().approve(pause.confirmation_id, by="ada")
+        assert await act() == {pause.confirmation_id}
+        assert sayso.current_request() is None
+
+    asyncio.run(main())

@@ -1,0 +1,278 @@
+"""Which errors leave it open whether a call took effect.
+
+The classes of client libraries are made here with the modules, names and bases that the real ones have (httpx 0.28,
+httpx2 2.16, requests 2.34, urllib3 2.8, aiohttp 3.14, botocore 1.44, grpcio 1.85, openai 3.54, stripe 16.1), because
+sayso knows them by these and imports none. `test_ambiguous_outcomes.py` has real ones against real sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import http.client
+import smtplib
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import errors
+from sayso.gates.outcome import exception_classes, is_ambiguous
+
+
+def fake(path: str, *bases: type[BaseException]) -> type[Any]:
+    """Return a class as a library has it: `path` is its module and name."""
+    module, _, name = path.rpartition(".")
+    return type(name, bases or (Exception,), {"__module__": module})
+
+
+HttpxTimeout = fake("httpx.TimeoutException")
+Httpx2Timeout = fake("httpx2.TimeoutException")
+RequestException = fake("requests.exceptions.RequestException", OSError)
+RequestsConnection = fake("requests.exceptions.ConnectionError", RequestException)
+RequestsTimeout = fake("requests.exceptions.Timeout", RequestException)
+RequestsSSL = fake("requests.exceptions.SSLError", RequestsConnection)
+Urllib3Error = fake("urllib3.exceptions.HTTPError")
+Urllib3Timeout = fake("urllib3.exceptions.TimeoutError", Urllib3Error)
+Protocol = fake("urllib3.exceptions.ProtocolError", Urllib3Error)
+Urllib3Connect = fake("urllib3.exceptions.ConnectTimeoutError", Urllib3Timeout)
+NewConnection = fake("urllib3.exceptions.NewConnectionError", Urllib3Connect)
+Urllib3Read = fake("urllib3.exceptions.ReadTimeoutError", Urllib3Timeout)
+Urllib3SSL = fake("urllib3.exceptions.SSLError", Urllib3Error)
+Aio = fake("aiohttp.client_exceptions.ClientConnectionError")
+AioOS = fake("aiohttp.client_exceptions.ClientOSError", Aio, OSError)
+AioConnector = fake("aiohttp.client_exceptions.ClientConnectorError", AioOS)
+AioServer = fake("aiohttp.client_exceptions.ServerConnectionError", Aio)
+AioTimeout = fake("aiohttp.client_exceptions.ServerTimeoutError", AioServer, TimeoutError)
+BotoConnection = fake("botocore.exceptions.ConnectionError")
+BotoClient = fake("botocore.exceptions.HTTPClientError")
+RpcError = fake("grpc.RpcError")
+OpenAI = fake("openai.APIConnectionError")
+OpenAITimeout = fake("openai.APITimeoutError", OpenAI)
+Stripe = fake("stripe._error.APIConnectionError")
+
+
+class MaxRetry(fake("urllib3.exceptions.MaxRetryError", Urllib3Error)):
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__(f"Max retries exceeded ({reason})")
+        self.reason = reason
+
+
+MaxRetry.__module__, MaxRetry.__qualname__ = "urllib3.exceptions", "MaxRetryError"
+
+
+class Rpc(fake("grpc._channel._InactiveRpcError", RpcError)):
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    def code(self) -> object:
+        return type("StatusCode", (), {"name": self._code})()
+
+
+def caused(error: BaseException, cause: BaseException | None) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+def during(error: BaseException, handled: BaseException) -> BaseException:
+    error.__context__ = handled
+    return error
+
+
+def connecting(error: BaseException) -> BaseException:
+    """Return an error as it comes out of `socket.create_connection`, or of another function of this name there."""
+    source: dict[str, Any] = {"__name__": "socket"}
+    exec("def create_connection(error):\n    raise error", source)  # noqa: S102  a frame with the names of the real one
+    with pytest.raises(type(error)) as caught:
+        source["create_connection"](error)
+    return caught.value
+
+
+OPEN: dict[str, Callable[[], BaseException]] = {
+    "TimeoutError": TimeoutError,
+    "concurrent.futures.TimeoutError": concurrent.futures.TimeoutError,
+    "a worker process that died": concurrent.futures.BrokenExecutor,
+    "ConnectionResetError": ConnectionResetError,
+    "ConnectionAbortedError": ConnectionAbortedError,
+    "BrokenPipeError": BrokenPipeError,
+    "ssl.SSLEOFError": lambda: ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
+    "http.client.RemoteDisconnected": lambda: http.client.RemoteDisconnected("closed"),
+    "http.client.IncompleteRead": lambda: http.client.IncompleteRead(b"a", 9),
+    "http.client.BadStatusLine": lambda: http.client.BadStatusLine("x"),
+    "asyncio.IncompleteReadError": lambda: asyncio.IncompleteReadError(b"a", 9),
+    "subprocess.TimeoutExpired": lambda: subprocess.TimeoutExpired("rsync", 5),
+    "smtplib.SMTPServerDisconnected": lambda: smtplib.SMTPServerDisconnected("closed"),
+    "httpx.ReadTimeout": fake("httpx.ReadTimeout", HttpxTimeout),
+    "httpx.WriteTimeout": fake("httpx.WriteTimeout", HttpxTimeout),
+    "httpx.ReadError": fake("httpx.ReadError"),
+    "httpx.WriteError": fake("httpx.WriteError"),
+    "httpx.RemoteProtocolError": fake("httpx.RemoteProtocolError"),
+    "httpx2.ReadTimeout": fake("httpx2.ReadTimeout", Httpx2Timeout),
+    "httpcore.ReadTimeout": fake("httpcore.ReadTimeout"),
+    "httpcore.RemoteProtocolError": fake("httpcore.RemoteProtocolError"),
+    "requests.ReadTimeout": fake("requests.exceptions.ReadTimeout", RequestsTimeout),
+    "requests.ChunkedEncodingError": fake("requests.exceptions.ChunkedEncodingError", RequestException),
+    "requests.ConnectionError, aborted": lambda: RequestsConnection(
+        Protocol("Connection aborted.", http.client.RemoteDisconnected("closed"))
+    ),
+    "requests.ConnectionError, empty": RequestsConnection,
+    "requests.SSLError, broken while sending": lambda: RequestsSSL(MaxRetry(Urllib3SSL(ssl.SSLEOFError(8, "EOF")))),
+    "urllib3.ReadTimeoutError": Urllib3Read,
+    "urllib3.ProtocolError": Protocol,
+    "urllib3.MaxRetryError, read": lambda: MaxRetry(Urllib3Read("read timed out")),
+    "aiohttp.ServerDisconnectedError": fake("aiohttp.client_exceptions.ServerDisconnectedError", AioServer),
+    "aiohttp.ServerTimeoutError": AioTimeout,
+    "aiohttp.SocketTimeoutError": fake("aiohttp.client_exceptions.SocketTimeoutError", AioTimeout),
+    "aiohttp.ClientOSError": AioOS,
+    "aiohttp.ClientPayloadError": fake("aiohttp.client_exceptions.ClientPayloadError"),
+    "botocore.ReadTimeoutError": fake("botocore.exceptions.ReadTimeoutError", BotoClient),
+    "botocore.ConnectionClosedError": fake("botocore.exceptions.ConnectionClosedError", BotoClient),
+    "grpc DEADLINE_EXCEEDED": lambda: Rpc("DEADLINE_EXCEEDED"),
+    "grpc UNAVAILABLE": lambda: Rpc("UNAVAILABLE"),
+    "grpc UNKNOWN": lambda: Rpc("UNKNOWN"),
+    "grpc.RpcError without a code": RpcError,
+    "openai.APITimeoutError": OpenAITimeout,
+    "openai.APITimeoutError, read": lambda: caused(OpenAITimeout(), fake("httpx2.ReadTimeout", Httpx2Timeout)()),
+    "openai.APIConnectionError": OpenAI,
+    "stripe.APIConnectionError": Stripe,
+    "stripe.APIConnectionError, aborted": lambda: caused(
+        Stripe(), RequestsConnection(Protocol("aborted", ConnectionResetError()))
+    ),
+    "sayso.OutcomeNotRecordedError of a call inside": lambda: errors.OutcomeNotRecordedError("rq_1", 5, "disk full"),
+}
+
+SURE: dict[str, Callable[[], BaseException]] = {
+    "ValueError": lambda: ValueError("amount"),
+    "OSError": lambda: OSError(28, "No space left"),
+    "ConnectionError": lambda: ConnectionError("the line is down"),
+    "ConnectionRefusedError": ConnectionRefusedError,
+    "socket.gaierror": lambda: socket.gaierror(-2, "Name or service not known"),
+    "ssl.SSLCertVerificationError": lambda: ssl.SSLCertVerificationError(1, "certificate verify failed"),
+    "TimeoutError while connecting": lambda: connecting(TimeoutError("timed out")),
+    "httpx.ConnectTimeout": lambda: caused(fake("httpx.ConnectTimeout", HttpxTimeout)(), TimeoutError()),
+    "httpx.PoolTimeout": fake("httpx.PoolTimeout", HttpxTimeout),
+    "httpx.ConnectError, in the handshake": lambda: caused(
+        fake("httpx.ConnectError")(), caused(fake("httpcore.ConnectError")(ConnectionResetError()), None)
+    ),
+    "httpx.HTTPStatusError": fake("httpx.HTTPStatusError"),
+    "requests.ConnectTimeout": lambda: fake(
+        "requests.exceptions.ConnectTimeout", RequestsConnection, RequestsTimeout
+    )(MaxRetry(caused(Urllib3Connect(), TimeoutError()))),
+    "requests.ConnectionError, refused": lambda: RequestsConnection(MaxRetry(NewConnection("refused"))),
+    "requests.ConnectionError, no such name": lambda: RequestsConnection(
+        MaxRetry(fake("urllib3.exceptions.NameResolutionError", NewConnection)())
+    ),
+    "requests.SSLError, certificate": lambda: RequestsSSL(MaxRetry(Urllib3SSL(ssl.SSLCertVerificationError(1, "x")))),
+    "requests.HTTPError": fake("requests.exceptions.HTTPError", RequestException),
+    "requests.ReadTimeout, in the handshake": lambda: fake("requests.exceptions.ReadTimeout", RequestsTimeout)(
+        caused(Urllib3Read(), connecting(TimeoutError()))
+    ),
+    "urllib3.MaxRetryError, refused": lambda: MaxRetry(NewConnection("refused")),
+    "aiohttp.ClientConnectorError": lambda: caused(AioConnector(), ConnectionResetError()),
+    "aiohttp.ConnectionTimeoutError": fake("aiohttp.client_exceptions.ConnectionTimeoutError", AioTimeout),
+    "botocore.ConnectTimeoutError": fake("botocore.exceptions.ConnectTimeoutError", BotoConnection),
+    "botocore.EndpointConnectionError": fake("botocore.exceptions.EndpointConnectionError", BotoConnection),
+    "grpc PERMISSION_DENIED": lambda: Rpc("PERMISSION_DENIED"),
+    "openai.APIConnectionError, refused": lambda: caused(OpenAI(), fake("httpx2.ConnectError")()),
+    "openai.APITimeoutError, connecting": lambda: caused(
+        OpenAITimeout(), fake("httpx2.ConnectTimeout", Httpx2Timeout)()
+    ),
+    "stripe.APIConnectionError, refused": lambda: caused(
+        Stripe(), RequestsConnection(MaxRetry(NewConnection("refused")))
+    ),
+    "stripe.CardError": fake("stripe._error.CardError"),
+    "sayso.StoreError of a call inside": lambda: caused(errors.StoreUnavailableError("away"), TimeoutError()),
+    "sayso.ConfirmationRequired of a call inside": lambda: sayso.ConfirmationRequired("inner"),
+    "sayso.NotExecuted": lambda: sayso.NotExecuted("the account is locked"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_an_error_that_says_nothing_about_the_effect_is_ambiguous(name: str) -> None:
+    error = OPEN[name]()
+    assert is_ambiguous(error)
+    assert is_ambiguous(caused(RuntimeError("could not pay"), error)), "and so is what was raised from it"
+    assert is_ambiguous(during(RuntimeError("could not pay"), error)), "and what was raised while handling it"
+    assert is_ambiguous(ExceptionGroup("many", [ValueError(), ExceptionGroup("inner", [error])]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", SURE)
+def test_an_error_before_anything_was_sent_or_after_an_answer_is_not(name: str) -> None:
+    error = SURE[name]()
+    assert not is_ambiguous(error)
+    assert not is_ambiguous(caused(RuntimeError("could not pay"), error))
+    assert not is_ambiguous(ExceptionGroup("many", [ValueError(), error]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_not_executed_says_no_whatever_it_was_raised_from(name: str) -> None:
+    assert not is_ambiguous(caused(sayso.NotExecuted("locked"), OPEN[name]()), (Exception,))
+    assert not is_ambiguous(during(sayso.NotExecuted("locked"), OPEN[name]()), (Exception,))
+
+
+def test_not_executed_speaks_for_its_own_call_and_not_for_the_one_beside() -> None:
+    assert is_ambiguous(ExceptionGroup("two", [sayso.NotExecuted("locked"), TimeoutError()]))
+    assert not is_ambiguous(ExceptionGroup("two", [sayso.NotExecuted("locked"), ValueError()]))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [TimeoutError(), fake("httpx.ReadTimeout", HttpxTimeout)(), Urllib3Read("read"), BotoClient("closed")],
+    ids=["TimeoutError", "httpx", "urllib3", "botocore"],
+)
+def test_a_first_attempt_that_is_open_is_not_undone_by_a_second_that_was_refused(first: BaseException) -> None:
+    refused = during(ConnectionRefusedError(), first)
+    assert is_ambiguous(refused)
+    assert is_ambiguous(caused(fake("httpx.ConnectError")(), caused(fake("httpcore.ConnectError")(refused), refused)))
+
+
+def test_what_was_raised_from_none_stands_for_itself() -> None:
+    error = during(RuntimeError("the bank was slow, and booked nothing"), TimeoutError())
+    error.__suppress_context__ = True
+    assert not is_ambiguous(error)
+
+
+def test_what_the_caller_was_handling_before_the_call_does_not_count() -> None:
+    before = TimeoutError()
+    assert is_ambiguous(during(ValueError(), before))
+    assert not is_ambiguous(during(ValueError(), before), handled=before)
+
+
+def test_more_classes_may_be_named() -> None:
+    class BankError(Exception):
+        pass
+
+    assert not is_ambiguous(BankError())
+    assert is_ambiguous(BankError(), (BankError,))
+    assert is_ambiguous(caused(RuntimeError(), BankError()), (BankError,))
+    assert is_ambiguous(ConnectionRefusedError(), (OSError,)), "the author of the gate knows better"
+
+
+def test_an_error_that_cannot_be_read_is_ambiguous() -> None:
+    class Odd(RpcError):  # type: ignore[misc,valid-type]
+        def code(self) -> object:
+            raise RuntimeError("no code")
+
+    Odd.__module__ = "grpc"
+    assert is_ambiguous(Odd())
+
+
+def test_errors_that_lead_in_a_circle_are_read_once() -> None:
+    one, two = RuntimeError("one"), RuntimeError("two")
+    one.__context__, two.__context__ = two, one
+    assert not is_ambiguous(one)
+
+
+def test_one_class_or_several_are_taken_and_anything_else_is_refused_by_name() -> None:
+    assert exception_classes(KeyError) == (KeyError,)
+    assert exception_classes([KeyError, OSError]) == (KeyError, OSError)
+    assert exception_classes(()) == ()
+    for wrong in ("httpx.ReadTimeout", [KeyError, "x"], 5, int, KeyError("x"), None):
+        with pytest.raises(errors.ConfigError, match=r"^ambiguous= takes exception classes, not "):
+            exception_classes(wrong)
+    with pytest.raises(errors.ConfigError, match="NotExecuted"):
+        exception_classes(sayso.NotExecuted)

@@ -1,0 +1,454 @@
+"""A call whose error leaves it open whether it took effect ends as `unknown`, and nothing tries it again by itself.
+
+Which errors these are is in `test_ambiguous_errors.py`. Here a call goes through its gate, by a plain function, a
+tool, an agent, a workflow, `ReAct` and a worker, and some talk to real sockets on this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import importlib
+import inspect
+import socket
+import struct
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import Tool, Workflow, errors
+from sayso.model.request import State
+from sayso.runs.worker import Worker
+from sayso.stores.base import Store
+from tests.runs import reacting
+from tests.support.acting import aflaky, aheld, approved, flaky, held, state_of
+from tests.support.running import agent_of, awaited, ids, reason, started
+
+SENT = "the order was sent"
+
+
+def time_out(words: str) -> None:
+    raise TimeoutError(words)
+
+
+class Frozen(TimeoutError):
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+    def add_note(self, note: str) -> None:
+        raise AttributeError(note)
+
+
+def error_of(store: Store, request_id: str) -> str:
+    execution = store.get(request_id).execution
+    assert execution is not None
+    assert execution.error is not None
+    return execution.error
+
+
+# -- the plain gate ---------------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_reaches_the_caller_with_a_note_and_is_recorded_as_unknown(store: Store) -> None:
+    ran: list[int] = []
+    error = TimeoutError(SENT)
+    request_id = approved(act := flaky(ran, [error]), 1)
+    with pytest.raises(TimeoutError) as caught:
+        act(1)
+    assert caught.value is error
+    (note,) = error.__notes__
+    assert f"the outcome of {request_id} is unknown" in note
+    assert "not retried" in note
+    assert f"sayso resolve {request_id} --happened" in note
+    assert state_of(request_id) is State.UNKNOWN
+    assert error_of(store, request_id) == f"TimeoutError: {SENT}"
+    assert [entry.event for entry in store.journal(request_id=request_id)][-1] == "unknown"
+    for _ in range(2):
+        with pytest.raises(errors.OutcomeUnknownError, match=request_id):
+            act(1)
+    assert ran == [1]
+
+
+@awaited
+async def test_an_async_call_is_told_in_the_same_way(store: Store) -> None:
+    ran: list[int] = []
+    act = aflaky(ran, [TimeoutError(SENT)])
+    pause = await aheld(act, 1)
+    sayso.Review().approve(pause.confirmation_id, by="ada")
+    with pytest.raises(TimeoutError) as caught:
+        await act(1)
+    assert pause.confirmation_id in caught.value.__notes__[0]
+    assert state_of(pause.confirmation_id) is State.UNKNOWN
+    with pytest.raises(errors.OutcomeUnknownError):
+        await act(1)
+    assert ran == [1]
+
+
+def test_not_executed_is_failed_and_keeps_its_words(store: Store) -> None:
+    def pay(amount: int) -> None:
+        try:
+            time_out(SENT)
+        except TimeoutError as error:
+            raise sayso.NotExecuted("the bank promises that it booked nothing") from error
+
+    act = sayso.gate(pay, wait="raise")
+    request_id = approved(act, 1)
+    with pytest.raises(sayso.NotExecuted, match="booked nothing") as caught:
+        act(1)
+    assert not hasattr(caught.value, "__notes__")
+    assert state_of(request_id) is State.FAILED
+    assert error_of(store, request_id) == "NotExecuted: the bank promises that it booked nothing"
+    assert held(act, 1).confirmation_id != request_id, "the approval is spent"
+
+
+def test_the_author_of_a_gate_names_more(store: Store) -> None:
+    class BankError(Exception):
+        pass
+
+    ran: list[int] = []
+    for ambiguous in (BankError, (KeyError, BankError)):
+
+        @sayso.gate(wait="raise", name=f"pay{len(ran)}", ambiguous=ambiguous)
+        def pay(amount: int) -> None:
+            ran.append(amount)
+            raise BankError(SENT)
+
+        request_id = approved(pay, 1)
+        with pytest.raises(BankError):
+            pay(1)
+        assert state_of(request_id) is State.UNKNOWN
+    assert ran == [1, 1]
+
+
+def test_retries_do_not_cover_what_nobody_knows(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [TimeoutError(SENT)], retries=5)
+    request_id = approved(act, 1)
+    with pytest.raises(TimeoutError):
+        act(1)
+    with pytest.raises(errors.OutcomeUnknownError):
+        act(1)
+    assert ran == [1]
+    sayso.Review(reviewer="ada").resolve(request_id, happened=False)
+    assert act(1) == "done", "once it is known that it did not happen, the rest of them counts"
+    assert ran == [1, 1]
+
+
+def test_what_is_idempotent_may_be_started_again(store: Store) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [TimeoutError(SENT)], idempotent=True)
+    request_id = approved(act, 1)
+    with pytest.raises(TimeoutError) as caught:
+        act(1)
+    assert "may be started again" in caught.value.__notes__[0]
+    assert state_of(request_id) is State.UNKNOWN
+    assert act(1) == "done"
+    assert state_of(request_id) is State.DONE
+
+
+@pytest.mark.parametrize(("answer", "state"), [(True, State.DONE), (False, State.FAILED)], ids=["happened", "did not"])
+def test_verify_is_asked_before_a_person_is(store: Store, answer: bool, state: State) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [TimeoutError(SENT)], verify=lambda: answer)
+    request_id = approved(act, 1)
+    with pytest.raises(TimeoutError):
+        act(1)
+    if answer:
+        assert act(1) is None
+    else:
+        held(act, 1)
+    assert state_of(request_id) is state
+    assert ran == [1]
+
+
+def test_what_the_caller_was_handling_is_not_the_calls_own(store: Store) -> None:
+    act = flaky([], [ValueError("bad amount")])
+    request_id = approved(act, 1)
+    try:
+        time_out("the first bank did not answer")
+    except TimeoutError:
+        with pytest.raises(ValueError, match="bad amount") as caught:
+            act(1)
+        assert isinstance(caught.value.__context__, TimeoutError)
+    assert state_of(request_id) is State.FAILED
+
+
+def test_an_error_that_cannot_be_changed_reaches_the_caller_all_the_same(store: Store) -> None:
+    request_id = approved(act := flaky([], [Frozen(SENT)]), 1)
+    with pytest.raises(Frozen):
+        act(1)
+    assert state_of(request_id) is State.UNKNOWN
+
+
+@pytest.mark.parametrize("declare", [sayso.gate, sayso.confirm_first, sayso.tool], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("wrong", ["httpx.ReadTimeout", int, [ValueError, "x"]], ids=str)
+def test_what_is_no_exception_class_is_refused_at_the_declaration(declare: Any, wrong: Any) -> None:
+    def pay(amount: int) -> None: ...
+
+    with pytest.raises(errors.ConfigError, match=r"^ambiguous= takes exception classes, not "):
+        declare(pay, ambiguous=wrong)
+
+
+@pytest.mark.parametrize("kind", [sayso.Agent, sayso.Workflow], ids=["agent", "workflow"])
+def test_an_agent_and_a_workflow_have_no_such_option_because_their_tools_do(kind: Any) -> None:
+    with pytest.raises(TypeError, match="ambiguous"):
+        kind(name="shop", ambiguous=ValueError, **({"model": "openai:x"} if kind is sayso.Agent else {}))
+
+
+# -- real sockets -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def served(how: str) -> Iterator[int]:
+    """Listen, take each request, and then hang up, reset, stay silent, or break off in the answer; give the port."""
+    listener, kept = socket.create_server(("127.0.0.1", 0)), list[socket.socket]()
+
+    def serve() -> None:
+        while True:
+            try:
+                line, _ = listener.accept()
+            except OSError:
+                return
+            kept.append(line)
+            heard = b""
+            while b"amount=5" not in heard:
+                heard += line.recv(65_536)
+            if how == "half":
+                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")
+            if how == "reset":
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if how != "hang":
+                line.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(60)
+        for line in kept:
+            line.close()
+
+
+def raised_by(post: Callable[[int], None], port: int) -> Exception:
+    try:
+        post(port)
+    except Exception as error:  # noqa: BLE001  each client has its own
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def refusing() -> int:
+    """Return a port on which nobody listens."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        return listener.getsockname()[1]
+
+
+def by_urllib(port: int) -> None:
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=0.5).read()
+
+
+def by_http_client(port: int) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=0.5)) as line:
+        line.request("POST", "/", body=b"amount=5")
+        line.getresponse().read()
+
+
+def by_httpx(port: int) -> None:
+    httpx = pytest.importorskip("httpx2", reason="a client with the errors of httpx")
+    httpx.post(f"http://127.0.0.1:{port}/", content=b"amount=5", timeout=0.5)
+
+
+def by_requests(port: int) -> None:
+    requests = pytest.importorskip("requests")
+    with requests.Session() as session:
+        session.post(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=0.5)
+
+
+def by_asyncio(port: int) -> None:
+    async def post() -> None:
+        async with asyncio.timeout(0.5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(b"amount=5")
+                await reader.readexactly(500)
+            finally:
+                writer.close()
+
+    asyncio.run(post())
+
+
+CLIENTS: dict[str, Callable[[int], None]] = {
+    "urllib": by_urllib, "http.client": by_http_client, "httpx": by_httpx, "requests": by_requests,
+    "asyncio": by_asyncio,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["hang up", "reset", "hang", "half"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_connection_that_is_lost_after_sending_is_unknown(store: Store, client: str, how: str) -> None:
+    post = sayso.gate(CLIENTS[client], name="post", wait="raise")
+    with served(how) as port:
+        request_id = approved(post, port)
+        error = raised_by(post, port)
+    assert state_of(request_id) is State.UNKNOWN, repr(error)
+    assert request_id in error.__notes__[-1]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_connection_that_was_refused_is_failed(store: Store, client: str) -> None:
+    post = sayso.gate(CLIENTS[client], name="post", wait="raise")
+    port = refusing()
+    request_id = approved(post, port)
+    error = raised_by(post, port)
+    assert state_of(request_id) is State.FAILED, repr(error)
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def slow_tool(ran: list[int], **options: Any) -> Tool:
+    """Return a tool that waits for a person, and whose first call times out."""
+
+    def pay(amount: int) -> str:
+        """Send money."""
+        ran.append(amount)
+        if len(ran) == 1:
+            raise TimeoutError(SENT)
+        return f"paid {amount}"
+
+    return Tool(pay, requires_approval=True, **options)
+
+
+def made(what: str, tool: Tool) -> Any:
+    """Return a tool, or an agent or a workflow that calls it."""
+    if what == "tool":
+        return lambda **options: tool(amount=7, **options)
+    if what == "agent":
+        agent = agent_of([tool], ("pay", {"amount": 7}))
+        return lambda **options: agent(prompt="pay 7", **options)
+    return Workflow(name="flow").step(tool, amount=7)
+
+
+@pytest.mark.parametrize("what", ["tool", "agent", "workflow"])
+def test_a_run_stops_at_an_unknown_outcome_until_somebody_finds_out(store: Store, what: str) -> None:
+    ran: list[int] = []
+    run = made(what, slow_tool(ran))
+    paused = run().run()
+    (request_id,) = ids(paused)
+    output = run(parent_id=paused.run_id, approval_decisions={request_id: True}).run()
+    for _ in range(2):
+        assert reason(output) == ("error", "outcome_unknown")
+        assert request_id in (output.status.message or "")
+        output = run(parent_id=paused.run_id).run()
+    assert (state_of(request_id), ran) == (State.UNKNOWN, [7])
+    assert error_of(store, request_id) == f"TimeoutError: {SENT}"
+    sayso.Review(reviewer="ada").resolve(request_id, happened=True)
+    output = run(parent_id=paused.run_id).run()
+    assert (reason(output), ran) == (("success", None), [7])
+
+
+def test_an_error_that_nobody_can_mark_stops_the_run_as_well(store: Store) -> None:
+    def pay(amount: int) -> str:
+        raise Frozen(SENT)
+
+    run = made("agent", Tool(pay, requires_approval=True))
+    paused = run().run()
+    (request_id,) = ids(paused)
+    output = run(parent_id=paused.run_id, approval_decisions={request_id: True}).run()
+    assert reason(output) == ("error", "outcome_unknown")
+    assert state_of(request_id) is State.UNKNOWN
+
+
+def test_an_idempotent_tool_is_started_again_when_its_run_goes_on(store: Store) -> None:
+    ran: list[int] = []
+    run = made("agent", slow_tool(ran, idempotent=True))
+    paused = run().run()
+    (request_id,) = ids(paused)
+    output = run(parent_id=paused.run_id, approval_decisions={request_id: True}).run()
+    assert reason(output) == ("error", "outcome_unknown")
+    assert reason(run(parent_id=paused.run_id).run()) == ("success", None)
+    assert (state_of(request_id), ran) == (State.DONE, [7, 7])
+
+
+def test_a_gated_function_inside_of_a_tool_stops_the_run_as_well(store: Store) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise")
+    def wire(amount: int) -> None:
+        ran.append(amount)
+        raise TimeoutError(SENT)
+
+    def pay(amount: int) -> str:
+        try:
+            wire(amount)
+        except TimeoutError as error:
+            raise RuntimeError("could not pay") from error
+        return "paid"
+
+    agent = agent_of([Tool(pay)], ("pay", {"amount": 7}))
+    paused = started(agent, prompt="pay 7")
+    (request_id,) = ids(paused)
+    output = agent(prompt="pay 7", parent_id=paused.run_id, approval_decisions={request_id: True}).run()
+    for _ in range(2):
+        assert reason(output) == ("error", "outcome_unknown")
+        output = agent(prompt="pay 7", parent_id=paused.run_id).run()
+    assert (state_of(request_id), ran) == (State.UNKNOWN, [7])
+
+
+def test_not_executed_is_told_to_the_model_and_the_run_goes_on(store: Store) -> None:
+    def pay(amount: int) -> str:
+        raise sayso.NotExecuted("the account is locked")
+
+    agent = agent_of([Tool(pay, requires_approval=True)], ("pay", {"amount": 7}))
+    paused = started(agent, prompt="pay 7")
+    (request_id,) = ids(paused)
+    output = agent(prompt="pay 7", parent_id=paused.run_id, approval_decisions={request_id: True}).run()
+    assert reason(output) == ("success", None)
+    assert "the account is locked" in output.output
+    assert state_of(request_id) is State.FAILED
+
+
+def test_a_worker_leaves_a_run_whose_outcome_is_unknown_alone(store: Store) -> None:
+    ran: list[int] = []
+    clerk = agent_of([slow_tool(ran)], ("pay", {"amount": 7}), name="clerk")
+    paused = started(clerk, prompt="pay 7")
+    sayso.Review(reviewer="ada").approve(ids(paused)[0])
+    told: list[str] = []
+
+    def work() -> None:
+        asyncio.run(Worker([clerk], tell=lambda report: told.append(report.ending.value)).run(once=True))
+
+    work()
+    work()
+    assert (told, ran) == (["unknown"], [7])
+    sayso.Review(reviewer="ada").resolve(ids(paused)[0], happened=True)
+    work()
+    assert (told, ran) == (["unknown", "done"], [7])
+
+
+@awaited
+async def test_react_ends_with_the_unknown_outcome_and_its_model_is_not_asked_again(store: Store) -> None:
+    ran: list[int] = []
+    model = reacting.Script([("pay", {"amount": 7})])
+    agent = reacting.agent_of(model, slow_tool(ran))
+    with pytest.raises(sayso.ConfirmationRequired) as caught:
+        await agent.aforward(question="pay 7")
+    request_id = caught.value.confirmation_id
+    for _ in range(2):
+        with pytest.raises(errors.OutcomeUnknownError, match=request_id):
+            await agent.aresume("yes", caught.value)
+    assert (len(model.heard), ran) == (1, [7])
+
+
+def test_the_package_of_no_client_is_imported() -> None:
+    text = inspect.getsource(importlib.import_module("sayso.gates.outcome"))
+    imports = {line.split()[1].partition(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))}
+    assert imports <= {"__future__", "collections", "contextlib", "types", "typing", "sayso"}

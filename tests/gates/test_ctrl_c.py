@@ -1,0 +1,114 @@
+"""Ctrl-C while a program waits for a person, in real processes without a terminal.
+
+The invariant: the request is still pending, and the next start of the run finds it.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+
+import sayso
+from sayso.model.request import State
+from sayso.stores.base import Store
+from tests.support.acting import program, running
+
+SECONDS = 30
+
+PAY = """
+import sys, sayso
+sayso.configure(store=sys.argv[1])
+
+@sayso.gate
+def pay(amount: int) -> str:
+    return "paid"
+
+with sayso.run("order-4721"):
+    print(pay(10))
+"""
+APAY = PAY.replace("@sayso.gate\ndef", "@sayso.gate\nasync def").replace("pay(10)", "asyncio.run(pay(10))")
+APAY = APAY.replace("import sys,", "import asyncio, sys,")
+
+
+def interrupted(process: subprocess.Popen[str]) -> str:
+    """Press Ctrl-C once the program has said that it waits; return all that it said on stderr."""
+    assert process.stderr is not None
+    said = ""
+    while "decide with" not in said:
+        row = process.stderr.readline()
+        assert row, said
+        said += row
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate(timeout=SECONDS)
+    assert process.returncode == -signal.SIGINT
+    assert out == ""
+    return said + rest
+
+
+def test_ctrl_c_leaves_the_request_pending_and_says_how_to_go_on(file_store: Store) -> None:
+    said = interrupted(program(PAY, file_store.url))
+    (request,) = sayso.Review().list().requests
+    assert request.state is State.PENDING
+    after = said[said.index("decide with") + 1 :]
+    assert "still waits" in after
+    assert "order-4721" in after
+    sayso.Review().approve(request.id, by="ada")
+    assert running(program(PAY, file_store.url)) == "paid"
+
+
+def test_ctrl_c_in_an_async_program_leaves_the_request_pending(file_store: Store) -> None:
+    interrupted(program(APAY, file_store.url))
+    (request,) = sayso.Review().list().requests
+    assert request.state is State.PENDING
+    sayso.Review().approve(request.id, by="ada")
+    assert running(program(APAY, file_store.url)) == "paid"
+
+
+# -- a thread that waits ---------------------------------------------------------------------------------------------
+
+THREADS = """
+import asyncio, sys, sayso
+from concurrent.futures import ThreadPoolExecutor
+
+import anyio, anyio.to_thread
+
+sayso.configure(store=sys.argv[1])
+
+@sayso.gate
+def pay(amount: int) -> str:
+    return "paid"
+
+def call() -> str:
+    if sys.argv[2] == "unnamed":
+        return pay(10)
+    with sayso.run("order-4721"):
+        return pay(10)
+
+async def tool() -> str:
+    return await anyio.to_thread.run_sync(call)
+
+def pool_in_a_block():
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+def pool():
+    return ThreadPoolExecutor(1).submit(call).result()
+
+def to_thread():
+    return asyncio.run(asyncio.to_thread(call))
+
+def anyio_run():
+    return anyio.run(tool)
+
+print(locals()[sys.argv[3]]())
+"""
+
+
+@pytest.mark.parametrize(("name", "left"), [("unnamed", State.CANCELLED), ("named", State.PENDING)])
+@pytest.mark.parametrize("work", ["pool_in_a_block", "pool", "to_thread", "anyio_run"])
+def test_ctrl_c_ends_a_program_whose_thread_waits(file_store: Store, work: str, name: str, left: State) -> None:
+    interrupted(program(THREADS, file_store.url, name, work))
+    (request,) = sayso.Review().list(state="all").requests
+    assert request.state is left

@@ -1,0 +1,339 @@
+"""`sayso.hold`: a call that is no Python function waits for a person, starts once, and gives one result to all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import errors
+from sayso.stores.base import Filter, Store
+from tests.support.acting import program, running
+
+SCHEMA = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "mode": {"enum": ["w", "a"]}, "size": {"type": "integer", "minimum": 1}},
+    "required": ["path"],
+    "additionalProperties": False,
+}
+FILE = {"path": "/etc/motd", "size": 3}
+
+
+@pytest.fixture(autouse=True)
+def store(file_store: Store) -> Store:
+    sayso.configure(store=file_store)
+    return file_store
+
+
+def held(**options: Any) -> sayso.Held:
+    given: dict[str, Any] = {"schema": SCHEMA, "run": "thread-1", "key": "call_1", **options}
+    arguments = given.pop("arguments", FILE)
+    return sayso.hold(given.pop("tool", "fs/write_file"), arguments, **given)
+
+
+def approve(call: sayso.Held, **options: Any) -> None:
+    sayso.Review().approve(str(call.id), by="ada", **options)
+
+
+def all_at_once(work: Callable[[], Any], count: int = 10) -> list[Any]:
+    """Call `work` in that many threads, let all go together, and return what each gave or raised."""
+    barrier, gave = threading.Barrier(count), list[Any]()
+
+    def one() -> None:
+        barrier.wait(30)
+        try:
+            gave.append(work())
+        except Exception as error:  # noqa: BLE001  compared by the test
+            gave.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return gave
+
+
+def test_a_held_call_is_asked_approved_with_changes_and_run_once() -> None:
+    call = held(title="Write a file", description="Writes.", context={"from": "mcp"})
+    assert (call.state, call.arguments, call.changes, call.reason) == ("pending", FILE, {}, None)
+    with pytest.raises(sayso.ConfirmationRequired):
+        call.once(dict)
+    assert "waits for a person" in call.message_for_model()
+    approve(call, changes={"size": 5}, comment="smaller")
+    assert call.wait().state == "approved"
+    assert (call.arguments, call.changes, call.reason) == ({**FILE, "size": 5}, {"size": 5}, "smaller")
+    assert call.once(lambda arguments: sorted(arguments.items())) == [("path", "/etc/motd"), ("size", 5)]
+    assert call.state == "done"
+    assert "size" in call.message_for_model()
+    request = call.request
+    assert request is not None
+    assert (request.key, request.title, request.context) == ("call_1", "Write a file", {"from": "mcp"})
+
+
+def test_an_edit_that_the_schema_refuses_decides_nothing() -> None:
+    call = held()
+    for changes in ({"size": 0}, {"mode": "x"}, {"owner": "root"}):
+        with pytest.raises(errors.InvalidChangesError):
+            approve(call, changes=changes)
+    assert call.refresh() is not None
+    assert call.state == "pending"
+
+
+@pytest.mark.parametrize("wrong", [{}, {"path": 1}, {"path": "x", "mode": "r"}, {"path": "x", "owner": "me"}], ids=str)
+def test_arguments_that_do_not_fit_the_schema_are_not_asked(store: Store, wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.ArgumentError, match="fs/write_file"):
+        held(arguments=wrong)
+    assert store.count(Filter()) == 0
+
+
+def test_ten_threads_with_one_key_give_one_start_and_ten_equal_results(store: Store) -> None:
+    ran: list[dict[str, Any]] = []
+    assert len({call.id for call in all_at_once(held)}) == 1
+    approve(held())
+
+    def work() -> Any:
+        return held().once(lambda arguments: {"run": ran.append(arguments) or len(ran)})
+
+    assert all_at_once(work) == [{"run": 1}] * 10
+    assert len(ran) == 1
+    assert held().once(dict) == {"run": 1}
+    assert held().result() == {"run": 1}
+    assert store.count(Filter()) == 1
+
+
+def test_a_key_with_other_arguments_or_another_tool_is_refused(store: Store) -> None:
+    held()
+    with pytest.raises(errors.KeyReusedError, match="other arguments"):
+        held(arguments={"path": "/etc/passwd"})
+    with pytest.raises(errors.KeyReusedError, match="another tool"):
+        held(tool="fs/delete_file")
+    assert store.count(Filter()) == 1
+
+
+def test_two_equal_calls_of_one_turn_wait_twice() -> None:
+    first, second = held(key="call_1"), held(key="call_2")
+    approve(first)
+    assert first.wait().once(len) == 2
+    assert second.refresh() is not None
+    assert second.state == "pending"
+
+
+def test_a_key_needs_a_run_with_a_name(store: Store) -> None:
+    with pytest.raises(errors.ConfigError, match="name"):
+        held(run=None)
+    with sayso.run("thread-2"):
+        assert held(run=None).state == "pending"
+    assert store.count(Filter()) == 1
+
+
+def test_a_no_is_raised_and_told_to_the_model_for_ever() -> None:
+    sayso.Review().reject(str(held().id), "not that file", by="ada")
+    for verb in (lambda: held().wait(), lambda: held().once(dict), lambda: held().start(), lambda: held().result()):
+        with pytest.raises(sayso.ConfirmationRejected, match="not that file"):
+            verb()
+    assert "do not repeat" in held().message_for_model()
+    assert (held().state, held().reason) == ("rejected", "not that file")
+
+
+def test_a_failed_call_fails_for_whoever_asks_with_its_key() -> None:
+    call = held()
+    approve(call)
+
+    def fail(_: dict[str, Any]) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        call.once(fail)
+    for again in (held(), held()):
+        with pytest.raises(errors.CallFailedError, match="disk full"):
+            again.once(dict)
+
+
+def test_by_hand_a_call_is_started_once_and_its_result_is_for_all() -> None:
+    call = held()
+    with pytest.raises(sayso.ConfirmationRequired):
+        call.start()
+    approve(call)
+    assert call.start() == FILE
+    for other in (call, held()):
+        with pytest.raises(errors.AlreadyStartedError):
+            other.start()
+    with pytest.raises(errors.NotApprovedError, match="not started by this handle"):
+        held().finish("mine")
+    with pytest.raises(TimeoutError):
+        held().result(timeout=0.01)
+    call.finish({"bytes": 3})
+    assert held().result() == {"bytes": 3}
+
+
+def test_by_hand_a_call_may_fail_or_be_unknown() -> None:
+    ends: list[tuple[str, Callable[[sayso.Held], None], type[Exception]]] = [
+        ("failed", lambda call: call.fail("no such host"), errors.CallFailedError),
+        ("unknown", lambda call: call.unknown(TimeoutError("sent")), errors.OutcomeUnknownError),
+    ]
+    for state, end, error in ends:
+        call = held(key=state)
+        approve(call)
+        call.start()
+        end(call)
+        assert call.state == state
+        with pytest.raises(error):
+            held(key=state).once(dict)
+
+
+def test_a_rule_may_allow_or_deny_and_nothing_is_asked(store: Store) -> None:
+    allowed = held(when=lambda size: size > 10)
+    assert (allowed.state, allowed.id, allowed.wait().once(dict)) == ("allowed", None, FILE)
+    denied = held(when=lambda **_: sayso.deny("read-only"))
+    assert (denied.state, denied.reason) == ("denied", "read-only")
+    with pytest.raises(sayso.ConfirmationDenied, match="read-only"):
+        denied.once(dict)
+    assert "read-only" in denied.message_for_model()
+    assert store.count(Filter()) == 0
+    strict = held(when=lambda **_: sayso.policy.hold("a file", quorum=2))
+    assert strict.request is not None
+    assert strict.request.quorum.count == 2
+
+
+def test_leaving_the_block_withdraws_only_where_asked_to() -> None:
+    with held() as kept:
+        pass
+    with held(key="call_2", withdraw_on_exit=True) as taken:
+        pass
+    assert (kept.state, taken.state) == ("pending", "cancelled")
+    kept.withdraw("changed my mind")
+    assert (kept.state, kept.reason) == ("cancelled", "changed my mind")
+
+
+def test_waiting_ends_with_the_timeout_and_the_request_stays() -> None:
+    call = held()
+    with pytest.raises(sayso.ConfirmationRequired):
+        call.wait(timeout=0.001)
+    assert call.refresh() is not None
+    assert call.state == "pending"
+
+
+def test_secrets_are_masked_for_people_and_real_for_the_call() -> None:
+    call = held(schema=None, arguments={"url": "u", "api_key": "hunter2!", "memo": "hush"}, redact=["memo"])
+    assert call.request is not None
+    assert call.request.call.arguments == {"url": "u", "api_key": "***", "memo": "***"}
+    approve(call)
+    assert call.once(lambda arguments: arguments["api_key"]) == "hunter2!"
+
+
+def test_a_text_in_place_of_names_to_mask_is_refused_and_not_taken_letter_by_letter(store: Store) -> None:
+    with pytest.raises(errors.ConfigError, match="redact= takes a collection of names"):
+        held(schema=None, arguments={"memo": "hush"}, redact="memo")
+    assert store.count(Filter()) == 0
+
+
+def test_an_effect_starts_once_across_runs_and_tools() -> None:
+    def refund(tool: str, run: str) -> sayso.Held:
+        return sayso.hold(tool, {"order": "A-1"}, run=run, key="k", effect="refund:{order}")
+
+    first, second = refund("stripe/refund", "run-1"), refund("paypal/refund", "run-2")
+    approve(first)
+    approve(second)
+    assert first.once(lambda _: "paid") == "paid"
+    with pytest.raises(errors.EffectTakenError, match="refund:A-1"):
+        second.once(lambda _: pytest.fail("a second effect"))
+
+
+def test_an_edit_that_moves_the_effect_does_not_start() -> None:
+    call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k", effect="refund:{order}")
+    approve(call, changes={"order": "A-2"})
+    with pytest.raises(errors.InvalidChangesError, match="refund:A-2"):
+        call.once(lambda _: pytest.fail("ran"))
+
+
+@pytest.mark.parametrize("option", ["key", "effect"])
+def test_a_key_or_an_effect_that_would_show_a_secret_is_refused(store: Store, option: str) -> None:
+    @sayso.gate(wait="raise", name="charge", **{option: lambda api_key: f"charge:{api_key}"})  # type: ignore[arg-type]
+    def charge(api_key: str) -> None:
+        pytest.fail(api_key)
+
+    with sayso.run("run-1"), pytest.raises(errors.PolicyError, match=f"{option}= of charge"):
+        charge("hunter2-hunter2")
+    assert store.count(Filter()) == 0
+
+
+def test_a_call_that_was_asked_before_its_gate_named_an_effect_does_not_start_without_it() -> None:
+    def gated(**options: Any) -> Callable[[str], str]:
+        @sayso.gate(name="refund", wait="raise", **options)
+        def refund(order: str) -> str:
+            return pytest.fail("started, and its effect was not taken")
+
+        return refund
+
+    with sayso.run("run-1"):
+        with pytest.raises(sayso.ConfirmationRequired) as asked:
+            gated()("A-1")
+        sayso.Review().approve(asked.value.id, by="ada")
+        with pytest.raises(errors.InvalidChangesError, match="refund:A-1"):
+            gated(effect="refund:{order}")("A-1")
+
+
+def test_awaited_it_does_the_same() -> None:
+    async def work() -> list[Any]:
+        call = await sayso.aio.hold("fs/write_file", FILE, schema=SCHEMA, run="thread-1", key="call_1")
+        approve_later = asyncio.create_task(asyncio.to_thread(sayso.Review().approve, str(call.id), by="ada"))
+        await call.wait()
+        await approve_later
+
+        async def run(arguments: dict[str, Any]) -> str:
+            return arguments["path"]
+
+        gave = await asyncio.gather(*(call.once(each) for each in (run, run, lambda given: given["path"])))
+        async with await sayso.aio.hold("x", {}, run="r", key="k", withdraw_on_exit=True) as left:
+            pass
+        return [*gave, await call.result(), left.state]
+
+    assert asyncio.run(work()) == [FILE["path"]] * 4 + ["cancelled"]
+
+
+RESUME = """
+import os, sys, time
+import sayso
+store, ledger, mode = sys.argv[1:4]
+sayso.configure(store=store)
+call = sayso.hold("fs/write_file", {"path": "/etc/motd"}, run="thread-1", key="call_1")
+def write(arguments):
+    with open(ledger, "a") as file:
+        file.write("ran\\n")
+    if mode == "die":
+        os.kill(os.getpid(), 9)
+    return {"bytes": 4}
+try:
+    print(call.once(write)["bytes"])
+except sayso.ConfirmationRequired:
+    print(call.id)
+except sayso.errors.SaysoError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_ten_processes_with_one_key_start_it_once(store: Store, tmp_path: Any) -> None:
+    ledger = tmp_path / "ledger"
+    (first,) = [running(program(RESUME, store.url, str(ledger), "live"))]
+    sayso.Review().approve(first, by="ada")
+    racers = [program(RESUME, store.url, str(ledger), "live") for _ in range(10)]
+    assert [running(process) for process in racers] == ["4"] * 10
+    assert ledger.read_text() == "ran\n"
+    assert store.count(Filter()) == 1
+
+
+def test_a_process_killed_after_its_start_leaves_the_outcome_unknown_to_all(store: Store, tmp_path: Any) -> None:
+    ledger = tmp_path / "ledger"
+    first = running(program(RESUME, store.url, str(ledger), "live"))
+    sayso.Review().approve(first, by="ada")
+    killed = program(RESUME, store.url, str(ledger), "die")
+    killed.communicate(timeout=60)
+    racers = [program(RESUME, store.url, str(ledger), "live") for _ in range(10)]
+    assert [running(process) for process in racers] == ["OutcomeUnknownError"] * 10
+    assert ledger.read_text() == "ran\n"

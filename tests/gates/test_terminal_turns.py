@@ -1,0 +1,200 @@
+"""What a blocking gate says where no conversation is possible, and whose turn it is where one is.
+
+The conversation itself is driven by real terminals in `tests/gates/test_terminal_dialog.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import sayso
+from sayso import config, terminal
+from sayso.model.request import Request, State
+from sayso.stores.base import Store
+from tests.conftest import Clock
+
+
+class Closed(io.StringIO):
+    """A stream whose other end is gone."""
+
+    def write(self, _: str, /) -> int:
+        raise BrokenPipeError
+
+    def fileno(self) -> int:
+        raise ValueError("I/O operation on closed file")
+
+    def isatty(self) -> bool:
+        raise ValueError("I/O operation on closed file")
+
+
+def ask(*args: str, run: str | None = "order-4721", **options: object) -> Request:
+    @sayso.gate(wait="raise", **options)  # type: ignore[call-overload, misc]
+    def refund(order_id: str, amount: float = 320.0) -> str:
+        return order_id
+
+    with sayso.run(run), pytest.raises(sayso.ConfirmationRequired) as caught:
+        refund(*(args or ("A-4721",)))
+    return config.default_store().get(caught.value.confirmation_id)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    streams = capsys.readouterr()
+    assert streams.out == "", "stdout belongs to the program"
+    return streams.err.splitlines()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    sayso.configure(store=f"sqlite:///{tmp_path / 'sayso.db'}")
+    return config.default_store()
+
+
+# -- is a person there -----------------------------------------------------------------------------------------
+
+
+def test_nobody_is_there_without_terminals() -> None:
+    assert not terminal.is_there()
+
+
+@pytest.mark.parametrize("stream", [None, Closed()], ids=["none", "closed"])
+@pytest.mark.parametrize("name", ["stdin", "stderr"])
+def test_nobody_is_there_where_a_stream_is_missing(
+    monkeypatch: pytest.MonkeyPatch, name: str, stream: io.StringIO | None
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, name, stream)
+    assert not terminal.is_there()
+
+
+# -- announce --------------------------------------------------------------------------------------------------
+
+
+def test_announce_names_the_call_the_end_and_the_command(
+    store: Store, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAYSO_STORE", store.url)
+    request = ask(expires="90m")
+    terminal.announce(store, request)
+    assert said(capsys) == [
+        f"sayso  waiting for a person  refund(order_id='A-4721', amount=320.0)   {request.id[:11]}   expires in 1h 30m",
+        f"       decide with: sayso approve {request.id[:11]}",
+    ]
+
+
+def test_announce_names_the_store_where_a_plain_command_would_look_elsewhere(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ask()
+    terminal.announce(store, request)
+    assert said(capsys)[1] == f"       decide with: sayso --store {store.url} approve {request.id[:11]}"
+
+
+def test_an_address_with_spaces_is_quoted_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sayso.configure(store=f"sqlite:///{tmp_path / 'my store.db'}")
+    terminal.announce(config.default_store(), ask())
+    assert f"sayso --store 'sqlite:///{tmp_path / 'my store.db'}' approve" in said(capsys)[1]
+
+
+@pytest.mark.parametrize("where", ["environment", "relative", "file", "default"])
+def test_a_plain_command_is_named_where_it_finds_the_store(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "environment":
+        monkeypatch.setenv("SAYSO_STORE", f"sqlite:///{tmp_path / 'here.db'}")
+    elif where == "relative":
+        monkeypatch.setenv("SAYSO_STORE", "sqlite:///here.db")
+    elif where == "file":
+        (tmp_path / "sayso.toml").write_text('store = "sqlite:///here.db"\n', encoding="utf-8")
+    request = ask()
+    terminal.announce(config.default_store(), request)
+    assert said(capsys)[1] == f"       decide with: sayso approve {request.id[:11]}"
+
+
+def test_a_store_in_memory_is_said_to_be_out_of_reach(capsys: pytest.CaptureFixture[str]) -> None:
+    sayso.configure(store="memory:")
+    terminal.announce(config.default_store(), ask())
+    assert "only this program can decide it" in said(capsys)[1]
+
+
+def test_a_question_is_announced_with_answer(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(sayso.ConfirmationRequired) as caught:
+        sayso.ask("Which\x1b one?", wait="raise")
+    request = store.get(caught.value.confirmation_id)
+    terminal.announce(store, request)
+    rows = said(capsys)
+    assert "question 'Which<U+001B> one?'" in rows[0]
+    assert rows[1] == "       warning: the question contains hidden characters (U+001B)"
+    assert rows[2].endswith(f"answer {request.id[:11]} VALUE")
+
+
+@pytest.mark.parametrize("stream", [None, Closed()], ids=["none", "closed"])
+def test_a_closed_stderr_does_not_break_a_gate(
+    store: Store, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
+) -> None:
+    request = ask()
+    monkeypatch.setattr(sys, "stderr", stream)
+    terminal.announce(store, request)
+    terminal.say_what_waits(store, request)
+
+
+def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ask()
+    (tmp_path / "sayso.toml").write_text("no = toml = at all", encoding="utf-8")
+    terminal.announce(store, request)
+    assert f"sayso --store {store.url} approve" in said(capsys)[1]
+
+
+# -- goodbye ---------------------------------------------------------------------------------------------------
+
+
+def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    request = ask(run="nightly clean-up, approved by the boss")
+    terminal.say_what_waits(store, request)
+    rows = said(capsys)
+    assert rows[0].startswith(f"sayso  {request.id[:11]} still waits, expires in ")
+    assert "decide with: sayso" in rows[1]
+    assert "the same call in the run 'nightly clean-up, approved by the boss' finds the decision" in rows[2]
+
+
+def test_goodbye_says_that_a_run_without_a_name_asks_anew(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.say_what_waits(store, ask(run=None))
+    assert "a new start asks anew" in said(capsys)[2]
+
+
+# -- whose turn it is ------------------------------------------------------------------------------------------
+
+
+def waiting_for_its_turn(store: Store, request: Request, is_over: Callable[[], bool]) -> list[Request]:
+    """Converse in a thread while somebody else has the terminal; return what came of it."""
+    came: list[Request] = []
+    with terminal._turn:
+        waiting = threading.Thread(target=lambda: came.append(terminal.converse(store, request, is_over)))
+        waiting.start()
+        waiting.join(30)
+        assert not waiting.is_alive()
+    return came
+
+
+def test_who_waits_for_the_terminal_is_told_when_the_request_is_settled(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ask()
+    sayso.Review().approve(request.id, by="bob")
+    (after,) = waiting_for_its_turn(store, request, lambda: store.get(request.id).state is not State.PENDING)
+    assert after.state is State.APPROVED
+    assert said(capsys) == []
+
+
+def test_a_terminal_that_goes_away_detaches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = ask()
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert terminal.converse(store, request, lambda: False).state is State.PENDING
+    assert not terminal._turn.locked()

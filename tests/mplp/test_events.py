@@ -1,0 +1,136 @@
+"""Subscribers and the journal are told what happens to Confirms, in the trace that is active."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import audit, errors
+from sayso.mplp import (
+    Decision,
+    StageEvent,
+    document_of,
+    process_decision,
+    read_confirm,
+    refresh,
+    submit_plan_for_approval,
+    subscribe,
+)
+from sayso.mplp.ids import shaped
+from tests.support.submitting import plan_of_three, submitted, told
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+def reviewer() -> sayso.Review:
+    return sayso.Review(reviewer="ada")
+
+
+# -- events ---------------------------------------------------------------------------------------------------------
+
+
+def test_subscribers_and_the_journal_are_told_what_happened() -> None:
+    with told() as heard:
+        _, confirm, request = submitted()
+        reviewer().reject(request.id, "no")
+        refresh(confirm)
+        refresh(confirm)
+        again = submit_plan_for_approval(plan_of_three(), "agent")
+        process_decision(again, Decision(status="approved", decided_by_role="dba"))
+    said = [event.event_type for event in heard]
+    assert said == [
+        "confirm.requested", "confirm.decided", "plan_rejected",
+        "confirm.requested", "confirm.decided", "plan_approved",
+    ]  # fmt: skip
+    rows = list(audit.entries(confirm.home.store, run_id=f"confirm:{confirm.confirm_id}"))
+    assert [row.event for row in rows if row.event != "confirm.said"] == said
+    assert [json.loads(row.detail)["event_id"] for row in rows if row.event != "confirm.said"] == [
+        event.event_id for event in heard
+    ]
+    assert audit.verify(confirm.home.store).broken == ()
+
+
+def test_the_event_of_the_pipeline_is_the_one_of_the_description() -> None:
+    with told() as heard:
+        plan, confirm, _ = submitted()
+        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    event = heard[-1]
+    assert isinstance(event, StageEvent)
+    assert (event.event_family, event.event_type) == ("pipeline_stage", "plan_approved")
+    assert event.payload == {"confirm_id": confirm.confirm_id, "plan_id": plan.plan_id, "decided_by": "dba"}
+
+
+def test_a_cancelled_confirm_says_so_and_its_plan_is_not_approved() -> None:
+    with told() as heard:
+        _, confirm, request = submitted()
+        reviewer().cancel(request.id)
+        read_confirm(confirm.confirm_id)
+    assert [event.event_type for event in heard] == ["confirm.requested", "confirm.cancelled", "plan_rejected"]
+
+
+def test_events_of_the_document_are_those_that_subscribers_heard() -> None:
+    with told() as heard:
+        _, confirm, _ = submitted()
+        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    assert confirm.events == [event for event in heard if not isinstance(event, StageEvent)]
+
+
+def test_a_subscriber_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_: Any) -> None:
+        raise ValueError("not today")
+
+    unsubscribe = subscribe(fails)
+    try:
+        _, confirm, _ = submitted()
+        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    finally:
+        unsubscribe()
+        unsubscribe()
+    assert confirm.status == "approved"
+    assert "a subscriber failed at plan_approved" in caplog.text
+
+
+def test_what_is_only_looked_at_is_not_written() -> None:
+    _, confirm, request = submitted()
+    reviewer().approve(request.id)
+    store = sayso.Review().store
+    before = len(list(audit.entries(store)))
+    assert document_of(store, confirm.confirm_id)["status"] == "approved"
+    assert len(list(audit.entries(store))) == before
+
+
+# -- trace ----------------------------------------------------------------------------------------------------------
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_a_trace_that_is_given_is_followed() -> None:
+    _, confirm, _ = submitted(traceparent=PARENT)
+    assert confirm.trace is not None
+    assert confirm.trace.trace_id == shaped("4bf92f3577b34da6a3ce929d0e0e4736")
+    assert confirm.trace.attributes == {"traceparent": PARENT}
+    assert [event.trace_id for event in confirm.events or ()] == [confirm.trace.trace_id]
+
+
+def test_the_active_span_is_followed() -> None:
+    trace = pytest.importorskip("opentelemetry.trace")
+    context = trace.SpanContext(int(PARENT[3:35], 16), int(PARENT[36:52], 16), False, trace.TraceFlags(1))
+    with trace.use_span(trace.NonRecordingSpan(context)):
+        _, confirm, _ = submitted()
+    assert confirm.trace is not None
+    assert confirm.trace.attributes == {"traceparent": PARENT}
+
+
+def test_without_a_trace_there_is_none() -> None:
+    assert submitted()[1].trace is None
+
+
+@pytest.mark.parametrize(
+    "parent", ["", "x", PARENT.upper(), PARENT.replace("4", "0") + "0", "00-" + "0" * 32 + PARENT[35:]]
+)
+def test_what_is_no_traceparent_is_refused(parent: str) -> None:
+    with pytest.raises(errors.ConfigError, match="traceparent"):
+        submitted(traceparent=parent)

@@ -1,0 +1,250 @@
+"""The README and every page of the docs: what they show happens, and what they list is all that there is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, get_overloads
+
+import click
+import pytest
+
+import sayso
+from sayso import cli, config, errors, signals
+from sayso.cli import say
+from sayso.cli.plain import request_document
+from sayso.stores.memory import MemoryStore
+from sayso.testing import sample_call, sample_question
+from tests.project.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FIRST_PAGES = [ROOT / "README.md", ROOT / "docs/quickstart.md"]
+FEWEST_PROGRAMS, FEWEST_COMMANDS = 72, 85
+
+
+def executed(page: Path) -> list[Block]:
+    return [block for block in blocks(page, ROOT) if block.is_executed]
+
+
+@pytest.mark.parametrize("page", FIRST_PAGES, ids=lambda page: page.name)
+def test_examples_of_the_first_pages_do_what_they_say(page: Path, tmp_path: Path) -> None:
+    run_examples(page, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted(set(PAGES) - set(FIRST_PAGES)), ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_of_page_do_what_they_say(page: Path, tmp_path: Path) -> None:
+    run_examples(page, tmp_path)
+
+
+def run_examples(page: Path, folder: Path) -> None:
+    place = Place(folder / "page")
+    wanted = [block for block in executed(page) if block.note != "needs" or (block.more and shutil.which(block.more))]
+    try:
+        for block in wanted:
+            place.run(block)
+        assert place.waiting is None, f"{page}: nothing shows how the waiting program went on"
+    finally:
+        place.finish()
+    assert place.ran == len(wanted)
+
+
+def test_every_block_is_executed_or_says_why_not() -> None:
+    every = [block for page in PAGES for block in blocks(page, ROOT)]
+    for block in every:
+        assert block.language in CHECKED | PLAIN, f"{block} is in {block.language or 'no language'}"
+        assert block.note != "not executed" or block.more, f"{block} does not say why it is not executed"
+        assert block.note is None or block.note in NOTES, f"{block}: {block.note!r}"
+
+
+def test_every_file_of_a_page_is_run() -> None:
+    left = [f"{page.relative_to(ROOT)}: {name}" for page in PAGES for name in _files_not_run(page)]
+    assert not left, "\n".join(left)
+
+
+def _files_not_run(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    typed = "\n".join(command for block in executed(page) for command, _ in _typed(block))
+
+    def is_run(name: str) -> bool:
+        stem = Path(name).stem
+        is_collected = "pytest" in typed and (stem == "conftest" or stem.startswith("test_"))
+        return is_collected or f"{stem}.py" in typed or f"from {stem} import" in text
+
+    names = [block.file for block in executed(page) if block.language == "python" and block.file is not None]
+    return [name for name in names if not is_run(name)]
+
+
+def test_enough_examples_are_executed(capsys: pytest.CaptureFixture[str]) -> None:
+    done = [block for page in PAGES for block in executed(page)]
+    left = [block for page in PAGES for block in blocks(page, ROOT) if block.note == "not executed"]
+    commands = sum(len(_typed(block)) for block in done)
+    programs = sum(block.language == "python" for block in done)
+    with capsys.disabled():
+        print(f"\ndocs: {programs} programs and {commands} commands on {len(PAGES)} pages are executed", end="; ")
+        print(f"{len(left)} blocks are not: {', '.join(f'{block} ({block.more})' for block in left)}")
+    assert programs >= FEWEST_PROGRAMS
+    assert commands >= FEWEST_COMMANDS
+
+
+def _typed(block: Block) -> list[tuple[str, str]]:
+    return block.typed if block.language == "console" and block.note != "goes on" else []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page} links to {target}"
+
+
+def test_every_page_stands_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in PAGES[1:]:
+        assert f": {page.relative_to(ROOT / 'docs')}\n" in navigation, page
+
+
+WRONG = {
+    "a program that prints something else": "```python\nprint(1 + 1)  # 3\n```\n",
+    "a program that prints what the page does not show": "```python\nprint(1 + 1)\n```\n",
+    "a program that fails": "```python\nraise SystemExit(1)\n```\n",
+    "a command that says something else": "```console\n$ echo two\none\n```\n",
+    "a command that says more": "```console\n$ printf 'one\\ntwo\\n'\none\n```\n",
+    "a command that fails in silence": "```console\n$ false\n```\n",
+    "a note that there is not": "<!-- example: later -->\n```console\n$ true\n```\n",
+    "an id that was not shown": "```console\n$ echo rq_7a3f19c2\nrq_7a3f19c2\n```\n",
+    "no JSON": "```json\n{,}\n```\n",
+    "a question that is not asked": "<!-- example: at a terminal -->\n```console\n$ echo done\n> yes\ndone\n```\n",
+}
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_page_that_does_not_do_what_it_says_is_found(text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    (block,) = blocks(page, tmp_path)
+    with pytest.raises((AssertionError, ValueError)):
+        Place(tmp_path / "page").run(block)
+
+
+@pytest.mark.parametrize(("shown", "is_right"), [("rq_aaaa1 rq_bbbb2", True), ("rq_aaaa1 rq_aaaa1", False)])
+def test_ids_are_compared_by_their_place(shown: str, is_right: bool, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"```console\n$ for n in 0000f 1111e; do printf rq_; echo $n; done | xargs\n{shown}\n```\n")
+    with nullcontext() if is_right else pytest.raises(AssertionError):
+        Place(tmp_path / "page").run(*blocks(page, tmp_path))
+
+
+def test_what_the_security_page_names_is_there() -> None:
+    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    files, names = re.findall(r"tests/[\w/]+\.py", page), re.findall(r"`(test_\w+)`", page)
+    promises = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "tests/promises").glob("test_*.py"))]
+    assert all((ROOT / file).is_file() for file in files), files
+    assert [name for name in names if not any(f"def {name}(" in text for text in promises)] == []
+    assert [text for text in promises if not any(f"def {name}(" in text for name in names)] == []
+
+
+# -- the lists of the reference ------------------------------------------------------------------------------------
+
+
+def test_every_command_and_option_stands_in_the_reference(root: Path) -> None:
+    page = (root / "docs/reference/cli.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in page.split("\n### ")[1:]}
+    group = cli._sayso
+    context = click.Context(group)
+    assert sorted(sections) == sorted(group.list_commands(context))
+    everywhere = {"--as", "--by", "--role", "--json", "--help", "-h"}
+    for name, section in sections.items():
+        command = group.get_command(context, name)
+        assert command is not None
+        every = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+        params = [param for each in every for param in each.params]
+        real = {option for one in params if isinstance(one, click.Option) for option in one.opts}
+        table = "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
+        told = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", table.split("`id`")[0]))
+        assert real - everywhere == told - everywhere, name
+
+
+def test_every_key_of_a_request_stands_in_the_reference(root: Path) -> None:
+    page = (root / "docs/reference/cli.md").read_text(encoding="utf-8").split("## JSON")[1]
+    table = [line for line in page.splitlines() if line.startswith("| `")]
+    told = {key for line in table for key in re.findall(r"`(\w+)`", line.split("|")[1])}
+    store = MemoryStore()
+    call, question = store.open(sample_call("run_a")), store.open(sample_question("run_a"))
+    real = {*request_document(call), *request_document(question)}
+    assert told == real | {"journal", "program_gone"}
+
+
+def test_every_fault_and_signal_stands_in_the_reference(root: Path) -> None:
+    page = (root / "docs/reference/errors.md").read_text(encoding="utf-8")
+    raised = {getattr(errors, name) for name in errors.__all__} | {getattr(signals, name) for name in signals.__all__}
+    kinds = {kind for kind in raised if isinstance(kind, type) and issubclass(kind, Exception)} - {sayso.SaysoError}
+    for name in {kind.__name__ for kind in kinds}:
+        assert f"\n| `{name}` |" in page, name
+        assert re.search(rf"─ {name}\b", page), f"{name} is missing from the tree"
+
+
+def test_exit_codes_of_the_reference_are_those_of_the_command_line(root: Path) -> None:
+    page = (root / "docs/reference/errors.md").read_text(encoding="utf-8").split("### To the person")[1]
+    told = {found[1]: int(found[2]) for found in re.finditer(r"^\| `(\w+)` \|.*\| (\d) \|$", page, re.MULTILINE)}
+    assert len(told) == 16
+    for name, code in told.items():
+        assert code == next((real for kind, real in say._CODES if issubclass(getattr(errors, name), kind)), 1), name
+
+
+def test_every_setting_stands_in_the_reference(root: Path) -> None:
+    page = (root / "docs/reference/configuration.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in (root / "src/sayso").rglob("*.py")]
+    for name in {name for source in sources for name in re.findall(r"\bSAYSO_[A-Z]+\b", source)}:
+        assert f"`{name}`" in page, name
+    assert {f"`{name}`" for name in config._TEXTS} <= set(re.findall(r"`\w+`", page))
+    assert [name for name in config._TABLES if not re.search(rf"\[{name}[.\]]", page)] == []
+
+
+def test_every_event_of_the_journal_stands_in_the_reference(root: Path) -> None:
+    page = (root / "docs/reference/journal.md").read_text(encoding="utf-8").split("## Events")[1].split("## ")[0]
+    told = {name for line in page.splitlines() if line.startswith("| `") for name in _words(line.split("|")[1])}
+    lifecycle = (root / "src/sayso/model/lifecycle.py").read_text(encoding="utf-8")
+    plain = set(re.findall(r"Transition\([^,]+(?:\([^)]*\))?, \"(\w+)\"", lifecycle))
+    assert plain <= told
+    elsewhere = {"denied", "purged", "checkpoint", "token_made", "token_revoked"}
+    assert told - plain == {"rejected", "feedback", "answered", "cancelled", "done", "failed"} | elsewhere
+
+
+def _words(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+def test_every_public_name_and_parameter_stands_in_the_reference(root: Path) -> None:
+    page = (root / "docs/reference/api.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in page.split("\n### ")[1:]}
+    assert sorted(sections) == sorted(sayso.__all__)
+    for name, section in sections.items():
+        for parameter in _parameters(getattr(sayso, name)):
+            assert re.search(rf"\b{parameter}\b", section), f"{name} says nothing of {parameter}"
+    for verb, function in _verbs(sayso.Review).items():
+        line = re.search(rf"^\| `{verb}\(.*$", sections["Review"], re.MULTILINE)
+        assert line is not None, verb
+        for parameter in set(inspect.signature(function).parameters) - {"self"}:
+            assert re.search(rf"\b{parameter}\b", line[0]), f"Review.{verb} says nothing of {parameter}"
+
+
+def _parameters(thing: Any) -> set[str]:
+    if thing in (sayso.gate, sayso.ask):
+        return {name for one in get_overloads(thing) for name in inspect.signature(one).parameters} - {
+            "function", "options",
+        }  # fmt: skip
+    if not callable(thing) or thing in (sayso.SaysoError, sayso.Prediction, sayso.Held) or _is_a_no(thing):
+        return set()
+    return set(inspect.signature(thing).parameters) - {"func", "args", "kwargs"}
+
+
+def _is_a_no(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, sayso.ConfirmationRejected)
+
+
+def _verbs(door: type) -> dict[str, Any]:
+    return {name: verb for name, verb in vars(door).items() if not name.startswith("_") and callable(verb)}

@@ -1,0 +1,149 @@
+"""Rules, prompts and cards: what holds a call, and what a person is shown of it.
+
+Handlers note in a list what they did. The one invariant: whatever fails or answers anything else runs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from sayso import (
+    ApprovalPolicyDecision,
+    Tool,
+    load_run,
+)
+from sayso.stores.base import Store
+from tests.support.running import agent_of, paying, reason, started, yes
+
+
+@pytest.fixture
+def pay(ran: list[Any]) -> Tool:
+    """A tool that waits."""
+    return paying(ran)
+
+
+async def _async_yes(amount: int) -> bool:
+    await asyncio.sleep(0)
+    return amount > 100
+
+
+class _Callable:
+    async def __call__(self, amount: int) -> ApprovalPolicyDecision:
+        return ApprovalPolicyDecision(required=amount > 100)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda amount: amount > 100,
+        lambda amount, **_: ApprovalPolicyDecision(required=amount > 100),
+        lambda amount: {"required": amount > 100},
+        _async_yes,
+        _Callable(),
+    ],
+)
+def test_a_rule_lets_calls_through_or_holds_them(memory: None, ran: list[Any], rule: Any) -> None:
+    def pay(amount: int, to: str = "ada") -> int:
+        ran.append(amount)
+        return amount
+
+    tool = Tool(pay, requires_approval=rule)
+    assert reason(tool(amount=100).run()) == ("success", None)
+    assert reason(tool(amount=101).run()) == ("cancelled", "approval_required")
+    assert ran == [100]
+
+
+@pytest.mark.parametrize("answer", [None, 1, 0, "yes", "", [], {}, {"required": "yes"}, {"required": 1}, object()])
+def test_a_rule_that_answers_anything_else_is_an_error(memory: None, ran: list[Any], answer: Any) -> None:
+    output = Tool(ran.append, name="note", requires_approval=lambda: answer)
+    tool = Tool(lambda: ran.append(1), name="note", requires_approval=lambda: answer)
+    assert output.name == "note"
+    assert reason(tool().run()) == ("error", "approval_policy_error")
+    assert ran == []
+
+
+@pytest.mark.parametrize("prompt", [lambda: 7, lambda: None, lambda: 1 / 0])
+def test_a_prompt_that_fails_is_a_policy_error(memory: None, ran: list[Any], prompt: Any) -> None:
+    output = Tool(lambda: ran.append(1), name="note", requires_approval=True, approval_prompt=prompt)().run()
+    assert reason(output) == ("error", "approval_policy_error")
+    assert (ran, output.metadata.get("pending_approvals")) == ([], None)
+
+
+def test_a_policy_error_of_one_tool_ends_the_agents_run(memory: None, ran: list[Any], pay: Tool) -> None:
+    broken = Tool(lambda: ran.append("broken"), name="broken", requires_approval=lambda: 1 / 0)
+    output = agent_of([broken, pay], [("broken", {}), ("pay", {"amount": 1})])(prompt="go").run()
+    assert reason(output) == ("error", "approval_policy_error")
+    assert output.error is not None
+    assert output.error["type"] == "PolicyError"
+    assert ran == []
+
+
+def test_an_ended_run_says_the_same_again(each_store: Store, ran: list[Any], pay: Tool) -> None:
+    faults = [ZeroDivisionError()]
+
+    def rule() -> bool:
+        if faults:
+            raise faults.pop()
+        return False
+
+    broken = Tool(lambda: ran.append("broken"), name="broken", requires_approval=rule)
+    agent = agent_of([broken, pay], [("pay", {"amount": 1})], [("broken", {})])
+    paused = started(agent, prompt="go")
+    ended = agent(resume=yes(paused)).run()
+    assert reason(ended) == ("error", "approval_policy_error")
+    again = agent(parent_id=paused.run_id).run()
+    assert (reason(again), again.error) == (reason(ended), ended.error)
+    assert ran == [1]
+
+
+def test_a_decision_of_the_rule_is_what_the_card_shows(memory: None) -> None:
+    def rule(amount: int) -> ApprovalPolicyDecision:
+        return ApprovalPolicyDecision(
+            required=True, prompt=f"{amount}!", description="d", kind="k", ui={"a": amount}, metadata={"team": "ops"}
+        )
+
+    tool = Tool(
+        lambda amount: amount, name="pay", requires_approval=rule, approval_kind="other", approval_ui={"x": 1},
+        approval_prompt="other", approval_description="other",
+    )  # fmt: skip
+    (entry,) = started(tool, amount=7).metadata["pending_approvals"]
+    assert (entry["prompt"], entry["description"], entry["kind"], entry["ui"]) == ("7!", "d", "k", {"a": 7})
+    assert entry["metadata"] == {"team": "ops", "approval": {"expired": False}}
+
+
+class Card(BaseModel):
+    title: str
+    amount: int = 0
+
+
+async def _async_card(amount: int) -> Card:
+    await asyncio.sleep(0)
+    return Card(title="pay", amount=amount)
+
+
+@pytest.mark.parametrize(
+    "ui",
+    [
+        {"title": "pay", "amount": 7},
+        Card(title="pay", amount=7),
+        lambda amount: {"title": "pay", "amount": amount},
+        lambda **given: Card(title="pay", **given),
+        _async_card,
+    ],
+)
+def test_a_card_is_a_dict_a_model_or_made_of_the_arguments(each_store: Store, ui: Any) -> None:
+    tool = Tool(lambda amount: amount, name="pay", requires_approval=True, approval_ui=ui, approval_kind="card")
+    output = started(tool, amount=7)
+    (entry,) = output.metadata["pending_approvals"]
+    assert (entry["ui"], entry["kind"]) == ({"title": "pay", "amount": 7}, "card")
+    assert load_run(output.run_id).pending_approvals() == [entry]
+
+
+@pytest.mark.parametrize("ui", [lambda: "text", lambda: 1 / 0, lambda: [1]])
+def test_a_card_that_fails_is_a_policy_error(memory: None, ran: list[Any], ui: Any) -> None:
+    output = Tool(lambda: ran.append(1), name="note", requires_approval=True, approval_ui=ui)().run()
+    assert (reason(output), ran) == (("error", "approval_policy_error"), [])

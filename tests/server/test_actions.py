@@ -1,0 +1,446 @@
+"""What the forms of a request's page do: decisions, changed arguments of every type, answers, and refusals.
+
+Forms that do not come from a page of the inbox are in `test_inbox_guard`. The invariant: what the page showed and the
+reviewer changed is what runs, and a form about anything else decides nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+import pytest
+from pydantic import BaseModel, Field
+from starlette.applications import Starlette
+
+import sayso
+from sayso.inbox import create_app
+from sayso.model.request import State
+from sayso.model.reviewer import Reviewer
+from sayso.stores.base import Store
+from tests.conftest import Clock
+from tests.support.acting import Pay, flaky, held, payer, state_of, unknown
+from tests.support.browsing import Browser, browser, fields_of, text_of
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    BLUE = "b"
+
+
+class Line(BaseModel):
+    sku: str
+    count: int = 1
+
+
+class Order(BaseModel):
+    id: str
+    total: Decimal
+    due: dt.datetime
+    lines: list[Line]
+    api_key: str = "k-real"
+
+
+naive = dt.datetime.fromisoformat
+BERLIN = ZoneInfo("Europe/Berlin")
+ORDER = Order(id="A-1", total=Decimal("1.10"), due=dt.datetime(2026, 3, 1, 9, tzinfo=BERLIN), lines=[Line(sku="x")])
+
+# argument: (its type, its value, what a reviewer types, what runs then)
+TYPES: dict[str, tuple[Any, Any, dict[str, str], Any]] = {
+    "text": (str, "old", {"": "new"}, "new"),
+    "empty": (str, "old", {"": ""}, ""),
+    "long": (str, "a\nb", {"": "a\nb\nc "}, "a\nb\nc "),
+    "hidden": (str, "a\u202eb\tc", {"": '"plain"'}, "plain"),
+    "whole": (int, 5, {"": "7"}, 7),
+    "bounded": (Annotated[float, Field(ge=0, le=500)], 320.0, {"": "80"}, 80.0),
+    "exact": (Decimal, Decimal("1.10"), {"": "1.20"}, Decimal("1.20")),
+    "yes": (bool, True, {"": "false"}, False),
+    "choice": (Literal["fast", "slow", 3], "fast", {"": "2"}, 3),
+    "colour": (Colour, Colour.RED, {"": "1"}, Colour.BLUE),
+    "day": (dt.date, dt.date(2026, 1, 2), {"": "2026-01-03"}, dt.date(2026, 1, 3)),
+    "moment": (dt.datetime, naive("2026-01-02T03:04"), {"": "2026-01-02T05:06"}, naive("2026-01-02T05:06")),
+    "zoned": (
+        dt.datetime, dt.datetime(2026, 1, 2, tzinfo=dt.UTC), {"": "2026-01-03T00:00:00+00:00"},
+        dt.datetime(2026, 1, 3, tzinfo=dt.UTC),
+    ),
+    "clock": (dt.time, dt.time(9, 30), {"": "10:45"}, dt.time(10, 45)),
+    "texts": (list[str], ["a", "b"], {"": "a\nc\n\nd"}, ["a", "c", "d"]),
+    "numbers": (list[int], [1, 2], {"": "1\n3"}, [1, 3]),
+    "odd_texts": (list[str], ["a", ""], {"": '["a", "b"]'}, ["a", "b"]),
+    "models": (list[Line], [Line(sku="x")], {"": '[{"sku": "y", "count": 2}]'}, [Line(sku="y", count=2)]),
+    "anything": (Any, {"a": [1, None]}, {"": '{"a": []}'}, {"a": []}),
+    "mapping": (dict[str, int], {"a": 1}, {"": '{"a": 2}'}, {"a": 2}),
+    "maybe": (str | None, None, {"": "x"}, "x"),
+    "maybe_empty": (str | None, None, {".way": "value"}, ""),
+    "maybe_null": (int | None, 5, {".way": "null"}, None),
+    "either": (int | str, 5, {"": '"five"'}, "five"),
+    "model": (Order, ORDER, {".0": "B-2"}, ORDER.model_copy(update={"id": "B-2"})),
+}  # fmt: skip
+
+
+def gated(kind: Any, ran: list[Any], **options: Any) -> Callable[..., Any]:
+    def act(value: Any, other: int = 3) -> None:
+        ran.append((value, other))
+
+    act.__annotations__ = {"value": kind, "other": int, "return": None}
+    return sayso.gate(wait="raise", **options)(act)
+
+
+@pytest.fixture
+def app(store: Store) -> Starlette:
+    return create_app(store)
+
+
+@pytest.fixture
+def ada(app: Starlette) -> Browser:
+    return browser(app, "ada")
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_what_a_reviewer_writes_runs_with_its_type(ada: Browser, name: str) -> None:
+    kind, value, typed, wanted = TYPES[name]
+    ran: list[Any] = []
+    act = gated(kind, ran)
+    request_id = held(act, value).confirmation_id
+    changed = {f"f0{part}": text for part, text in typed.items()}
+    answer = ada.decide(request_id, "approve", **changed)
+    assert answer.status_code == 200, text_of(answer.text)
+    assert sayso.Review().get(request_id).edited is not None
+    act(value)
+    assert ran == [(wanted, 3)]
+    assert type(ran[0][0]) is type(wanted)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_what_a_reviewer_leaves_alone_stays_to_the_byte(ada: Browser, name: str) -> None:
+    kind, value, _, _ = TYPES[name]
+    ran: list[Any] = []
+    act = gated(kind, ran)
+    request_id = held(act, value).confirmation_id
+    before = sayso.Review().get(request_id).call.form
+    assert ada.decide(request_id, "approve", f1="4").status_code == 200
+    edited = sayso.Review().get(request_id).edited
+    assert edited is not None
+    assert edited.form == before.replace('"other":3', '"other":4')
+    act(value)
+    assert ran == [(value, 4)]
+
+
+def test_an_untouched_form_is_a_plain_approval(ada: Browser) -> None:
+    for kind, value, _, _ in TYPES.values():
+        sayso.clear_all_confirmations()
+        request_id = held(gated(kind, []), value).confirmation_id
+        assert ada.decide(request_id, "approve").status_code == 200
+        request = sayso.Review().get(request_id)
+        assert (request.state, request.edited) == (State.APPROVED, None), kind
+
+
+def test_the_other_fields_of_an_object_stay_as_they_really_are(ada: Browser) -> None:
+    ran: list[Any] = []
+    act = gated(Order, ran)
+    request_id = held(act, ORDER).confirmation_id
+    page = ada.get(f"/r/{request_id}").text
+    assert "k-real" not in page
+    assert ada.decide(request_id, "approve", **{"f0.1": "2.00"}).status_code == 200
+    act(ORDER)
+    ((order, _),) = ran
+    assert (order.total, order.api_key) == (Decimal("2.00"), "k-real")
+    assert order.due == ORDER.due
+    assert str(order.due.tzinfo) == "Europe/Berlin"
+
+
+def test_what_nobody_gave_counts_as_given_only_once_it_is_changed(ada: Browser) -> None:
+    ran: list[Any] = []
+    act = gated(Order, ran)
+    given = Order(id="A-1", total=Decimal(1), due=naive("2026-01-02T03:04"), lines=[Line(sku="x"), Line(sku="y")])
+    request_id = held(act, given).confirmation_id
+    lines = '[{"sku": "x", "count": 1}, {"sku": "y", "count": 4}]'
+    assert ada.decide(request_id, "approve", **{"f0.0": "B-2", "f0.3": lines}).status_code == 200
+    act(given)
+    ((order, _),) = ran
+    assert order.id == "B-2"
+    assert order.model_fields_set == {"id", "total", "due", "lines"}
+    assert [line.model_fields_set for line in order.lines] == [{"sku"}, {"sku", "count"}]
+
+
+def test_an_argument_that_is_left_out_has_its_default(ada: Browser) -> None:
+    ran: list[Any] = []
+    act = gated(str, ran)
+    request_id = held(act, "x", other=9).confirmation_id
+    assert "leave out (3)" in text_of(ada.get(f"/r/{request_id}").text)
+    assert ada.decide(request_id, "approve", **{"f1.way": "absent"}).status_code == 200
+    act("x", other=9)
+    assert ran == [("x", 3)]
+
+
+def test_secrets_are_masked_and_cannot_be_changed(ada: Browser) -> None:
+    ran: list[Any] = []
+
+    @sayso.gate(wait="raise")
+    def login(user: str, password: str) -> None:
+        ran.append((user, password))
+
+    request_id = held(login, "kim", "hunter2").confirmation_id
+    page = ada.get(f"/r/{request_id}").text
+    assert "hunter2" not in page
+    assert "f1" not in fields_of(page)
+    assert ada.decide(request_id, "approve", f0="lee", f1="mine").status_code == 200
+    login("kim", "hunter2")
+    assert ran == [("lee", "hunter2")]
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "words"),
+    [
+        ("whole", "7.5", "valid integer"), ("whole", "", "valid integer"), ("bounded", "501", "less than or equal"),
+        ("day", "tomorrow", "valid date"), ("choice", "9", "choose one"), ("colour", "", "choose one"),
+        ("yes", "perhaps", "true or false"), ("anything", "{", "no JSON"), ("anything", '{"a":1,"a":2}', "twice"),
+        ("anything", "NaN", "no JSON"), ("numbers", "1\nx", "valid integer"),
+        ("models", '[{"sku": 1}]', "valid string"),
+    ],
+)  # fmt: skip
+def test_a_change_that_does_not_fit_decides_nothing_and_says_where(
+    ada: Browser, name: str, typed: str, words: str
+) -> None:
+    kind, value, _, _ = TYPES[name]
+    request_id = held(gated(kind, []), value).confirmation_id
+    answer = ada.decide(request_id, "approve", f0=typed, note="my note")
+    assert answer.status_code == 422
+    assert words in text_of(answer.text)
+    assert 'class="problem"' in answer.text
+    fields = fields_of(answer.text)
+    assert fields["note"] == "my note"
+    if name not in {"choice", "colour", "yes"}:
+        assert fields["f0"] == typed
+    assert state_of(request_id) is State.PENDING
+
+
+def test_a_value_beside_null_is_not_guessed_at(ada: Browser) -> None:
+    request_id = held(gated(int | None, []), 5).confirmation_id
+    answer = ada.decide(request_id, "approve", **{"f0": "6", "f0.way": "null"})
+    assert answer.status_code == 422
+    assert "choose one of them" in text_of(answer.text)
+    assert state_of(request_id) is State.PENDING
+
+
+def test_what_changes_can_be_seen_before_anything_is_decided(ada: Browser, pay: Pay, store: Store) -> None:
+    request_id = held(pay, 5).confirmation_id
+    before = list(store.journal())
+    answer = ada.decide(request_id, "preview", f0="8")
+    assert answer.status_code == 200
+    assert "Approve with 1 change" in answer.text
+    assert fields_of(answer.text)["f0"] == "8"
+    assert "amount" in answer.text.partition('class="diff"')[2]
+    assert list(store.journal()) == before
+    assert ada.decide(request_id, "preview", f0="x").status_code == 422
+
+
+def test_enter_in_a_field_only_previews(ada: Browser, pay: Pay) -> None:
+    page = ada.get(f"/r/{held(pay, 5).confirmation_id}").text.partition("data-decide>")[2]
+    assert page.partition("<button")[2].startswith(' class="secondary" formnovalidate>See what changes')
+    assert "/preview" in ada.get(f"/r/{held(pay, 6).confirmation_id}").text.partition("data-decide")[0][-200:]
+
+
+# -- the other decisions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"), [("reject", State.REJECTED), ("feedback", State.FEEDBACK), ("cancel", State.CANCELLED)]
+)
+def test_a_no_reaches_the_program_with_the_note(ada: Browser, pay: Pay, verb: str, state: State) -> None:
+    request_id = held(pay, 5).confirmation_id
+    assert ada.decide(request_id, verb, note="not\nnow").status_code == 200
+    request = sayso.Review().get(request_id)
+    assert request.state is state
+    assert request.decision is not None
+    assert (request.decision.comment, request.decision.channel) == ("not\nnow", "web")
+    assert request.decision.by.subject == "ada"
+    with pytest.raises(sayso.ConfirmationRejected, match="not\nnow"):
+        pay(5)
+
+
+def test_feedback_without_words_decides_nothing(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    answer = ada.decide(request_id, "feedback", f0="8", note=" ")
+    assert answer.status_code == 422
+    assert fields_of(answer.text)["f0"] == "8"
+    assert state_of(request_id) is State.PENDING
+
+
+ANSWERS: list[tuple[Any, dict[str, str], Any]] = [
+    (str, {"f0": "Lyon"}, "Lyon"),
+    (bool, {"f0": "false"}, False),
+    (int, {"f0": "7"}, 7),
+    (Literal["a", "b"], {"f0": "1"}, "b"),
+    (int | str, {"f0": "seven"}, "seven"),
+    (Line, {"f0.0": "x", "f0.1": "2", "f0.1.way": "value"}, {"sku": "x", "count": 2}),
+    (Line, {"f0.0": "x"}, {"sku": "x", "count": 1}),
+    (list[int], {"f0": "1\n2"}, [1, 2]),
+    (int | None, {"f0.way": "null"}, None),
+]
+
+
+def asked(kind: Any) -> str:
+    with pytest.raises(sayso.ConfirmationRequired) as caught:
+        sayso.ask("Which?", type=kind, wait="raise")
+    return caught.value.confirmation_id
+
+
+@pytest.mark.parametrize(("kind", "typed", "wanted"), ANSWERS)
+def test_an_answer_has_the_type_of_its_question(ada: Browser, kind: Any, typed: dict[str, str], wanted: Any) -> None:
+    request_id = asked(kind)
+    answer = ada.decide(request_id, "answer", **typed)
+    assert answer.status_code == 200, text_of(answer.text)
+    request = sayso.Review().get(request_id)
+    assert (request.state, request.answer) == (State.ANSWERED, wanted)
+
+
+@pytest.mark.parametrize(("kind", "typed"), [(int, {"f0": "x"}), (bool, {"f0": ""}), (int, {}), (Line, {})])
+def test_an_answer_that_does_not_fit_leaves_the_question_open(ada: Browser, kind: Any, typed: dict[str, str]) -> None:
+    request_id = asked(kind)
+    answer = ada.decide(request_id, "answer", **typed)
+    assert answer.status_code == 422
+    assert 'class="problem"' in answer.text
+    assert state_of(request_id) is State.PENDING
+
+
+def test_claim_release_and_extend(app: Starlette, ada: Browser, pay: Pay, clock: Clock) -> None:
+    request_id = held(pay, 5).confirmation_id
+    bob = browser(app, "bob")
+    assert ada.decide(request_id, "claim").status_code == 200
+    assert "ada is looking" in text_of(bob.get("/").text)
+    refused = bob.decide(request_id, "approve")
+    assert refused.status_code == 409
+    assert "claimed by 'ada'" in text_of(refused.text)
+    assert bob.decide(request_id, "release").status_code == 409
+    assert bob.decide(request_id, "release", force="yes").status_code == 200
+    assert bob.decide(request_id, "extend", span="7d").status_code == 200
+    assert sayso.Review().get(request_id).expires_at == clock.at + dt.timedelta(days=7)
+    assert bob.decide(request_id, "extend", span="soon").status_code == 422
+    assert bob.decide(request_id, "approve").status_code == 200
+
+
+def test_an_unknown_outcome_has_its_ways_out(ada: Browser, store: Store) -> None:
+    for said, state in [("yes", State.DONE), ("no", State.FAILED)]:
+        request_id = unknown(flaky([], [KeyboardInterrupt()]))
+        page = text_of(ada.get(f"/r/{request_id}").text)
+        for words in ("Started, outcome unknown", "It happened", "It did not: it must be asked anew", "leave it"):
+            assert words in page
+        assert ada.decide(request_id, "resolve").status_code == 422
+        assert ada.decide(request_id, "resolve", happened=said, note="looked").status_code == 200
+        assert state_of(request_id) is state
+        sayso.clear_all_confirmations()
+
+
+# -- too late, or about something else -------------------------------------------------------------------------
+
+
+def test_of_two_tabs_the_second_is_told_what_the_first_did(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    fields = fields_of(ada.get(f"/r/{request_id}").text)
+    assert ada.decide(request_id, "reject").status_code == 200
+    late = ada.submit(f"/r/{request_id}/approve", csrf=fields["csrf"], seen=fields["seen"])
+    assert late.status_code == 409
+    assert "was already rejected by 'ada'" in text_of(late.text)
+    assert "data-decide>" not in late.text
+    assert state_of(request_id) is State.REJECTED
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject", "feedback", "cancel", "claim"])
+def test_a_stale_form_decides_nothing(app: Starlette, ada: Browser, clock: Clock, verb: str) -> None:
+    pay = payer(quorum=2)
+    request_id = held(pay, 5).confirmation_id
+    fields = fields_of(ada.get(f"/r/{request_id}").text)
+    assert browser(app, "bob").decide(request_id, "approve", f0="900").status_code == 200
+    before = sayso.Review().get(request_id)
+    stale = ada.submit(f"/r/{request_id}/{verb}", csrf=fields["csrf"], seen=fields["seen"], f0="5", note="x")
+    assert stale.status_code == 409
+    assert "was changed since you looked" in text_of(stale.text)
+    assert "900" in text_of(stale.text)
+    assert fields_of(stale.text)["seen"] == before.current_fingerprint != fields["seen"]
+    assert sayso.Review().get(request_id) == before
+
+
+def test_an_expired_request_is_not_decided(ada: Browser, clock: Clock) -> None:
+    request_id = held(payer(expires="1h"), 5).confirmation_id
+    fields = fields_of(ada.get(f"/r/{request_id}").text)
+    clock.tick(hours=1)
+    late = ada.submit(f"/r/{request_id}/approve", csrf=fields["csrf"], seen=fields["seen"])
+    assert late.status_code == 409
+    assert "expired" in text_of(late.text)
+    assert state_of(request_id) is State.EXPIRED
+
+
+def test_a_form_without_a_fingerprint_or_for_a_beginning_of_an_id_decides_nothing(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    fields = fields_of(ada.get(f"/r/{request_id}").text)
+    assert ada.submit(f"/r/{request_id}/approve", csrf=fields["csrf"]).status_code == 400
+    assert ada.submit(f"/r/{request_id[:9]}/approve", csrf=fields["csrf"], seen=fields["seen"]).status_code == 400
+    assert ada.submit(f"/r/{request_id}/run", csrf=fields["csrf"], seen=fields["seen"]).status_code == 404
+    assert state_of(request_id) is State.PENDING
+
+
+def test_who_may_not_decide_is_told_why(app: Starlette, store: Store, clock: Clock) -> None:
+    request_id = held(payer(roles={"finance"}), 5).confirmation_id
+    refused = browser(app, "ada").decide(request_id, "approve")
+    assert refused.status_code == 403
+    assert "needs the role 'finance'" in text_of(refused.text)
+    with sayso.run("order", on_behalf_of=Reviewer("kim")):
+        own = held(payer(), 5).confirmation_id
+    assert browser(app, "kim").decide(own, "approve").status_code == 403
+    assert browser(app, "lee", roles={"finance"}).decide(request_id, "approve").status_code == 200
+
+
+# -- several at once -------------------------------------------------------------------------------------------
+
+
+def items_of(text: str) -> list[str]:
+    return [part.partition('"')[0] for part in text.split('name="item" value="')[1:]]
+
+
+@pytest.mark.parametrize(("verb", "state"), [("approve", State.APPROVED), ("reject", State.REJECTED)])
+def test_several_are_decided_after_each_was_shown_in_full(ada: Browser, verb: str, state: State, pay: Pay) -> None:
+    ids = [held(pay, amount, to="x" * 3000 + f"tail{amount}").confirmation_id for amount in (1, 2)]
+    page = ada.get(f"/bulk?verb={verb}&" + "&".join(f"id={one}" for one in ids))
+    assert page.status_code == 200
+    assert all(f"tail{amount}" in page.text.replace("\n", "") for amount in (1, 2))
+    assert {state_of(one) for one in ids} == {State.PENDING}
+    data = {"csrf": fields_of(page.text)["csrf"], "verb": verb, "item": items_of(page.text)}
+    done = ada.post("/bulk", data=data, headers={"origin": "http://localhost:8600"})
+    assert "2 of 2 decided" in text_of(done.text)
+    assert {state_of(one) for one in ids} == {state}
+
+
+def test_several_leave_out_what_changed_since_the_page_was_shown(app: Starlette, ada: Browser, store: Store) -> None:
+    pay = payer(quorum=2)
+    ids = [held(pay, amount).confirmation_id for amount in (1, 2, 3)]
+    page = ada.get("/bulk?verb=approve&" + "&".join(f"id={one}" for one in ids)).text
+    assert browser(app, "bob").decide(ids[0], "approve", f0="900").status_code == 200
+    assert browser(app, "bob").decide(ids[1], "reject").status_code == 200
+    data = {"csrf": fields_of(page)["csrf"], "verb": "approve", "item": items_of(page)}
+    done = text_of(ada.post("/bulk", data=data, headers={"origin": "http://localhost:8600"}).text)
+    assert "1 of 3 decided" in done
+    assert "was changed since you looked" in done
+    assert "already rejected" in done
+    votes = [[vote.by.subject for vote in store.get(one).votes] for one in ids]
+    assert votes == [["bob"], [], ["ada"]]
+
+
+def test_questions_are_left_out_of_an_approval(ada: Browser, pay: Pay) -> None:
+    question = asked(str)
+    page = ada.get(f"/bulk?verb=approve&id={question}&id={held(pay, 5).confirmation_id}").text
+    assert "Approve 1 request?" in text_of(page)
+    assert "takes an answer of its own" in text_of(page)
+    assert len(items_of(page)) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["verb=approve", "verb=cancel&id=rq_1", "id=rq_1", "verb=approve&" + "&".join(f"id={n}" for n in range(51))],
+)
+def test_several_need_a_verb_and_between_one_and_fifty(ada: Browser, query: str) -> None:
+    assert ada.get(f"/bulk?{query}").status_code == 400

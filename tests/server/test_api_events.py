@@ -1,0 +1,316 @@
+"""The event stream of the HTTP API: what happens is heard once, in order, and a stream that broke off misses nothing.
+
+A real server answers on a loopback port, because a stream that never ends needs one. The invariant: where something
+may have been missed, the client is told to look anew.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+import sayso
+from sayso import errors
+from sayso.inbox import create_app
+from sayso.inbox.api import happenings
+from sayso.inbox.api.happenings import Happening, Happenings
+from sayso.inbox.token import Tokens
+from sayso.model.reviewer import Identity
+from sayso.stores.base import Store
+from sayso.testing import sample_call
+from tests.support.calling import bearer
+
+
+class Event(NamedTuple):
+    """What a client heard."""
+
+    id: str
+    event: str
+    data: dict[str, str]
+
+
+class Client:
+    """A client of the stream that reads event by event."""
+
+    def __init__(self, port: int, headers: dict[str, str], query: str = "") -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self._connection.request("GET", f"/api/v1/events{query}", headers=headers)
+        self.answer = self._connection.getresponse()
+
+    def next(self) -> Event | None:
+        """Return the next event, or None at the stream's end."""
+        found: dict[str, str] = {}
+        while line := self.answer.readline().decode().rstrip("\r\n"):
+            name, _, value = line.partition(": ")
+            found[name] = value
+        return Event(found["id"], found["event"], json.loads(found["data"])) if "id" in found else None
+
+    def take(self, count: int) -> list[Event]:
+        """Return so many events."""
+        return [event for event in (self.next() for _ in range(count)) if event is not None]
+
+    def close(self) -> None:
+        self.answer.close()
+        self._connection.close()
+
+
+class Server(NamedTuple):
+    """A server, and how to reach it."""
+
+    app: Starlette
+    port: int
+
+
+@contextmanager
+def served(app: Starlette) -> Iterator[Server]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=2))
+    thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+    thread.start()
+    try:
+        yield Server(app, listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def server(file_store: Store) -> Iterator[Server]:
+    with served(create_app(file_store, stranger_rate=None)) as one:
+        yield one
+
+
+@contextmanager
+def stream(
+    server: Server, *, kind: Any = "review", name: str = "ada", last: str = "", query: str = ""
+) -> Iterator[Client]:
+    headers = bearer(server.app.state.settings.store, kind, name) | ({"last-event-id": last} if last else {})
+    client = Client(server.port, headers, query)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def told(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.data["event"], event.data["request"]) for event in events]
+
+
+def test_what_happens_is_heard_in_order_whichever_process_did_it(server: Server, file_store: Store) -> None:
+    before = file_store.open(sample_call()).id
+    with stream(server) as client:
+        (begun,) = client.take(1)
+        assert (begun.event, begun.data) == ("open", {})
+        request_id = file_store.open(sample_call()).id
+        assert told(client.take(1)) == [("asked", request_id)]
+        reject = [sys.executable, "-m", "sayso", "--store", file_store.url, "reject", before, request_id]
+        subprocess.run([*reject, "--as", "bob"], check=True, capture_output=True, timeout=60)
+        heard = client.take(2)
+        assert told(heard) == [("rejected", before), ("rejected", request_id)]
+        assert {(one.data["by"], one.data["channel"], one.data["state"]) for one in heard} == {
+            ("local:bob", "cli", "rejected")
+        }
+    assert len({event.id for event in heard}) == 2
+
+
+def test_a_stream_that_broke_off_is_taken_up_without_loss(server: Server, file_store: Store) -> None:
+    with stream(server) as client:
+        assert client.take(1)[0].event == "open"  # what was asked before that is in the lists, and in no event
+        first = file_store.open(sample_call()).id
+        (last,) = client.take(1)
+        assert told([last]) == [("asked", first)]
+    # Nobody listens now, and what happens is caught up with.
+    review = sayso.Review(file_store, reviewer="ada")
+    review.reject(first)
+    second = file_store.open(sample_call()).id
+    review.reject(second)
+    expected = [("rejected", first), ("asked", second), ("rejected", second)]
+    with stream(server, last=last.id) as client:
+        assert told(client.take(3)) == expected
+    with stream(server, query=f"?after={last.id}") as client:
+        assert told(client.take(3)) == expected
+
+
+def test_every_client_hears_every_event_once(server: Server, file_store: Store) -> None:
+    clients = [Client(server.port, bearer(file_store)) for _ in range(8)]
+    try:
+        for client in clients:
+            assert client.take(1)[0].event == "open"
+        asked = [file_store.open(sample_call()).id for _ in range(40)]
+        for client in clients:
+            assert told(client.take(40)) == [("asked", one) for one in asked]
+    finally:
+        for client in clients:
+            client.close()
+
+
+@pytest.mark.parametrize("last", ["x", "00000000-3", "-", "life-0"])
+def test_what_cannot_be_taken_up_is_said(server: Server, file_store: Store, last: str) -> None:
+    file_store.open(sample_call())
+    with stream(server, last=last) as client:
+        (begun,) = client.take(1)
+        assert (begun.event, begun.data) == ("reset", {})
+        request_id = file_store.open(sample_call()).id
+        assert told(client.take(1)) == [("asked", request_id)]
+
+
+def test_a_number_that_was_not_given_yet_is_not_taken_up(server: Server) -> None:
+    with stream(server) as client:
+        life = client.take(1)[0].id.partition("-")[0]
+    with stream(server, last=f"{life}-999") as client:
+        assert client.take(1)[0].event == "reset"
+
+
+def test_an_ask_token_hears_of_its_own_requests_only(server: Server, file_store: Store) -> None:
+    with stream(server, kind="ask", name="bot") as client:
+        client.take(1)
+        file_store.open(sample_call(requester=Identity("token", "other")))
+        file_store.open(sample_call(requester=Identity("local", "bot")))
+        mine = file_store.open(sample_call(requester=Identity("token", "bot"))).id
+        assert told(client.take(1)) == [("asked", mine)]
+
+
+def test_an_event_tells_no_argument_and_no_word_of_a_person(server: Server, file_store: Store) -> None:
+    with stream(server) as client:
+        client.take(1)
+        request = file_store.open(sample_call(arguments={"amount": 1, "to": "canary"}))
+        sayso.Review(file_store, reviewer="ada").reject(request.id, "canary")
+        for event in client.take(2):
+            assert "canary" not in json.dumps(event.data)
+
+
+def test_a_revoked_token_hears_no_more(server: Server, file_store: Store) -> None:
+    with stream(server) as client:
+        client.take(1)
+        (token,) = Tokens(file_store).all()
+        Tokens(file_store).revoke(token.id)
+        file_store.open(sample_call())
+        assert client.next() is None
+
+
+def test_what_happens_while_a_token_is_revoked_is_not_told(
+    server: Server, file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = Happenings.since
+
+    def revoked_meanwhile(happenings: Happenings, number: int) -> list[Happening] | None:
+        for token in Tokens(file_store).all():
+            Tokens(file_store).revoke(token.id)
+        file_store.open(sample_call())
+        return since(happenings, number)
+
+    with stream(server) as client:
+        client.take(1)
+        monkeypatch.setattr(Happenings, "since", revoked_meanwhile)
+        file_store.open(sample_call())  # so that it looks
+        assert client.next() is None
+
+
+def test_a_head_of_the_stream_ends_at_once(server: Server, file_store: Store) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("HEAD", "/api/v1/events", headers=bearer(file_store))
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    connection.close()
+
+
+def test_the_server_ends_with_streams_open(file_store: Store) -> None:
+    with served(create_app(file_store)) as server:
+        clients = [Client(server.port, bearer(file_store)) for _ in range(3)]
+        for client in clients:
+            client.take(1)
+    for client in clients:
+        assert client.next() is None
+        client.close()
+
+
+# -- the ring ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ring(each_store: Store) -> Iterator[Happenings]:
+    ring = Happenings(each_store)
+    end = ring.listen(lambda: None)
+    yield ring
+    end()
+
+
+def test_the_ring_forgets_the_oldest_and_says_so(each_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(happenings, "KEPT", 10)
+    ring = Happenings(each_store)
+    end = ring.listen(lambda: None)
+    for number in range(12):
+        each_store.open(sample_call())
+        assert [one.number for one in ring.since(number) or []] == [number + 1]
+    assert ring.since(1) is None
+    assert [one.number for one in ring.since(2) or []] == list(range(3, 13))
+    end()
+
+
+def test_more_open_requests_than_can_be_followed_are_no_silent_loss(
+    each_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(happenings, "FOLLOWED", 3)
+    ring = Happenings(each_store)
+    end = ring.listen(lambda: None)
+    asked = [each_store.open(sample_call()).id for _ in range(5)]
+    assert ring.since(0) is None
+    review = sayso.Review(each_store, reviewer="ada")
+    number = ring.number
+    review.reject(asked[0])
+    assert ring.since(number) is None  # still too many: everybody looks anew after each change
+    review.reject(asked[1])
+    ring.since(number)
+    number = ring.number
+    review.reject(asked[2])
+    assert [one.entry.event for one in ring.since(number) or []] == ["rejected"]
+    end()
+
+
+def test_a_store_that_did_not_answer_loses_no_event(
+    ring: Happenings, each_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request_id = each_store.open(sample_call()).id
+    assert len(ring.since(0) or []) == 1
+    sayso.Review(each_store, reviewer="ada").reject(request_id)
+    each_store.open(sample_call())
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise errors.StoreBusyError("busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(each_store), "journal", broken)
+        with pytest.raises(errors.StoreBusyError):
+            ring.since(1)
+    assert [one.entry.event for one in ring.since(1) or []] == ["rejected", "asked"]
+
+
+def test_what_is_final_is_not_followed_any_more(ring: Happenings, each_store: Store) -> None:
+    for _ in range(5):
+        sayso.Review(each_store, reviewer="ada").reject(each_store.open(sample_call()).id)
+    assert len(ring.since(0) or []) == 10
+    assert ring._followed == {}
+
+
+def test_what_happened_while_nobody_listened_is_caught_up_with(each_store: Store) -> None:
+    ring, request_id = Happenings(each_store), each_store.open(sample_call()).id
+    ring.listen(lambda: None)()
+    sayso.Review(each_store, reviewer="ada").reject(request_id)
+    each_store.open(sample_call())
+    end = ring.listen(lambda: None)
+    assert [one.entry.event for one in ring.since(0) or []] == ["rejected", "asked"]
+    end()

@@ -1,0 +1,330 @@
+"""Who may do what through the HTTP API: every operation with every kind of token, a session, and nobody.
+
+The invariant: what a token's kind does not do is refused before anything is looked at, and nothing changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+import sayso
+from sayso import errors
+from sayso.inbox import create_app
+from sayso.inbox.api.operation import Operation
+from sayso.inbox.api.routes import operations
+from sayso.inbox.sign_in import SignIn
+from sayso.inbox.token import CHAIN, Tokens
+from sayso.model.request import State
+from sayso.model.reviewer import Identity, Reviewer
+from sayso.stores.base import Store
+from sayso.stores.records import Record
+from sayso.testing import sample_call
+from tests.conftest import Clock
+from tests.support.browsing import BASE, Browser, browser
+from tests.support.calling import bearer, bought, caller, code_of
+
+LOOK, DECIDE, KEEP, EVERYBODY = {"review", "admin"}, {"review"}, {"review", "admin"}, {"ask", "review", "admin"}
+AT = "/v1/requests/{request_id}"
+VERBS = ("approve", "reject", "feedback", "answer", "cancel", "claim", "extend")
+MAY = {
+    "GET /v1/openapi.json": EVERYBODY, "GET /v1/me": EVERYBODY, "GET /v1/events": EVERYBODY,
+    "GET /v1/requests": LOOK, f"GET {AT}": LOOK, f"GET {AT}/journal": LOOK, "GET /v1/journal": LOOK,
+    "GET /v1/runs": LOOK, "GET /v1/runs/{run_id:path}": LOOK,
+    **{f"POST {AT}/{verb}": DECIDE for verb in VERBS},
+    f"POST {AT}/release": KEEP, f"POST {AT}/resolve": KEEP,
+    "GET /v1/confirms/{confirm_id}": LOOK, "GET /v1/schemas/{kind}": EVERYBODY,
+    "GET /v1/tokens": {"admin"}, "DELETE /v1/tokens/{token_id}": {"admin"},
+}  # fmt: skip
+
+
+def named(operation: Operation) -> str:
+    return f"{operation.method} {operation.path}"
+
+
+def may(operation: Operation) -> set[str]:
+    """Return the kinds of tokens that may: as the table says it, and a program's own verbs only its own token."""
+    return {"ask"} if operation.path.startswith("/v1/program/") else MAY[named(operation)]
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "approve": {"seen": "x"}, "feedback": {"comment": "no"}, "answer": {"value": 1}, "extend": {"span": "1h"},
+    "resolve": {"happened": True},
+}  # fmt: skip
+
+
+@pytest.fixture
+def app(store: Store, clock: Clock) -> Starlette:
+    return create_app(store)
+
+
+def called(client: TestClient, operation: Operation, request_id: str, **headers: str) -> Any:
+    path = re.sub(r":\w+}", "}", operation.path).format(
+        request_id=request_id, run_id="no", token_id="no", confirm_id=request_id, kind="confirm"
+    )  # fmt: skip
+    body = None if operation.body is None else BODIES.get(path.rpartition("/")[2], {})
+    # A stream would not end; a HEAD of it asks the same questions.
+    method = "HEAD" if operation.path == "/v1/events" else operation.method
+    return client.request(method, f"/api{path}", json=body, headers=headers)
+
+
+def status_of(answer: Any) -> tuple[int, str]:
+    return (answer.status_code, "") if answer.request.method == "HEAD" or answer.is_success else code_of(answer)
+
+
+def test_the_table_has_every_operation() -> None:
+    assert {named(one) for one in operations() if not one.path.startswith("/v1/program/")} == set(MAY)
+
+
+@pytest.mark.parametrize("operation", operations(), ids=named)
+def test_each_kind_of_token_does_what_it_may_and_nothing_else(memory: Store, operation: Operation) -> None:
+    store, app, request_id = memory, create_app(memory), bought()
+    ended = Tokens(store).new("admin", "eve", lasts=timedelta(seconds=0))[1]
+    revoked, text = Tokens(store).new("review", "eve")
+    Tokens(store).revoke(revoked.id)
+    before = list(store.journal())
+    for stranger in ({}, *({"authorization": f"Bearer {one}"} for one in (ended, text, text[:-1], "sst_x", ""))):
+        client = TestClient(app, base_url=BASE, headers=stranger)
+        answer = called(client, operation, request_id)
+        assert answer.status_code == 401, stranger
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert list(store.journal()) == before
+    for kind in ("ask", "review", "admin"):
+        status, code = status_of(called(caller(app, kind), operation, request_id))
+        if kind in may(operation):
+            assert status != 401
+            assert code != "wrong_token_kind", kind
+        else:
+            assert (status, code) in {(403, "wrong_token_kind"), (403, "")}, kind
+    if may(operation) == {"review"}:
+        assert {row.by for row in store.journal() if row not in before and row.run_id != CHAIN} <= {"local:ada"}
+
+
+@pytest.mark.parametrize("operation", operations(), ids=named)
+def test_a_session_changes_something_only_from_a_page_of_ours(memory: Store, operation: Operation) -> None:
+    store, app, request_id = memory, create_app(memory), bought()
+    ada = browser(app, "ada")
+    csrf = ada.get("/api/v1/me").json()["csrf"]
+    theirs = browser(app, "bob").get("/api/v1/me").json()["csrf"]
+    before = list(store.journal())
+    if operation.method != "GET":
+        forged: list[dict[str, str]] = [
+            {}, {"origin": BASE}, {"x-csrf-token": csrf}, {"origin": BASE, "x-csrf-token": theirs},
+            {"origin": "https://evil.example", "x-csrf-token": csrf}, {"origin": "null", "x-csrf-token": csrf},
+        ]  # fmt: skip
+        for headers in forged:
+            assert code_of(called(ada, operation, request_id, **headers)) == (403, "not_from_here"), headers
+        assert list(store.journal()) == before
+    status, code = status_of(called(ada, operation, request_id, **{"origin": BASE, "x-csrf-token": csrf}))
+    assert (status == 403 and code in {"wrong_token_kind", ""}) is ("review" not in may(operation))
+
+
+def test_every_decision_says_who_decided_and_through_which_channel(app: Starlette, store: Store) -> None:
+    first, second = bought(1), bought(2)
+    assert caller(app, "review", "ada").post(f"/api/v1/requests/{first}/reject").status_code == 200
+    bob = browser(app, "bob")
+    headers = {"origin": BASE, "x-csrf-token": bob.get("/api/v1/me").json()["csrf"]}
+    assert bob.post(f"/api/v1/requests/{second}/reject", headers=headers).status_code == 200
+    decisions = [store.get(one).decision for one in (first, second)]
+    assert [(one.by.qualified, one.channel) for one in decisions if one] == [("local:ada", "api"), ("local:bob", "web")]
+
+
+def test_a_reviewer_has_the_roles_of_the_token_and_no_others(app: Starlette) -> None:
+    request_id = bought(roles=["finance"])
+    assert code_of(caller(app).post(f"/api/v1/requests/{request_id}/reject")) == (403, "missing_role")
+    treasurer = caller(app, "review", "ada", roles=["finance"])
+    assert treasurer.post(f"/api/v1/requests/{request_id}/reject").status_code == 200
+
+
+@pytest.mark.parametrize(("issuer", "name"), [("local", "ada"), ("corp", "Ada"), ("local", "ada@host")])
+def test_nobody_decides_what_a_token_of_their_name_asked(app: Starlette, store: Store, issuer: str, name: str) -> None:
+    who = Reviewer("ada")
+    request = store.open(sample_call(requester=Identity("token", "ada"), on_behalf_of=who.identity))
+    client = caller(app, "review", name, issuer=issuer)
+    seen = {"seen": request.current_fingerprint}
+    for verb, body in [
+        ("approve", seen),
+        ("reject", {}),
+        ("feedback", {"comment": "x"}),
+        ("cancel", {}),
+        ("claim", {}),
+    ]:
+        assert code_of(client.post(f"/api/v1/requests/{request.id}/{verb}", json=body)) == (403, "own_request")
+    assert store.get(request.id).state is State.PENDING
+
+
+def test_a_person_counts_once_by_token_and_by_browser(app: Starlette, store: Store) -> None:
+    request_id = bought(quorum=2)
+    page = browser(app, "ada")
+    page.decide(request_id, "approve")
+    client = caller(app, "review", "ada")
+    seen = {"seen": store.get(request_id).current_fingerprint}
+    assert code_of(client.post(f"/api/v1/requests/{request_id}/approve", json=seen)) == (409, "already_voted")
+
+
+# -- tokens themselves -----------------------------------------------------------------------------------------
+
+
+def test_the_store_keeps_no_text_of_a_token(store: Store) -> None:
+    token, text = Tokens(store).new("admin", "ada")
+    secret = text.rpartition("_")[2]
+    (record,) = store.records("token")
+    assert secret not in repr(record)
+    assert record.body["digest"] == hashlib.sha256(secret.encode()).hexdigest()
+    assert secret not in repr(token)
+    assert len(bytes.fromhex(secret)) == 32
+
+
+def test_a_token_ends_at_its_instant(app: Starlette, clock: Clock) -> None:
+    client = caller(app, lasts=timedelta(hours=1))
+    clock.tick(seconds=3599)
+    assert client.get("/api/v1/me").status_code == 200
+    clock.tick(seconds=1)
+    assert client.get("/api/v1/me").status_code == 401
+
+
+def test_a_revoked_token_opens_nothing_from_then_on(app: Starlette, store: Store) -> None:
+    client = caller(app)
+    token_id = client.get("/api/v1/me").json()["token"]
+    assert Tokens(store).revoke(token_id)
+    assert client.get("/api/v1/me").status_code == 401
+    Tokens(store).write_uses()
+    assert client.get("/api/v1/me").status_code == 401
+
+
+def test_every_changed_letter_of_a_token_opens_nothing(store: Store) -> None:
+    _, text = Tokens(store).new("review", "ada")
+    assert Tokens(store).find(text) is not None
+    for place, letter in enumerate(text):
+        other = "0" if letter != "0" else "1"
+        assert Tokens(store).find(text[:place] + other + text[place + 1 :]) is None, place
+    for wrong in (text.upper(), f"{text}0", f" {text}", f"{text}\n", text[4:], ""):
+        assert Tokens(store).find(wrong) is None
+
+
+def test_two_tokens_at_once_open_nothing(app: Starlette, store: Store) -> None:
+    one, two = bearer(store), bearer(store, "admin", "bob")
+    headers = [("authorization", one["authorization"]), ("authorization", two["authorization"])]
+    assert TestClient(app, base_url=BASE).get("/api/v1/me", headers=headers).status_code == 401
+
+
+def test_a_token_that_opens_nothing_is_not_made_up_for_by_a_session(app: Starlette) -> None:
+    ada = browser(app, "ada")
+    assert ada.get("/api/v1/me").status_code == 200
+    assert ada.get("/api/v1/me", headers={"authorization": "Bearer no"}).status_code == 401
+
+
+def test_a_token_opens_no_page(app: Starlette) -> None:
+    client = caller(app, "admin")
+    for page in ("/", "/history", "/runs", "/events"):
+        assert client.get(page).status_code == 401
+
+
+def test_a_name_that_cannot_be_one_makes_no_token(store: Store) -> None:
+    for wrong in ("", " ada", "a\u200bda"):
+        with pytest.raises(ValueError, match="subject"):
+            Tokens(store).new("review", wrong)
+    assert list(store.records("token")) == []
+
+
+def test_a_token_that_was_rewritten_by_hand_opens_nothing(store: Store) -> None:
+    token, text = Tokens(store).new("review", "ada")
+    record = store.record("token", token.id)
+    assert record is not None
+    for change in ({"kind": "root"}, {"expires_at": "never"}, {"roles": 1}, {"subject": ""}):
+        store.keep(Record("token", token.id, record.body | change))
+        with pytest.raises(errors.StoreCorruptError):
+            Tokens(store).find(text)
+
+
+def test_admin_lists_and_revokes_tokens_and_sees_no_secret(app: Starlette, store: Store) -> None:
+    boss, bot = caller(app, "admin", "boss"), caller(app, "ask", "bot")
+    listed = boss.get("/api/v1/tokens").json()["tokens"]
+    assert {(one["kind"], one["name"]) for one in listed} == {("admin", "boss"), ("ask", "bot")}
+    assert all("digest" not in one and "secret" not in one for one in listed)
+    (theirs,) = [one["id"] for one in listed if one["kind"] == "ask"]
+    assert boss.delete(f"/api/v1/tokens/{theirs}").json()["revoked_at"] is not None
+    assert bot.get("/api/v1/me").status_code == 401
+    assert code_of(boss.delete("/api/v1/tokens/0000")) == (404, "not_found")
+    assert Tokens(store).revoke("0000") is None
+
+
+def test_no_token_can_be_made_from_elsewhere(app: Starlette) -> None:
+    assert code_of(caller(app, "admin").post("/api/v1/tokens", json={})) == (405, "method_not_allowed")
+
+
+def test_the_day_of_use_is_written_by_a_change_and_not_by_looking(app: Starlette, store: Store, clock: Clock) -> None:
+    looker, request_id = caller(app), bought()
+    (before,) = store.records("token")
+    assert looker.get("/api/v1/me").status_code == 200
+    assert list(store.records("token")) == [before]
+    doer = caller(app, name="bob")
+    assert doer.post(f"/api/v1/requests/{request_id}/claim").status_code == 200
+    assert {token.person.subject: token.used_on for token in Tokens(store).all()} == {
+        "ada": "2026-01-01", "bob": "2026-01-01",
+    }  # fmt: skip
+    written = list(store.records("token"))
+    assert doer.post(f"/api/v1/requests/{request_id}/release").status_code == 200
+    assert list(store.records("token")) == written
+    clock.tick(days=1)
+    assert doer.post(f"/api/v1/requests/{request_id}/extend", json={"span": "1h"}).status_code == 409
+    assert doer.get("/api/v1/me").status_code == 200
+    assert list(store.records("token")) == written
+
+
+def test_many_tokens_are_all_listed(store: Store) -> None:
+    made = {Tokens(store).new("ask", f"bot{number}")[0].id for number in range(1_050)}
+    assert {token.id for token in Tokens(store).all()} == made
+
+
+# -- sessions of a program around --------------------------------------------------------------------------------
+
+
+def test_a_program_around_that_knows_its_people_has_the_last_word(store: Store) -> None:
+    names: list[str | None] = ["kim"]
+    app = create_app(store, who=lambda _: None if names[0] is None else Reviewer(names[0]))
+    client = Browser(app, base_url=BASE)
+    assert client.get("/api/v1/me").status_code == 401  # no session has begun
+    assert client.get("/").status_code == 200
+    assert client.get("/api/v1/me").json()["name"] == "kim"
+    for other in ("lee", None):
+        names[0] = other
+        assert client.get("/api/v1/me").status_code == 401
+
+
+def test_reading_by_the_api_begins_no_session(store: Store) -> None:
+    app = create_app(store, who=lambda _: Reviewer("kim"))
+    for _ in range(3):
+        assert TestClient(app, base_url=BASE).get("/api/v1/me").status_code == 401
+    assert app.state.settings.sessions._open == {}
+
+
+def test_review_token_does_what_the_door_does(app: Starlette) -> None:
+    request_id = bought()
+    client = caller(app)
+    seen = client.get(f"/api/v1/requests/{request_id}").json()["fingerprint"]
+    assert client.post(f"/api/v1/requests/{request_id}/approve", json={"seen": seen}).json()["state"] == "approved"
+    assert sayso.Review().get(request_id).state is State.APPROVED
+
+
+def test_a_review_token_reviews_as_whom_the_settings_let_in(store: Store) -> None:
+    app = create_app(store, sign_in=SignIn(reviewers=["ada"], role="finance"))
+    assert caller(app, roles=["finance"]).get("/api/v1/requests").status_code == 200
+    for options in ({"roles": ["ops"]}, {"name": "bob", "roles": ["finance"]}):
+        assert code_of(caller(app, **options).get("/api/v1/requests")) == (403, "not_admitted")
+    assert caller(app, "ask", "bot").get("/api/v1/program/runs").status_code == 200
+    assert caller(app, "admin", "root").get("/api/v1/tokens").status_code == 200
+
+
+def test_how_often_an_approval_may_start_a_call_is_told(store: Store, clock: Clock) -> None:
+    app = create_app(store)
+    request = store.open(sample_call(retries=2))
+    told = caller(app).get(f"/api/v1/requests/{request.id}").json()
+    assert (told["retries"], told["idempotent"]) == (2, False)
+    assert "up to 3 times, again after each failure" in browser(app).get(f"/r/{request.id}").text

@@ -1,0 +1,380 @@
+"""The inbox of the installed wheel in a real browser: decide, edit, answer, several at once, races, keys, live news.
+
+How it looks is in `test_inbox_browser_looks`, and what attacks it in `test_inbox_browser_attacks`. The invariant: what
+a person saw and pressed is what was decided, once, and everything else decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.model.request import State
+from tests.support.gated import FIELDS, pay, taking, wipe
+from tests.support.surfing import Surf, asked, held, need, pressed, serving, stands, state_is
+
+expect = need().expect
+pytestmark = pytest.mark.slow
+
+
+def test_a_person_approves_and_the_call_runs(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.tab("/")
+    expect(page.locator(".about a")).to_have_text(stands(request_id).run_id[:11])
+    page.get_by_role("link", name="pay(amount=5, to='alice')").click()
+    pressed(page, "Approve")
+    state_is(page, "approved")
+    assert page.url == f"{surf.base}/r/{request_id}"
+    decision = stands(request_id).decision
+    assert decision is not None
+    assert (decision.by.qualified, decision.channel) == ("local:ada", "web")
+    assert pay(5) == "paid 5 to alice"
+
+
+def test_each_kind_of_field_comes_back_as_a_value_of_its_type(surf: Surf) -> None:
+    ran: list[dict[str, Any]] = []
+    function = taking({name: kind for name, (kind, *_) in FIELDS.items()}, ran)
+    values = [value for _, value, *_ in FIELDS.values()]
+    page = surf.page(held(function, *values))
+    for place, (name, (_, _, (how, sent), _)) in enumerate(FIELDS.items()):
+        getattr(page.locator(f'[id="f{place}.0"]' if name == "line" else f"#f{place}"), how)(sent)
+    pressed(page, f"Approve with {len(FIELDS)} changes")
+    state_is(page, "approved")
+    assert function(*values) == "ran"
+    wanted = {name: after for name, (*_, after) in FIELDS.items()}
+    assert [{name: (type(one), one) for name, one in ran[0].items()}] == [
+        {name: (type(one), one) for name, one in wanted.items()}
+    ]
+
+
+def test_a_form_left_alone_changes_nothing(surf: Surf) -> None:
+    ran: list[dict[str, Any]] = []
+    function = taking({name: kind for name, (kind, *_) in FIELDS.items()}, ran)
+    values = [value for _, value, *_ in FIELDS.values()]
+    request_id = held(function, *values)
+    page = surf.page(request_id)
+    page.locator("#f0").fill("new")
+    page.locator("#f0").fill("old")
+    pressed(page, "Approve")
+    state_is(page, "approved")
+    assert stands(request_id).edited is None
+    assert function(*values) == "ran"
+    assert list(ran[0].values()) == values
+
+
+def test_a_change_that_does_not_fit_decides_nothing_and_is_kept_in_the_form(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    surf.expected = "422"
+    page = surf.page(request_id)
+    page.locator("#f1").fill("bob")
+    page.locator("#f0").fill("")
+    pressed(page, "Approve with 2 changes")
+    expect(page.locator("#f0-problem")).to_be_visible()
+    expect(page.locator("#f1")).to_have_value("bob")
+    assert stands(request_id).state is State.PENDING
+
+
+def test_a_person_rejects_sends_back_and_answers(surf: Surf) -> None:
+    page = surf.page(held(pay, 1))
+    page.get_by_label("Note to the program").fill("not today")
+    pressed(page, "Reject")
+    state_is(page, "rejected")
+    page = surf.page(held(pay, 2))
+    page.get_by_label("Note to the program").fill("half of it")
+    pressed(page, "Send back with the note")
+    state_is(page, "feedback")
+    request_id = asked("Which warehouse?", choices=["berlin", "lyon"])
+    page = surf.page(request_id)
+    page.locator("#f0").select_option(label="'lyon'")
+    pressed(page, "Answer")
+    state_is(page, "answered")
+    assert sayso.ask("Which warehouse?", wait="raise", choices=["berlin", "lyon"]) == "lyon"
+    for amount, reason in [(1, "not today"), (2, "half of it")]:
+        with pytest.raises(sayso.ConfirmationRejected) as refused:
+            pay(amount)
+        assert reason in str(refused.value)
+
+
+def test_several_are_decided_at_once_and_only_those_that_are_ticked(surf: Surf) -> None:
+    ids = [held(pay, amount) for amount in range(3)]
+    page = surf.tab("/")
+    page.get_by_label("Select all").check()
+    pressed(page, "Approve…")
+    expect(page.locator("pre.call")).to_have_count(3)
+    page.get_by_label("Approve this one").nth(1).uncheck()
+    pressed(page, "Approve those that are ticked")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 decided")
+    assert [stands(one).state for one in ids] == [State.APPROVED, State.PENDING, State.APPROVED]
+
+
+def test_of_two_tabs_the_second_is_told_and_decides_nothing(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    surf.expected = "409"
+    first, second = surf.page(request_id, java_script_enabled=False), surf.page(request_id, java_script_enabled=False)
+    pressed(first, "Reject")
+    pressed(second, "Approve")
+    state_is(second, "rejected")
+    expect(second.get_by_role("alert")).to_contain_text("was already rejected by 'ada'")
+    assert stands(request_id).state is State.REJECTED
+
+
+# Sends the form of the page so many times at once, as as many tabs would.
+AT_ONCE = """async (verbs) => {
+  const form = document.querySelector("[data-decide]"), fields = new URLSearchParams(new FormData(form));
+  const send = (verb) => fetch(form.action.replace("preview", verb), {method: "POST", body: fields});
+  return (await Promise.all(verbs.map(send))).map((answer) => answer.status);
+}"""
+
+
+def test_of_many_tabs_at_once_one_decides(surf: Surf) -> None:
+    surf.expected = "409"
+    verbs = ["approve", "reject"] * 4
+    for amount in range(5):
+        request_id = held(pay, amount)
+        statuses = surf.page(request_id).evaluate(AT_ONCE, verbs)
+        assert sorted(statuses) == [200, *[409] * 7]
+        decision = stands(request_id).decision
+        assert decision is not None
+        assert decision.verb == verbs[statuses.index(200)]
+
+
+def test_a_form_about_what_was_changed_meanwhile_decides_nothing_and_shows_the_change(surf: Surf) -> None:
+    shared = sayso.gate(wait="raise", quorum=2, name="pay")(lambda amount, to="alice": f"{amount} {to}")
+    request_id = held(shared, 5)
+    surf.expected = "409"
+    page = surf.page(request_id)
+    sayso.Review().approve(request_id, by="bob", changes={"amount": 500})
+    pressed(page, "Approve")
+    expect(page.get_by_role("alert")).to_contain_text("changed since you looked")
+    expect(page.locator("#call")).to_contain_text("500")
+    assert stands(request_id).state is State.PENDING
+    assert [vote.by.subject for vote in stands(request_id).votes] == ["bob"]
+    pressed(page, "Approve")
+    state_is(page, "approved")
+
+
+def test_a_form_of_what_has_expired_meanwhile_decides_nothing(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    surf.expected = "409"
+    page = surf.page(request_id)
+    sayso.Review().extend(request_id, "1ms", by="bob")
+    pressed(page, "Approve")
+    state_is(page, "expired")
+    expect(page.get_by_role("alert")).to_contain_text("expired")
+    assert stands(request_id).decision is None
+
+
+def test_a_reload_in_the_middle_loses_nothing_and_repeats_nothing(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.locator("#f0").fill("7")
+    with page.expect_event("dialog") as asked_first:  # a half-filled form
+        page.evaluate("void setTimeout(() => location.reload())")
+    asked_first.value.dismiss()
+    expect(page.locator("#f0")).to_have_value("7")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.reload()
+    expect(page.locator("[data-approve]")).to_have_text("Approve")
+    page.locator("#f0").fill("8")
+    pressed(page, "Approve with 1 change")
+    state_is(page, "approved")
+    page.reload()
+    page.reload()
+    state_is(page, "approved")
+    expect(page.locator(".diff ins")).to_have_text("8")
+    events = [entry.event for entry in sayso.Review().store.journal(run_id=stands(request_id).run_id)
+              if entry.request_id == request_id]  # fmt: skip
+    assert len([event for event in events if event != "asked"]) == 1
+
+
+def test_without_scripts_a_person_signs_in_edits_and_approves(chromium: Any, surf: Surf, command: Path) -> None:
+    request_id = held(pay, 5)
+    with serving(command, sayso.Review().store.url) as link:
+        page = chromium.new_context(java_script_enabled=False).new_page()
+        page.goto(link)
+        pressed(page, "Open the inbox")
+        page.get_by_role("link", name="pay(amount=5, to='alice')").click()
+        page.locator("#f1").fill("bob")
+        pressed(page, "See what changes")
+        expect(page.locator(".diff")).to_contain_text("'bob'")
+        assert stands(request_id).state is State.PENDING
+        pressed(page, "Approve with 1 change")
+        state_is(page, "approved")
+    assert pay(5) == "paid 5 to bob"
+
+
+def test_letters_alone_open_refuse_and_approve(surf: Surf) -> None:
+    calm, risky = held(pay, 5), held(wipe, "/dev/sda")
+    page = surf.tab("/")
+    for key in ["j", "j", "Enter"]:
+        page.keyboard.press(key)
+    page.wait_for_url(f"**/r/{risky}")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.keyboard.press("a")
+    assert stands(risky).state is State.PENDING
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.keyboard.press("a")
+    state_is(page, "approved")
+    page.clock.set_fixed_time("2026-01-01")  # letters that come together, however long the machine takes
+    page.keyboard.press("g")
+    page.keyboard.press("i")
+    page.wait_for_url(f"{surf.base}/")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/r/{calm}")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.keyboard.press("e")
+    page.keyboard.type("a")  # in a field it is a letter
+    page.keyboard.press("Escape")
+    assert stands(calm).state is State.PENDING
+
+
+def test_in_the_list_a_letter_only_leads_to_the_page_that_asks(surf: Surf) -> None:
+    first, second = held(pay, 1), held(pay, 2)
+    page = surf.tab("/")
+    page.keyboard.press("a")  # nothing is selected and no row is marked
+    assert page.url == f"{surf.base}/"
+    for key in ["j", "j", "x", "k", "a"]:
+        page.keyboard.press(key)
+    page.wait_for_url("**/bulk?**")
+    expect(page.locator("pre.call")).to_have_count(1)
+    assert stands(second).state is State.PENDING
+    expect(page.locator("[data-decides]")).to_be_enabled()
+    page.keyboard.press("a")
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 of 1 decided")
+    assert [stands(one).state for one in (first, second)] == [State.PENDING, State.APPROVED]
+
+
+def test_letters_can_be_switched_off_and_prefixes_lead_to_every_page(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.tab("/")
+    page.clock.set_fixed_time("2026-01-01")  # as above
+    for key, where in {"r": "runs", "h": "history", "n": "insights", "s": "settings", "i": ""}.items():
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        page.wait_for_url(f"{surf.base}/{where}")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.get_by_role("switch").uncheck()
+    page.keyboard.press("Escape")
+    page.goto(f"{surf.base}/r/{request_id}")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    for key in "arf?":
+        page.keyboard.press(key)
+    page.keyboard.press("g")
+    page.keyboard.press("h")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert page.url.endswith(request_id)
+    assert stands(request_id).state is State.PENDING
+
+
+FOCUS = """() => {
+  const at = document.activeElement, style = getComputedStyle(at);
+  return [at.textContent.trim(), style.outlineStyle, parseFloat(style.outlineWidth)];
+}"""
+
+
+def test_with_tab_and_enter_alone_a_person_decides_and_sees_where_they_are(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.tab("/")
+
+    def reach(words: str) -> None:
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            said, style, width = page.evaluate(FOCUS)
+            assert style != "none", said
+            assert width >= 2, said
+            if said == words:
+                return
+        raise AssertionError(f"{words} is not reached")
+
+    reach("Skip to the content")
+    reach("pay(amount=5, to='alice')")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/r/{request_id}")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    reach("Approve")
+    page.keyboard.press("Enter")
+    state_is(page, "approved")
+
+
+def test_an_open_inbox_is_told_of_new_requests_and_of_decisions_elsewhere(surf: Surf) -> None:
+    request_id, other = held(pay, 5), held(pay, 6)
+    page = surf.tab("/")
+    expect(page).to_have_title("Inbox (2) · sayso")
+    page.get_by_label("Select all").check()
+    held(wipe, "/dev/sda")
+    expect(page.locator("#news")).to_have_text("1 new request, show")
+    expect(page).to_have_title("Inbox (3) · sayso")
+    expect(page.locator("[data-row]")).to_have_count(2)
+    page.locator("#news a").focus()
+    sayso.Review(channel="cli").reject(request_id, by="bob")
+    expect(page.locator(f"#at-{request_id}")).to_contain_text("rejected by bob (cli")
+    expect(page.locator(f"#state-{request_id}")).to_have_text("rejected")
+    expect(page.locator(f"[name=id][value={request_id}]")).to_be_disabled()
+    expect(page.locator(f"[name=id][value={other}]")).to_be_checked()
+    expect(page).to_have_title("Inbox (2) · sayso")
+    expect(page.locator("#news a")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="wipe")).to_be_visible()
+
+
+def test_what_somebody_else_is_looking_at_says_so(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.tab("/")
+    expect(page.locator(f"#at-{request_id}")).to_be_visible()
+    sayso.Review().claim(request_id, by="bob")
+    expect(page.locator(f"#at-{request_id}")).to_contain_text("bob is looking")
+    expect(page.locator(f"[name=id][value={request_id}]")).to_be_enabled()
+
+
+def test_a_countdown_goes_on(surf: Surf) -> None:
+    @sayso.gate(wait="raise", expires="3599s")
+    def hurry() -> None: ...
+
+    page = surf.page(held(hurry))
+    shown = page.locator(".standing time")
+    expect(shown).to_have_text(re.compile(r"^in 59m( \d+s)?$"))
+    first = shown.text_content()
+    expect(shown).not_to_have_text(first)
+    assert len(re.findall(r"in \d", page.locator(".standing").inner_text())) == 1, "the end stands there twice"
+
+
+SUBMITS = """
+from sayso.mplp import Plan, PlanStep, submit_plan_for_approval
+plan = Plan(plan_id="550e8400-e29b-41d4-a716-446655440501", title="Migration", objective="Move the data",
+            steps=[PlanStep(description="Export")])
+print(submit_plan_for_approval(plan, "planner").confirm_id, plan.status)
+"""
+READS = """
+from sayso.mplp import read_confirm, read_plan
+plan = read_plan("550e8400-e29b-41d4-a716-446655440501")
+confirm = read_confirm(plan.plan_id)
+print(confirm.confirm_id, plan.status, confirm.status, confirm.decisions[-1].decided_by_role)
+"""
+
+
+def test_a_plan_is_submitted_in_one_process_approved_here_and_seen_as_approved_in_a_third(
+    surf: Surf, site: tuple[Surf, str]
+) -> None:
+    def printed(program: str) -> list[str]:
+        environment = {**os.environ, "SAYSO_STORE": site[1]}
+        words = [sys.executable, "-c", program]
+        return subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout.split()
+
+    confirm_id, status = printed(SUBMITS)
+    assert status == "proposed"
+    page = surf.tab("/")
+    page.get_by_role("link", name=re.compile("carry_out_plan")).click()
+    expect(page.locator("main")).to_contain_text("Migration")
+    pressed(page, "Approve")
+    state_is(page, "approved")
+    assert printed(READS) == [confirm_id, "approved", "approved", "ada"]

@@ -1,0 +1,97 @@
+"""What the page of a request says of an edit, in a real browser: always what would be approved if it were pressed now.
+
+The invariant: the button and the list of changes compare what stands in the form with what was proposed, whenever it
+was written and by whom.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sayso.model.request import State
+from tests.support.gated import pay, taking
+from tests.support.surfing import Surf, held, need, pressed, stands, state_is
+
+expect = need().expect
+pytestmark = pytest.mark.slow
+
+
+def arguments(request_id: str) -> dict[str, Any]:
+    edited = stands(request_id).edited
+    return {} if edited is None else dict(edited.shown)
+
+
+def test_what_is_written_before_the_script_runs_counts_as_a_change(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.tab("/")
+    waiting: list[Any] = []
+
+    def hold(route: Any) -> None:
+        waiting.append(route)
+
+    page.route("**/app.js*", hold, times=1)
+    page.goto(f"{surf.base}/r/{request_id}", wait_until="commit")
+    page.locator("#f0").fill("7")
+    assert len(waiting) == 1
+    waiting[0].continue_()
+    expect(page.locator("[data-live-diff] li")).to_have_text(["amount: 5 → 7"])
+    pressed(page, "Approve with 1 change")
+    state_is(page, "approved")
+    assert arguments(request_id) == {"amount": 7, "to": "alice"}
+
+
+def test_a_change_that_was_shown_and_is_taken_back_is_none(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.locator("#f0").fill("7")
+    pressed(page, "See what changes")
+    expect(page.locator("[data-previewed]")).to_contain_text("7")
+    page.locator("#f0").fill("5")
+    expect(page.locator("[data-previewed]")).to_have_count(0)
+    pressed(page, "Approve")
+    state_is(page, "approved")
+    assert arguments(request_id) == {}
+
+
+def test_changes_before_and_after_one_that_was_shown_are_both_counted(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.locator("#f0").fill("7")
+    pressed(page, "See what changes")
+    page.locator("#f1").fill("bob")
+    expect(page.locator("[data-live-diff] li")).to_have_text(["amount: 5 → 7", "to: alice → bob"])
+    pressed(page, "Approve with 2 changes")
+    state_is(page, "approved")
+    assert arguments(request_id) == {"amount": 7, "to": "bob"}
+
+
+def test_changes_that_were_refused_are_still_said_to_be_changes(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    surf.expected = "422"
+    page = surf.page(request_id)
+    page.locator("#f0").fill("")
+    page.locator("#f1").fill("bob")
+    pressed(page, "Approve with 2 changes")
+    expect(page.locator("[data-live-diff] li")).to_have_text(["amount: 5 → (nothing)", "to: alice → bob"])
+    expect(page.locator("[data-approve]")).to_have_text("Approve with 2 changes")
+    assert stands(request_id).state is State.PENDING
+    page.locator("#f0").fill("6")
+    pressed(page, "Approve with 2 changes")
+    state_is(page, "approved")
+    assert arguments(request_id) == {"amount": 6, "to": "bob"}
+
+
+@pytest.mark.parametrize(("proposed", "after"), [(5, {"v": None}), (None, {})])
+def test_null_that_is_chosen_after_a_value_was_typed_is_null(
+    surf: Surf, proposed: int | None, after: dict[str, Any]
+) -> None:
+    request_id = held(taking({"v": int | None}, []), proposed)
+    page = surf.page(request_id)
+    page.locator("#f0").fill("7")
+    page.locator("#f0-way").select_option("null")
+    expect(page.locator("#f0")).to_have_value("" if proposed is None else str(proposed))
+    pressed(page, "Approve with 1 change" if after else "Approve")
+    state_is(page, "approved")
+    assert arguments(request_id) == after

@@ -1,0 +1,165 @@
+"""How the inbox of the installed wheel looks in a real browser: readable, on paper, on a telephone, in the dark.
+
+axe-core, which `make test` fetches from npm, looks at every page as well. The invariant: nothing on a page is there for
+some people only.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from tests.server.believable import REFUND, fill
+from tests.support.gated import FIELDS, Line, pay, taking, wipe
+from tests.support.surfing import AXE, Surf, absent, asked, every_page, held, is_wide, need, picture, serving
+
+expect = need().expect
+pytestmark = pytest.mark.slow
+
+PHONE = {"width": 390, "height": 844}
+
+
+def of_all_kinds(surf: Surf) -> list[str]:
+    """Record one request of each kind, and return the addresses of all pages about them."""
+    function = taking({name: kind for name, (kind, *_) in FIELDS.items()}, [], prompt="W" * 300, risk="high")
+    request_id = held(function, *(value for _, value, *_ in FIELDS.values()))
+    question = asked("W" * 400, type=Line)
+    sayso.Review().reject(held(pay, 5), "x" * 300, by="bob")
+    approved = held(wipe, "/dev/sda")
+    sayso.Review().approve(approved, by="bob", changes={"disk": "/dev/sdb"})
+    return [*every_page(request_id), f"/r/{question}", f"/r/{approved}", "/history?by=bob&to=2000-01-01", "/nothing"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_telephone_every_page_fits_and_can_be_read(surf: Surf, scheme: str) -> None:
+    surf.expected = "404"
+    page = surf.tab("/", viewport=PHONE, color_scheme=scheme)
+    for at, address in enumerate(of_all_kinds(surf)):
+        page.goto(surf.base + address)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert not is_wide(page), address
+        assert page.evaluate(DIM) == [], address
+        assert page.evaluate(SMALL) == [], address
+        picture(page, f"telephone-{scheme}-{at:02}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_any_page(surf: Surf, scheme: str) -> None:
+    if not AXE.exists():
+        absent("axe-core is not installed (`make test` fetches it from npm)")
+    surf.expected = "404"
+    page = surf.tab("/", color_scheme=scheme)
+    source = AXE.read_text(encoding="utf-8")
+    for address in of_all_kinds(surf):
+        page.goto(surf.base + address)
+        expect(page.locator("[data-decides]:disabled")).to_have_count(0)
+        page.evaluate(source)
+        assert page.evaluate(LOOK) == [], address
+    page.goto(f"{surf.base}/")
+    page.keyboard.press("?")
+    page.evaluate(source)
+    assert page.evaluate(LOOK) == [], "the list of keys"
+
+
+LOOK = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .map((one) => [one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160))])"""
+
+
+def test_on_paper_a_request_is_whole_and_has_no_buttons(surf: Surf) -> None:
+    long = " ".join(f"word{number}" for number in range(2_000))
+    request_id = held(taking({"text": str}, [], prompt="Look."), long)
+    page = surf.page(request_id, viewport={"width": 794, "height": 1123})
+    page.emulate_media(media="print")
+    assert not is_wide(page)
+    for hidden in ["header.top", ".decide", ".care", "footer"]:
+        expect(page.locator(hidden).first).to_be_hidden()
+    for shown in ["#call", ".unverified", ".facts", ".timeline", ".standing", ".print"]:
+        expect(page.locator(shown).first).to_be_visible()
+    assert "word1999" in page.locator("#call").inner_text().replace("\n", "").replace(" ", "")
+    assert page.evaluate(CUT) == []
+    picture(page, "print", full_page=True)
+
+
+# What paper would cut off, because it could be moved on a screen.
+CUT = """() => [...document.querySelectorAll("main *")]
+  .filter((one) => one.checkVisibility() && one.scrollHeight > one.clientHeight + 2 && one.clientHeight > 0
+    && !["visible", "clip"].includes(getComputedStyle(one).overflowY)).map((one) => one.outerHTML.slice(0, 80))"""
+
+
+def test_the_figures_of_a_chart_are_in_a_table_too(surf: Surf) -> None:
+    sayso.Review().reject(held(pay, 5), "no", by="bob")
+    page = surf.tab("/insights?days=7")
+    for chart in page.get_by_role("img").all():
+        assert chart.locator("title").first.text_content()
+        assert chart.locator("desc").text_content()
+    page.get_by_text("Each day", exact=True).click()
+    today = page.get_by_role("row", name=f"{datetime.now(UTC):%Y-%m-%d}")
+    expect(today).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("group", name="By day")).to_be_focused()
+
+
+def test_what_changes_by_itself_is_read_aloud_once(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    expect(page.locator("p.standing")).to_have_attribute("aria-live", "off")  # a countdown is not read every second
+    inbox = surf.tab("/")
+    expect(inbox.locator("#news")).to_have_attribute("aria-live", "polite")
+    expect(inbox.locator(".rows [aria-live]")).to_have_count(0)
+
+
+def test_pictures_of_a_day_in_the_inbox(chromium: Any, command: Path, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/day.db"
+    sayso.configure(store=store)
+    fill(sayso.Review().store)
+    with serving(command, store) as link:
+        surf = Surf(chromium, link)
+        for scheme in ["light", "dark"]:
+            page = surf.tab("/", viewport={"width": 1280, "height": 800}, color_scheme=scheme)
+            picture(page, f"inbox-{scheme}")
+            page.get_by_role("link", name=REFUND).click()
+            expect(page.locator("[data-approve]")).to_be_enabled()
+            page.locator("#f1").fill("80.00")
+            expect(page.locator("[data-approve]")).to_have_text("Approve with 1 change")
+            page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+            picture(page, f"request-{scheme}")
+            page.on("dialog", lambda dialog: dialog.accept())
+            for where in ["history", "insights", "settings"]:
+                page.goto(f"{surf.base}/{where}")
+                picture(page, f"{where}-{scheme}")
+            page.context.close()
+        assert surf.found() == []
+
+
+# Words whose colour is too near to what lies behind them, by the measure of WCAG 2.
+DIM = """() => {
+  const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, at) => sum + c * [.2126, .7152, .0722][at], 0);
+  const behind = (part) => {
+    for (; part; part = part.parentElement) {
+      const colour = parts(getComputedStyle(part).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((part) => !part.disabled && part.checkVisibility() && [...part.childNodes].some(
+      (child) => child.nodeType === 3 && child.textContent.trim()))
+    .map((part) => {
+      const [a, b] = [light(parts(getComputedStyle(part).color)), light(behind(part))];
+      return [part.className || part.tagName, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)];
+    })
+    .filter(([, contrast]) => contrast < 4.5);
+}"""
+# What a thumb cannot hit; what lies in a label or in a line of text is hit by these.
+SMALL = """() => [...document.querySelectorAll("button, select, textarea, summary, input:not([type=hidden])")]
+  .filter((part) => part.checkVisibility())
+  .map((part) => part.closest("label.check, label.pick") ?? part)
+  .filter((part) => part.getBoundingClientRect().height < 43.5)
+  .map((part) => part.outerHTML.slice(0, 80))"""

@@ -1,0 +1,358 @@
+"""Connections that ask nothing or read nothing: they end by themselves, make room for others, and shut nobody out.
+
+Real sockets and the real server; limits are short where a test waits for one to pass. The invariant: a request that is
+being answered is answered, whoever else comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from sayso.inbox import create_app
+from sayso.inbox.connections import Limits, config, raise_file_limit
+from sayso.stores.base import Filter, Store
+from sayso.stores.http_transport import asked_wire
+from sayso.testing import sample_call
+from tests.support.serving import new_token
+
+PATIENCE, NEVER = 120, 3_600
+HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Half: "
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@contextmanager
+def limited(app: Any, limits: Limits) -> Iterator[int]:
+    """Serve an app within limits, and give the port; the system takes little of an answer that nobody reads."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    server = uvicorn.Server(config(app, limits, log_config=None, access_log=False, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def connected(port: int, sent: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
+    connection.sendall(sent)
+    return connection
+
+
+def answer(connection: socket.socket) -> bytes:
+    """Return the status and what follows, as far as one read goes; nothing where it was closed."""
+    try:
+        return connection.recv(65_536)
+    except ConnectionResetError:
+        return b""
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Wait until the server closes a connection."""
+    while answer(connection):
+        pass
+    return True
+
+
+def test_a_header_that_does_not_come_whole_ends_the_connection(memory: Store) -> None:
+    with limited(create_app(memory), Limits(header=0.2)) as port:
+        for sent in (b"", b"GET", HALF):
+            with closing(connected(port, sent)) as connection:
+                assert is_closed(connection)
+
+
+def test_bytes_that_drip_put_the_end_of_a_header_not_off(memory: Store) -> None:
+    with limited(create_app(memory), Limits(header=0.5)) as port, closing(connected(port, HALF)) as connection:
+        dripping = threading.Event()
+
+        def drip() -> None:
+            try:
+                while not dripping.wait(0.02):
+                    connection.send(b"x")
+            except OSError:
+                return
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        assert is_closed(connection)
+        dripping.set()
+        thread.join()
+
+
+def test_the_second_request_of_a_connection_has_its_time_as_well(memory: Store) -> None:
+    with limited(create_app(memory), Limits(header=0.5)) as port, closing(connected(port, WHOLE)) as connection:
+        assert b"200 OK" in answer(connection)
+        connection.sendall(HALF)
+        assert is_closed(connection)
+
+
+def test_who_was_answered_before_the_body_was_whole_may_not_go_on_sending(memory: Store) -> None:
+    head = b"POST /api/v1/program/requests HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{"
+    with (
+        limited(create_app(memory), Limits(header=NEVER, rest=0.2)) as port,
+        closing(connected(port, head)) as connection,
+    ):
+        assert b"401 Unauthorized" in answer(connection)
+        connection.sendall(b"1")  # which stops the clock by which uvicorn ends what is idle
+        assert is_closed(connection)
+
+
+def test_where_all_places_are_taken_who_waited_longest_makes_room(memory: Store) -> None:
+    with ExitStack() as stack:
+        port = stack.enter_context(limited(create_app(memory), Limits(most=20, header=NEVER)))
+        halves = [stack.enter_context(closing(connected(port, HALF))) for _ in range(60)]
+        assert b"200 OK" in answer(stack.enter_context(closing(connected(port, WHOLE))))
+        assert all(is_closed(one) for one in halves[:40])
+
+
+def test_a_request_that_is_answered_makes_room_for_nobody(memory: Store) -> None:
+    began, ends = threading.Semaphore(0), threading.Event()
+    real = create_app(memory)
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+
+        began.release()
+        await asyncio.to_thread(ends.wait, PATIENCE)
+        await real(scope, receive, send)
+
+    with ExitStack() as stack:
+        port = stack.enter_context(limited(slow, Limits(most=3, header=NEVER)))
+        asking = [stack.enter_context(closing(connected(port, WHOLE))) for _ in range(3)]
+        for _ in asking:
+            assert began.acquire(timeout=PATIENCE)
+        refused = answer(stack.enter_context(closing(connected(port, WHOLE))))
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b"Retry-After: 1" in refused
+        ends.set()
+        assert all(b"200 OK" in answer(one) for one in asking)
+
+
+class Large:
+    """Answers each request with so many bytes, in pieces.
+
+    Attributes:
+        ended: Released after each answer, whether or not it was read.
+    """
+
+    def __init__(self, pieces: int, size: int) -> None:
+        self._pieces, self._size, self.ended = pieces, size, threading.Semaphore(0)
+
+    async def __call__(self, _: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for left in reversed(range(self._pieces)):
+            await send({"type": "http.response.body", "body": bytes(self._size), "more_body": left > 0})
+        self.ended.release()
+
+
+def deaf(port: int, sent: bytes) -> socket.socket:
+    """Return a connection whose end at the peer takes next to nothing that is not read."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.settimeout(PATIENCE)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(sent)
+    return connection
+
+
+def is_served(port: int) -> bool:
+    """Ask until there is a place; say whether there ever was."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with closing(connected(port, WHOLE)) as connection:
+            if b"200 OK" in answer(connection):
+                return True
+    return False
+
+
+def test_who_pipelines_requests_and_reads_no_answer_loses_the_place() -> None:
+    large = Large(pieces=100, size=100_000)
+    with (
+        limited(large, Limits(most=1, header=NEVER, unread=0.2)) as port,
+        closing(deaf(port, 3 * WHOLE)),
+    ):
+        assert large.ended.acquire(timeout=PATIENCE), "the answer still waits to be read"
+        assert is_served(port)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", id="asked to close"),
+        pytest.param(WHOLE + b"no request\r\n\r\n", id="sent no request"),
+    ],
+)
+def test_who_reads_not_the_last_answer_of_a_connection_that_closes_loses_the_place(sent: bytes) -> None:
+    large = Large(pieces=1, size=50_000)  # less than makes a server wait until it may write
+    with limited(large, Limits(most=1, header=NEVER, unread=0.2)) as port, closing(deaf(port, sent)):
+        assert large.ended.acquire(timeout=PATIENCE)
+        assert is_served(port)
+
+
+class Manual:
+    """Stands for a loop and a transport: time passes and bytes are read when a test says so."""
+
+    def __init__(self) -> None:
+        self.left, self.is_aborted, self.timers = 0, False, dict[int, Any]()
+        self._is_closing = False
+
+    def call_later(self, _: float, do: Any, *given: Any) -> Any:
+        number = len(self.timers)
+        self.timers[number] = partial(do, *given)
+        return SimpleNamespace(cancel=lambda: self.timers.update({number: None}))
+
+    def pass_time(self) -> None:
+        for number, do in list(self.timers.items()):
+            if do is not None:
+                self.timers[number] = None
+                do()
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def get_extra_info(self, _: str) -> None:
+        return None
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def write(self, data: bytes) -> None:
+        self.left += len(data)
+
+    def close(self) -> None:
+        self._is_closing = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.fixture
+def manual() -> Manual:
+    return Manual()
+
+
+@pytest.fixture
+def connection(manual: Manual) -> Any:
+    settings = config(Large(1, 1), Limits())
+    settings.load()
+    made: Any = settings.http_protocol_class
+    one = made(config=settings, server_state=ServerState(), app_state={}, _loop=manual)
+    one.connection_made(manual)
+    one._stop_waiting()
+    return one
+
+
+def test_who_reads_slowly_is_let_read_and_who_drips_is_not(manual: Manual, connection: Any) -> None:
+    manual.left = 1_000_000
+    connection.pause_writing()
+    for _ in range(10):
+        manual.left -= 65_536
+        manual.pass_time()
+        assert not manual.is_aborted
+    manual.left -= 1_000
+    manual.pass_time()
+    assert manual.is_aborted
+
+
+def test_who_sent_no_request_and_reads_no_answer_to_that_is_given_up(manual: Manual, connection: Any) -> None:
+    connection.data_received(b"no request\r\n\r\n")
+    assert manual.is_closing()
+    manual.pass_time()
+    assert manual.is_aborted
+
+
+@pytest.mark.parametrize("ends", ["resume_writing", "connection_lost"])
+def test_who_has_read_or_gone_is_not_given_up(manual: Manual, connection: Any, ends: str) -> None:
+    manual.left = 70_000
+    connection.pause_writing()
+    manual.left = 10_000  # few enough for more to be written, though less than 64 kB were read
+    getattr(connection, ends)(*([OSError()] if ends == "connection_lost" else []))
+    manual.pass_time()
+    assert not manual.is_aborted
+
+
+def test_a_server_asks_for_as_many_files_as_the_system_lets_it() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256));"
+        "from sayso.inbox.connections import Limits, raise_file_limit;"
+        "print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE), Limits().within(2_000).most)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "256 (256, 256) 1616\n"
+
+
+# -- the server as people start it ---------------------------------------------------------------------------------
+
+SERVE = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1_024))
+from sayso.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@contextmanager
+def started(store: Store) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """`sayso serve` at the usual limit of files; gives the process and its port."""
+    words = ["--store", store.url, "serve", "--port", "0", "--as", "ada"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process, int(process.stdout.readline().partition("/login")[0].rpartition(":")[2])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_eleven_hundred_half_requests_shut_nobody_out_at_the_usual_limit_of_files(file_store: Store) -> None:
+    if raise_file_limit() < 2_000:
+        pytest.skip("this system lets the test itself open too few files")
+    with started(file_store) as (_, port), ExitStack() as stack:
+        for _ in range(1_100):
+            stack.enter_context(closing(connected(port, HALF)))
+        for _ in range(3):
+            with closing(connected(port, WHOLE)) as connection:
+                assert b"200 OK" in answer(connection)
+
+
+def test_sigterm_lets_a_request_that_is_under_way_end_and_takes_no_other(file_store: Store) -> None:
+
+    body = json.dumps({"request": asked_wire(sample_call()), "saved": None}).encode()
+    head = (
+        "POST /api/v1/program/requests HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {new_token(file_store)}\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with started(file_store) as (process, port), closing(connected(port, head.encode())) as connection:
+        assert answer(connection).startswith(b"HTTP/1.1 100")  # it is known who asks, and the body is waited for
+        connection.sendall(body[:100])
+        process.send_signal(signal.SIGTERM)
+        while True:
+            try:
+                connected(port).close()
+            except ConnectionRefusedError:
+                break
+        connection.sendall(body[100:])
+        assert b" 201 " in answer(connection)
+        assert process.wait(PATIENCE) == 0
+    assert file_store.count(Filter()) == 1

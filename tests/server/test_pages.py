@@ -1,0 +1,388 @@
+"""What the pages of the inbox show: lists, filters, a request before and after its decision, runs and history.
+
+What their forms do is in `test_inbox_actions`. The invariant: a text of a program or an agent is shown for what it is,
+and never as a part of the page.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from starlette.applications import Starlette
+
+import sayso
+from sayso import clock as sayso_clock
+from sayso import config
+from sayso.inbox import create_app
+from sayso.model.request import State
+from sayso.model.reviewer import Identity, Reviewer
+from sayso.stores.base import Store
+from sayso.testing import sample_call
+from sayso.view import card
+from sayso.view.document import request_document
+from tests.conftest import Clock
+from tests.support.acting import Pay, approved, held, payer
+from tests.support.browsing import Browser, browser, fields_of, text_of
+from tests.support.running import agent_of, started
+
+HOSTILE = [
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", '"><svg onload=alert(1)>', "' onmouseover='x",
+    "</pre></form></main>", "{{ 7*7 }}{% raw %}", "javascript:alert(1)", "<U+202E>", "a\u202eb\u2066c",
+    "x\u200b\u200d\ufeff", "\x1b[31mred\x1b[0m", "x\x00\x07\x9b", "x\r\nSet-Cookie: x=1", "p\u0430ypal",
+    "<a href='//evil.example'>x</a>", "&lt;b&gt;", "' hx-get='//evil.example", "</textarea><script>1</script>",
+    "x\u2028\u2029y", "x\U000e0041", "]]><!--", "<style>*{}</style>", "x" * 5000,
+]  # fmt: skip
+TEMPLATES = Path(sayso.__file__).parent / "inbox" / "templates"
+RAW = re.compile("[\u202e\u2066\u200b\u200d\ufeff\x1b\x00\x07\x9b\u2028\u2029\U000e0041]")
+
+
+@pytest.fixture
+def app(store: Store) -> Starlette:
+    return create_app(store)
+
+
+@pytest.fixture
+def ada(app: Starlette) -> Browser:
+    return browser(app, "ada")
+
+
+def shown(text: str) -> list[str]:
+    """Return the headlines of a list, from the top."""
+    return re.findall(r'<a class="what"[^>]*>(.*?)</a>', text)
+
+
+# -- lists -----------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_comes_first_and_oldest_first(ada: Browser, pay: Pay, clock: Clock) -> None:
+    approved(pay, 1)
+    for amount in (2, 3):
+        clock.tick(minutes=1)
+        held(pay, amount)
+    page = ada.get("/").text
+    assert [re.findall(r"amount=(\d)", one)[0] for one in shown(page)] == ["2", "3", "1"]
+    assert "<title>Inbox (2)" in page
+    assert 'data-pending="2"' in page
+
+
+def test_filters_narrow_the_list(ada: Browser, clock: Clock) -> None:
+    low, high = payer(risk="low"), payer(risk="high", name="refund")
+    with sayso.run("order-1"):
+        held(low, 1)
+    with sayso.run("order-2"):
+        second = held(high, 2).confirmation_id
+    assert len(shown(ada.get("/").text)) == 2
+    for query in ("risk=high", "run=order-2", "tool=refund", f"q={second}", "state=pending&risk=high"):
+        assert [("amount=2" in one) for one in shown(ada.get(f"/?{query}").text)] == [True], query
+    assert shown(ada.get("/?mine=yes").text) == []
+    ada.decide(second, "claim")
+    assert len(shown(ada.get("/?mine=yes").text)) == 1
+    assert shown(ada.get("/?state=unknown").text) == []
+
+
+def test_pages_go_on_where_the_last_one_ended(ada: Browser, store: Store, clock: Clock) -> None:
+    ids = [store.open(sample_call(f"run-{number}")).id for number in range(103)]
+    seen: list[str] = []
+    where: str | None = "/?risk="
+    while where:
+        text = ada.get(where).text
+        seen += re.findall(r'<a class="what" href="/r/(\w+)"', text)
+        found = re.search(r'<a href="([^"]+)" rel="next">', text)
+        where = None if found is None else found[1].replace("&amp;", "&")
+        clock.tick(seconds=1)
+        store.open(sample_call())  # new ones come last, and move nothing
+    assert seen[:103] == ids
+    assert len(set(seen)) == len(seen)
+
+
+def test_history_has_what_was_decided_newest_first(ada: Browser, pay: Pay, clock: Clock) -> None:
+    for amount in (1, 2):
+        clock.tick(minutes=1)
+        approved(pay, amount)
+    held(pay, 3)
+    page = ada.get("/history").text
+    assert [re.findall(r"amount=(\d)", one)[0] for one in shown(page)] == ["2", "1"]
+    assert "by ada" in text_of(page)
+    assert len(shown(ada.get("/history?state=approved").text)) == 2
+    assert shown(ada.get("/history?state=rejected").text) == []
+
+
+@pytest.mark.parametrize("query", ["state=odd", "cursor=odd", "cursor=9.", "cursor=0.x", "cursor=-1."])
+def test_an_address_that_means_nothing_is_told_so(ada: Browser, query: str) -> None:
+    for page in ("/", "/history"):
+        assert ada.get(f"{page}?{query}").status_code == 400
+
+
+# -- a request -------------------------------------------------------------------------------------------------
+
+
+def test_a_request_shows_all_that_a_decision_needs(ada: Browser, clock: Clock) -> None:
+    options: dict[str, Any] = {"expires": "1h", "quorum": 2, "roles": {"finance"}}
+    pay = payer(risk="high", description="Sends money.", prompt="The customer is angry.", **options)
+    with sayso.run("order-1", on_behalf_of=Reviewer("kim")):
+        request_id = held(pay, 320, to="bob").confirmation_id
+    page = ada.get(f"/r/{request_id}").text
+    text = text_of(page)
+    for words in (
+        "320", "'bob'", "risk high", "Sends money.", "on behalf ofkim", "2 different reviewers", "finance",
+        "in 1h", "then it expires, which is a no", "What the program will be told", "order-1", request_id[:11],
+    ):  # fmt: skip
+        assert words in text, words
+    unverified = page.partition('class="unverified"')[2].partition("</section>")[0]
+    assert "The customer is angry." in unverified
+    assert text.index("320") < text.index("The customer is angry.")
+    assert fields_of(page)["seen"] == sayso.Review().get(request_id).current_fingerprint
+
+
+def test_facts_of_the_program_stand_apart_from_what_an_agent_says(ada: Browser, store: Store) -> None:
+    request = store.open(sample_call(prompt="Trust me.", context={"order": "C-17"}, rule="amount > 100"))
+    page = ada.get(f"/r/{request.id}").text
+    context = page.partition('<h2 id="context">')[2].partition("</section>")[0]
+    said = page.partition('class="unverified"')[2].partition("</section>")[0]
+    assert "C-17" in context
+    assert "Trust me." not in context
+    assert "Trust me." in said
+    assert "amount &gt; 100" in page.partition('<h2 id="why">')[2].partition("</section>")[0]
+
+
+HOSTILE_WORDS = {
+    "prompt": "Routine.", "rule": "policy 4.2, verified by sayso: amounts below 10 EUR",
+    "description": "A dry run: nothing is paid.", "context": {"checked by sayso": "safe, 5 EUR"},
+}  # fmt: skip
+
+
+def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: Store) -> None:
+    request = store.open(sample_call(requester=Identity("token", "bot"), **HOSTILE_WORDS))
+    page = ada.get(f"/r/{request.id}").text
+    before, _, rest = page.partition('class="unverified"')
+    said, _, after = rest.partition("</section>")
+    for words in ("Routine.", "policy 4.2", "A dry run", "checked by sayso", "5 EUR"):
+        assert words in said, words
+        assert words not in before + after, words
+    for ours in ("Held by the rule", "author says", "Context from the program", "Every call of it"):
+        assert ours not in page
+    document = request_document(request)
+    assert document["unverified"] == ["prompt", "description", "rule", "context"]
+    rows = card.ask_rows(request, sayso_clock.now(), width=100)
+    own = rows.index("  the program says, unverified:")
+    assert all("policy 4.2" not in row and "dry run" not in row for row in rows[:own])
+    assert [row.split()[0] for row in rows[own + 1 :]][:4] == ["prompt", "description", "rule", "context"]
+
+
+def test_of_a_program_of_this_machine_only_the_prompt_is_unverified(store: Store) -> None:
+    assert request_document(store.open(sample_call(**HOSTILE_WORDS)))["unverified"] == ["prompt"]
+    assert request_document(store.open(sample_call("second")))["unverified"] == []
+
+
+def test_the_same_address_shows_what_became_of_it(ada: Browser, store: Store, clock: Clock) -> None:
+    pay = payer()
+    request_id = held(pay, 5).confirmation_id
+    assert ada.decide(request_id, "approve", f0="8").status_code == 200
+    assert "Changed by reviewers" in ada.get(f"/r/{request_id}").text
+    page = text_of(ada.get(f"/r/{request_id}").text)
+    assert "approved with changes by ada (web" in page
+    assert "not started yet" in page
+    request = store.get(request_id)
+    store.start(request.id, "t1")
+    assert "running, started" in text_of(ada.get(f"/r/{request_id}").text)
+    store.finish(request.id, "t1", sayso.model.lifecycle.Outcome("failed", error="Boom: no"))
+    page = text_of(ada.get(f"/r/{request_id}").text)
+    assert "failed" in page
+    assert "Boom: no" in page
+
+
+def test_a_beginning_of_an_id_leads_to_the_whole_address(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    answer = ada.get(f"/r/{request_id[3:12]}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/r/{request_id}")
+
+
+def test_nothing_of_a_long_call_is_left_out(ada: Browser, pay: Pay) -> None:
+    marks = "".join(f"{'y' * 10_000}mark{number}" for number in range(10))
+    page = ada.get(f"/r/{held(pay, 5, to=marks).confirmation_id}").text
+    call = re.sub(r"\s*[|:] |\s", "", page.partition('<pre class="call" id="call">')[2].partition("</pre>")[0])
+    assert all(f"mark{number}" in call for number in range(10))
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and what could act in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.targets: list[str] = []
+        self.inside: list[str] = []
+        self.depth: dict[str, int] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.depth[tag] = self.depth.get(tag, 0) + 1
+        for name, value in attrs:
+            self.attributes.add(name)
+            if name in {"href", "src", "action", "formaction", "hx-sse:connect"}:
+                self.targets.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.depth[tag] = self.depth.get(tag, 0) - 1
+
+    def handle_data(self, data: str) -> None:
+        if self.get_starttag_text() and (self.get_starttag_text() or "").startswith(("<script", "<style")):
+            self.inside.append(data.strip())
+
+
+def pages_full_of(words: str, ada: Browser) -> list[str]:
+    """Return every kind of page about requests that are full of these words."""
+
+    @sayso.gate(wait="raise", prompt=words, description=words, name="act")
+    def act(note: Any, line: str, each: list[str], maybe: str | None = None) -> None: ...
+
+    with sayso.run():
+        request_id = held(act, {words: words, "list": [words]}, words, [words], words).confirmation_id
+        with pytest.raises(sayso.ConfirmationRequired) as caught:
+            sayso.ask(words, choices=[words, "no"], wait="raise")
+    question = caught.value.confirmation_id
+    fields: dict[str, Any] = {"context": {words: [words]}, "risk": words, "rule": words, "prompt": words}
+    far = config.default_store().open(sample_call(requester=Identity("token", "bot"), description=words, **fields)).id
+    told = config.default_store().open(sample_call(words, **fields)).id
+    texts = [
+        ada.get(page).text
+        for page in (
+            "/",
+            f"/r/{request_id}",
+            f"/r/{question}",
+            f"/bulk?verb=reject&id={request_id}",
+            f"/r/{far}",
+            f"/r/{told}",
+        )
+    ]
+    links = re.findall(r'href="(/runs/[^"]+)"', texts[-1])
+    refused = ada.decide(request_id, "approve", f0=f"{words}{{", note=words)
+    assert refused.status_code == 422
+    assert ada.decide(question, "reject", note=words).status_code == 200
+    return [*texts, ada.get(links[0]).text, refused.text, ada.get("/history").text, ada.get(f"/?q={quote(words)}").text]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_change_no_page(ada: Browser, text: str) -> None:
+    ours = "".join(path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.html"))
+    for page in pages_full_of(text, ada):
+        found = Elements(page)
+        assert {name for name in found.names if f"<{name}" not in ours} == set()
+        assert {name for name in found.attributes if re.search(rf"[ }}]{name}\b", ours) is None} <= {
+            "min",
+            "max",
+            "step",
+        }
+        assert all(re.match("/(?!/)|#main$", target) for target in found.targets), found.targets
+        assert not any(found.inside)
+        assert {
+            found.depth[name] for name in ("form", "pre", "main", "body", "textarea", "script") if name in found.depth
+        } == {0}
+        assert not any(name.startswith("on") or name == "style" for name in found.attributes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_character_that_cannot_be_seen_reaches_a_page(ada: Browser, text: str) -> None:
+    *pages, refused, history, search = pages_full_of(text, ada)
+    for page in [*pages, history]:
+        assert RAW.search(page) is None
+    # What the reviewer sent stands in the field in which it was typed, and nowhere else.
+    for page in (refused, search):
+        assert RAW.search(re.sub(r"(?s)<textarea.*?</textarea>|<input[^>]*>", "", page)) is None
+
+
+def test_a_text_that_may_deceive_is_pointed_out(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5, to="p\u0430ypal\u202e").confirmation_id
+    page = text_of(ada.get(f"/r/{request_id}").text)
+    assert "hidden characters (U+202E)" in page
+    assert "mixes Latin and Cyrillic" in page
+    assert "look closely" in text_of(ada.get("/").text)
+
+
+@pytest.mark.parametrize("page", ["/r/rq_nothing", "/runs/run_nothing", "/nothing", "/static/../app.py", "/r/rq_"])
+def test_what_is_not_there_is_told_so(ada: Browser, page: str) -> None:
+    answer = ada.get(page)
+    assert answer.status_code == 404
+    assert "<h1>Not there</h1>" in answer.text
+
+
+# -- runs ------------------------------------------------------------------------------------------------------
+
+
+def test_runs_and_what_happened_in_one(ada: Browser, store: Store) -> None:
+    def wipe(path: str) -> str:
+        """Remove."""
+        raise NotImplementedError
+
+    tool = sayso.Tool(name="wipe", handler=wipe, requires_approval=True)
+    agent = agent_of([tool], ("wipe", {"path": "/tmp/x"}), name="cleaner")
+    output = started(agent, prompt="go")
+    lines = ada.get("/runs").text
+    assert "cleaner" in text_of(lines)
+    assert "paused" in text_of(lines)
+    page = ada.get(f"/runs/{output.run_id}").text
+    assert "/tmp/x" in page
+    assert "waiting" in page
+    assert shown(ada.get("/runs?state=ended").text) == []
+    assert ada.get("/runs?state=odd").status_code == 400
+    assert ada.get(f"/runs/{output.run_id}?only=human").status_code == 200
+
+
+def test_a_run_of_a_plain_program_is_known_by_its_requests(ada: Browser, pay: Pay) -> None:
+    with sayso.run("order/47 21?"):
+        request_id = held(pay, 5).confirmation_id
+    link = re.search(r'href="(/runs/[^"]+)"', ada.get("/").text)
+    assert link is not None
+    page = ada.get(link[1])
+    assert page.status_code == 200
+    assert request_id in page.text
+    assert "asked" in text_of(page.text)
+
+
+# -- how it is built -------------------------------------------------------------------------------------------
+
+
+def test_every_field_has_a_label_and_every_page_its_landmarks(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    for page in ["/", f"/r/{request_id}", "/history", "/runs", f"/bulk?verb=approve&id={request_id}", "/nothing"]:
+        text = ada.get(page).text
+        assert text.count("<h1") == 1
+        for landmark in ("<header", "<main", "<nav", "<footer", '<html lang="en">'):
+            assert text.count(landmark) == 1, (page, landmark)
+        ids = re.findall(r'\bid="([^"]+)"', text)
+        assert len(set(ids)) == len(ids), page
+        for field in re.findall(r"<(?:input|select|textarea)[^>]*>", text):
+            named = re.search(r'\bid="([^"]+)"', field)
+            is_labelled = named is not None and f'for="{named[1]}"' in text
+            within = re.search(r"<label[^>]*>[^<]*(<select|" + re.escape(field) + ")", text)
+            assert 'type="hidden"' in field or is_labelled or within, (page, field)
+
+
+def test_the_first_page_does_not_grow_with_what_was_decided(
+    ada: Browser, clock: Clock, store: Store, pay: Pay
+) -> None:  # fmt: skip
+    held(pay, 5)
+    before = len(ada.get("/").text)
+    for number in range(30):
+        request = store.open(sample_call(f"run-{number}"))
+        sayso.Review(store).reject(request.id, by="ada")
+    assert len(ada.get("/").text) == before
+
+
+def test_an_expired_request_is_not_in_the_inbox(ada: Browser, clock: Clock, store: Store) -> None:
+    request_id = held(payer(expires="1h"), 5).confirmation_id
+    clock.tick(seconds=timedelta(hours=1).total_seconds())
+    assert sayso_clock.now() == clock.at
+    assert shown(ada.get("/").text) == []
+    assert "nobody decided" in text_of(ada.get(f"/r/{request_id}").text)
+    assert store.get(request_id).state is State.PENDING  # looking writes nothing down

@@ -1,0 +1,186 @@
+"""The page of settings: it shows how the inbox is set up, no secret of it, and can try a channel."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+
+from sayso import config
+from sayso.audit.checkpoint import Schedule
+from sayso.channels import registry
+from sayso.channels.notification import Notice
+from sayso.channels.registry import Roll
+from sayso.cli import main
+from sayso.inbox import create_app, settings
+from sayso.inbox.settings import public_address
+from sayso.inbox.token import Tokens
+from sayso.stores.base import Store
+from sayso.stores.records import Record
+from sayso.testing import sample_call
+from tests.conftest import Clock
+from tests.support.browsing import Browser, browser, fields_of, text_of
+
+
+@pytest.fixture
+def app(store: Store) -> Starlette:
+    return create_app(store)
+
+
+@pytest.fixture
+def ada(app: Starlette) -> Browser:
+    return browser(app, "ada")
+
+
+class Outlet:
+    """A channel that keeps what is sent, or fails."""
+
+    def __init__(self, name: str = "ops", fault: Exception | None = None) -> None:
+        self.name, self.fault, self.sent = name, fault, list[Notice]()
+
+    def send(self, notice: Notice) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.sent.append(notice)
+
+    def follow_up(self, notice: Notice, reference: str | None) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def ops(place: Path, monkeypatch: pytest.MonkeyPatch) -> Outlet:
+    """The channel `ops` of the settings file."""
+    (place / "sayso.toml").write_text('[channels.ops]\ntype = "terminal"\n')
+    made = Outlet()
+    monkeypatch.setattr(registry, "make", lambda _name, _settings: made)
+    return made
+
+
+def tried(ada: Browser, channel: str) -> str:
+    form = fields_of(ada.get("/settings").text)
+    answer = ada.submit("/settings/test", csrf=form["csrf"], channel=channel)
+    return f"{answer.status_code} {text_of(answer.text)}"
+
+
+def test_the_store_and_the_gates_are_shown_with_what_they_take(ada: Browser, store: Store) -> None:
+    for _ in range(2):
+        store.open(sample_call())
+    text = text_of(ada.get("/settings").text)
+    assert store.url in text
+    assert "2 asked, last just now" in text
+    assert "amount" in text
+    assert "integer" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://kim:pw@db.example:5432/sayso", "postgresql://***@db.example:5432/sayso"),
+        ("https://token:x@approvals.example", "https://***@approvals.example"),
+        ("postgresql://db.example/sayso", "postgresql://db.example/sayso"),
+        ("sqlite:////home/kim@work/sayso.db", "sqlite:////home/kim@work/sayso.db"),
+    ],
+)
+def test_no_password_of_a_store_is_shown(url: str, shown: str) -> None:
+    assert public_address(url) == shown
+
+
+def test_tokens_are_listed_and_their_secrets_are_not(ada: Browser, store: Store, clock: Clock) -> None:
+    good, secret = Tokens(store).new("ask", "support-bot", lasts=timedelta(days=3))
+    gone, _ = Tokens(store).new("review", "bob", roles={"finance"})
+    Tokens(store).revoke(gone.id)
+    page = ada.get("/settings").text
+    text = text_of(page)
+    for words in (good.id, "support-bot", "ends 2026-01-04", gone.id, "finance", "revoked just now"):
+        assert words in text, words
+    assert secret not in page
+    assert secret.rpartition("_")[2] not in page
+    assert good.digest not in page
+
+
+def test_a_test_message_goes_out_and_decides_nothing(ada: Browser, store: Store, ops: Outlet) -> None:
+    request = store.open(sample_call())
+    assert tried(ada, "ops").startswith("200")
+    (notice,) = ops.sent
+    assert (notice.event, notice.request_id, notice.arguments) == ("test", "", None)
+    assert store.get(request.id) == request
+    assert len(store.journal()) == 1
+
+
+def test_a_channel_that_fails_says_so_on_the_page(ada: Browser, ops: Outlet) -> None:
+    ops.fault = OSError("no <b>route</b>\u202e")
+    said = tried(ada, "ops")
+    assert said.startswith("502")
+    assert "did not go out through ops: OSError: no <b>route</b><U+202E>" in said
+
+
+def test_only_a_channel_of_the_settings_can_be_tried(ada: Browser, ops: Outlet) -> None:
+    assert tried(ada, "other").startswith("404")
+    assert ops.sent == []
+
+
+def test_a_look_at_the_page_sends_nothing(ada: Browser, ops: Outlet) -> None:
+    ada.get("/settings")
+    assert ada.get("/settings/test").status_code == 405
+    assert ops.sent == []
+
+
+def test_a_form_of_another_session_sends_nothing(ada: Browser, ops: Outlet) -> None:
+    assert ada.submit("/settings/test", csrf="x", channel="ops").status_code == 403
+    assert ops.sent == []
+
+
+def test_settings_that_cannot_be_read_are_told(ada: Browser, place: Path, store: Store) -> None:
+    (place / "sayso.toml").write_text("[channels]\nops = 3\n")
+    assert config.default_store() is store
+    page = ada.get("/settings")
+    assert page.status_code == 200
+    assert "channels.ops must be a table" in text_of(page.text)
+
+
+def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
+    place: Path, file_store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "sayso.toml").write_text(
+        '[channels.ops]\ntype = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"\n'
+        '[channels.desk]\ntype = "terminal"\n[channels.odd]\ntype = "<b>pigeon"\n'
+    )
+    Roll(file_store).enter([Outlet("mine")], by="program")
+    file_store.keep(Record("delivery/mine", "rq_1", {"changes": 0, "told": [], "tries": 2, "error": "no <i>route</i>"}))
+    assert main(["doctor", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    page = browser(create_app(file_store), "ada").get("/settings")
+    text = text_of(page.text)
+    wrong = {one["name"].removeprefix("channel "): one["problem"] for one in told["wrong"]}
+    assert wrong.keys() == {"ops", "odd", "mine"}
+    assert "'UNSET', which is not set; no message leaves by it" in wrong["ops"]
+    for problem in wrong.values():
+        assert problem in text
+    assert "<b>pigeon" not in page.text
+    assert "nobody has delivered to it yet" in text
+    assert page.text.count('class="warn"') == 3
+
+
+def test_doctor_and_the_page_look_with_one_function(
+    ada: Browser, file_store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = registry.ChannelCheck("odd", "pigeon", False, None, "it has flown away")
+    for module in (settings, importlib.import_module("sayso.cli.doctor")):
+        monkeypatch.setattr(module, "check", lambda _: ([odd], None))
+    assert main(["doctor"]) == 1
+    assert "it has flown away" in capsys.readouterr().out
+    assert "it has flown away" in text_of(ada.get("/settings").text)
+
+
+def test_a_checkpoint_that_the_server_could_not_write_is_told(app: Starlette, ada: Browser) -> None:
+    assert "no checkpoint" not in ada.get("/settings").text
+    app.state.checkpoints = Schedule()
+    assert "no checkpoint" not in ada.get("/settings").text
+    app.state.checkpoints.problem = "no checkpoint was written: <b>run 'night'</b> has lost row 8"
+    page = ada.get("/settings").text
+    assert "has lost row 8" in text_of(page)
+    assert "<b>run" not in page

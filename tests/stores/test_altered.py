@@ -1,0 +1,269 @@
+"""A request's own row, rewritten by hand: nobody decides it, it does not run, and the journal shows it.
+
+Whoever can write the file can also write the journal anew up to its end; what shows that is in `test_checkpoints`.
+Invariant: what becomes of a request stands in its row and, as a digest, in the newest row of the journal about it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sayso import audit, errors
+from sayso.audit.receipt import receipt_of
+from sayso.model.journal import Trail, chained
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request, State
+from sayso.stores.codec import PROGRESS_COLUMNS
+from sayso.stores.jsonl import JsonlStore
+from sayso.stores.jsonl_file import Lines
+from sayso.stores.memory import MemoryStore
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing.scene import ADA, Scene, refusal
+from tests.support.evidence import as_somebody_with_the_file, scene_on
+
+KEYS = pytest.mark.parametrize("key", [None, base64.urlsafe_b64encode(bytes(32)).decode()], ids=["readable", "sealed"])
+OTHERS = {
+    "holds": None, "state": "approved", "live": None, "ends_at": 1, "claimed_by": "local:mallory", "edited_form": "{}",
+    "edited_masked": "{}", "edited_digest": "x", "execution": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "requests.db"
+
+
+@pytest.fixture
+def playing(path: Path) -> Iterator[Callable[[str | None], Scene]]:
+    """Return what opens the store with a key, as a process of its own would."""
+    stores: list[SqliteStore] = []
+    with scene_on(SqliteStore(path)) as scene:
+
+        def play(key: str | None = None) -> Scene:
+            stores.append(SqliteStore(path, key=key))
+            scene._store = stores[-1]
+            return scene
+
+        yield play
+        for store in stores:
+            store.close()
+
+
+def rewrite(path: Path, request: Request, column: str, value: object) -> None:
+    with as_somebody_with_the_file(path) as connection:
+        sql = f"UPDATE request SET {column} = ? WHERE id = ?"  # noqa: S608  our own column names
+        assert connection.execute(sql, (value, request.id)).rowcount == 1
+
+
+@KEYS
+@pytest.mark.parametrize("column", [name for name in PROGRESS_COLUMNS if name not in {"link", "progress"}])
+def test_a_row_that_was_rewritten_is_not_decided_and_shows(
+    playing: Callable[[str | None], Scene], path: Path, key: str | None, column: str
+) -> None:
+    scene = playing(key)
+    request = scene.in_state(State.DONE if column == "execution" else State.PENDING)
+    rewrite(path, request, column, OTHERS[column])
+    scene = playing(key)
+    if column not in {"state", "execution"}:
+        with pytest.raises(errors.StoreError):
+            scene.decide("approve", request)
+        if column != "holds":  # then there is nothing to clear
+            refusal(errors.StoreError, lambda: scene.store.clear(request.id, ADA))
+    with pytest.raises((errors.StartRefusedError, errors.StoreError)):
+        scene.store.start(request.id, "token")
+    assert [one.run_id for one in audit.verify(scene.store).broken] == [request.run_id]
+
+
+@KEYS
+def test_a_spent_approval_is_not_made_new_by_hand(
+    playing: Callable[[str | None], Scene], path: Path, key: str | None
+) -> None:
+    scene = playing(key)
+    request = scene.in_state(State.DONE)
+    for column, value in {"state": "approved", "live": 1, "holds": 1, "execution": None}.items():
+        rewrite(path, request, column, value)
+    refusal(errors.AlteredRequestError, lambda: playing(key).store.start(request.id, "token"))
+
+
+@pytest.mark.parametrize("state", [State.DONE, State.FAILED, State.REJECTED, State.ANSWERED], ids=str)
+def test_a_result_or_an_answer_that_was_altered_is_not_taken(
+    playing: Callable[[str | None], Scene], path: Path, state: State
+) -> None:
+    request = playing(None).in_state(state)
+    rewrite(path, request, "name", "another")
+    found = refusal(errors.StoreCorruptError, lambda: playing(None).store.settle(request.id))
+    assert f"the row of request {request.id} does not match the journal" in str(found)
+
+
+def test_a_row_that_was_altered_holds_up_no_other(
+    playing: Callable[[str | None], Scene], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = playing(None)
+    altered, other = scene.ask(), scene.ask()
+    rewrite(path, altered, "claimed_by", "local:mallory")
+    scene = playing(None)
+    scene.clock.tick(days=2)
+    assert scene.store.sweep() == 1
+    assert scene.store.get(other.id).state is State.EXPIRED
+    assert altered.id in caplog.text
+
+
+def test_an_answer_that_was_turned_around_shows(playing: Callable[[str | None], Scene], path: Path) -> None:
+    request = playing(None).in_state(State.ANSWERED)
+    with as_somebody_with_the_file(path) as connection:
+        [(progress,)] = connection.execute("SELECT progress FROM request WHERE id = ?", (request.id,))
+        said = json.loads(progress)
+        said["decision"][-1] = '{"answer":"another"}'
+        connection.execute("UPDATE request SET progress = ?", (json.dumps(said, separators=(",", ":")),))
+    store = playing(None).store
+    assert "what became of" in audit.verify(store).broken[0].reason
+    refusal(errors.EvidenceError, lambda: receipt_of(store, request.id))
+
+
+def test_a_row_of_before_that_is_put_back_is_not_run(playing: Callable[[str | None], Scene], path: Path) -> None:
+    scene = playing(None)
+    request = scene.in_state(State.APPROVED)
+    with as_somebody_with_the_file(path) as connection:
+        [before] = connection.execute("SELECT * FROM request WHERE id = ?", (request.id,)).fetchall()
+    scene.store.start(request.id, "token")
+    scene.store.finish(request.id, "token", Outcome("done"))
+    put_back = f"REPLACE INTO request VALUES ({', '.join('?' * len(before))})"  # noqa: S608  as many as there are
+    with as_somebody_with_the_file(path) as connection:
+        connection.execute(put_back, before)
+    refusal(errors.AlteredRequestError, lambda: playing(None).store.start(request.id, "again"))
+
+
+def test_a_row_whose_digest_was_taken_out_of_the_journal_is_not_run(
+    playing: Callable[[str | None], Scene], path: Path
+) -> None:
+    request = playing(None).in_state(State.APPROVED)
+    with as_somebody_with_the_file(path) as connection:
+        connection.execute("UPDATE journal SET detail = json_remove(detail, '$.stands')")
+    refusal(errors.AlteredRequestError, lambda: playing(None).store.start(request.id, "token"))
+
+
+def test_what_another_process_wrote_is_not_taken_for_altered(playing: Callable[[str | None], Scene]) -> None:
+    mine, request = playing(None).store, playing(None).ask()
+    assert mine.get(request.id).state is State.PENDING
+    others = playing(None).store
+    others.claim(request.id, ADA, roles=(), channel="cli")
+    others.release(request.id, ADA, roles=(), force=False, channel="cli")
+    mine.claim(request.id, ADA, roles=(), channel="cli")
+    playing(None).decide("approve", request)
+    assert mine.start(request.id, "token").state is State.RUNNING
+
+
+def forge(path: Path, record: dict[str, object]) -> None:
+    """Write one more line as a sayso would."""
+    lines = Lines(path.name)
+    for line in path.read_bytes().splitlines():
+        lines.read(line)
+    path.write_bytes(path.read_bytes() + lines.written(record)[0])
+
+
+def lines_about(scene: Scene, request: Request) -> dict[str, dict[str, object]]:
+    """Return what a hand may write about a request: another state of it, or a row that left it otherwise."""
+    *_, last = scene.store.journal(run_id=request.run_id)
+    entry = chained(last.link, last.run_id, last.seq + 1, last.at, request.id, *last[4:8])
+    return {"row": {"changed": [{"id": request.id, "state": "approved", "live": 1, "holds": 1}]},
+            "entry": {"journal": [entry]}}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["read anew", "known before"])
+@pytest.mark.parametrize("kind", ["row", "entry"])
+def test_a_line_that_changes_a_request_without_a_row_is_not_run(tmp_path: Path, kind: str, is_open: bool) -> None:
+    path = tmp_path / "requests.jsonl"
+    with scene_on(JsonlStore(path)) as scene:
+        request = scene.in_state(State.REJECTED)
+        forge(path, lines_about(scene, request)[kind])
+        if not is_open:
+            scene._store = JsonlStore(path)
+        refusal(errors.AlteredRequestError, lambda: scene.store.start(request.id, "token"))
+        refusal(errors.StoreCorruptError, lambda: scene.store.clear(request.id, ADA))
+        assert [one.run_id for one in audit.verify(scene.store).broken] == [request.run_id]
+
+
+# -- steps that cannot follow --------------------------------------------------------------------------------------
+
+
+def appended(scene: Scene, path: Path, request: Request, event: str, **detail: object) -> str:
+    """Write one more row of the chain by hand, rightly linked, and return the break that is found."""
+    rows = list(scene.store.journal(run_id=request.run_id))
+    last = rows[-1]
+    text = json.dumps(detail, separators=(",", ":"), sort_keys=True)
+    entry = chained(last.link, last.run_id, last.seq + 1, last.at, request.id, event, last.by, last.channel, text)
+    with as_somebody_with_the_file(path) as connection:
+        connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entry)
+        connection.execute("UPDATE request SET link = ? WHERE id = ?", (entry.link, request.id))
+    [found] = audit.verify(scene.store).broken
+    assert found.seq == entry.seq
+    return found.reason
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        (State.PENDING, "started"), (State.REJECTED, "started"), (State.DONE, "started"), (State.REJECTED, "approved"),
+        (State.PENDING, "done"), (State.APPROVED, "voted"), (State.CANCELLED, "answered"), (State.DONE, "cancelled"),
+        (State.FAILED, "resolved"), (State.PENDING, "cleared"), (State.RUNNING, "expired"), (State.DONE, "asked"),
+    ],
+)  # fmt: skip
+def test_a_step_that_cannot_follow_shows(
+    playing: Callable[[str | None], Scene], path: Path, state: State, event: str
+) -> None:
+    scene = playing(None)
+    request = scene.in_state(state)
+    assert "cannot follow" in appended(scene, path, request, event, fingerprint=request.fingerprint)
+
+
+def test_a_start_of_another_call_than_the_approved_one_shows(
+    playing: Callable[[str | None], Scene], path: Path
+) -> None:
+    scene = playing(None)
+    request = scene.in_state(State.APPROVED)
+    reason = appended(scene, path, request, "started", fingerprint="f" * 64, attempt=1, worker="w")
+    assert "another call than the one that was approved" in reason
+
+
+def test_a_receipt_is_not_made_of_what_the_rows_do_not_say(playing: Callable[[str | None], Scene], path: Path) -> None:
+    scene = playing(None)
+    request = scene.in_state(State.DONE)
+    rewrite(path, request, "risk", "low")
+    with pytest.raises(errors.EvidenceError, match="not as it was asked"):
+        receipt_of(playing(None).store, request.id)
+
+
+def test_a_step_that_this_version_does_not_know_claims_nothing() -> None:
+    trail, problem = Trail().after("asked", "{}")
+    assert problem is None
+    trail, problem = trail.after("teleported", "[1]")
+    assert (problem, len(trail.states)) == (None, len(State))
+    assert trail.after("done", "{}")[1] is None
+
+
+def test_a_state_that_no_row_led_to_shows_also_without_digests() -> None:
+    with scene_on(MemoryStore()) as scene:
+        request = scene.in_state(State.REJECTED)
+        assert isinstance(scene.store, MemoryStore)
+        scene.store.requests[request.id] = replace(request, state=State.APPROVED)
+        [found] = audit.verify(scene.store).broken
+        assert "says approved, and row 2 left it rejected" in found.reason
+
+
+def test_a_first_row_that_asks_nothing_shows() -> None:
+    assert Trail().after("approved", "{}")[1] == "approved before it was asked"
+
+
+def test_no_history_of_the_state_machine_is_a_problem(playing: Callable[[str | None], Scene]) -> None:
+    scene = playing(None)
+    for state in State:
+        request = scene.in_state(state)
+        if state in {State.REJECTED, State.FEEDBACK, State.CANCELLED}:
+            scene.store.clear(request.id, ADA)
+    assert audit.verify(scene.store).broken == ()

@@ -1,0 +1,326 @@
+"""A server that limits, restarts or is away slows a program down, and fails none of its calls.
+
+Time passes only where a verb would sleep (`Hours`), so no test waits for it. The invariant: what was approved once runs
+once, whatever became of the connection meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import config, errors, terminal
+from sayso.gates import requester
+from sayso.inbox import create_app
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request, State
+from sayso.reviews import Review
+from sayso.stores import http_transport
+from sayso.stores.base import Filter, Store
+from sayso.stores.http import HttpStore
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
+from tests.support.serving import Serving, new_token, reserved_port, serving
+
+PATIENCE = 60
+PENDING = Filter(states=frozenset({State.PENDING}))
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Store]:
+    """The store on the server."""
+    store = SqliteStore(tmp_path / "server.db")
+    yield store
+    store.close()
+
+
+class Hours:
+    """The time of a line to a server: it passes while a verb sleeps, and something happens at some moment of it."""
+
+    def __init__(self) -> None:
+        self.now, self.at, self.happens = 0.0, float("inf"), lambda: None
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        if self.now >= self.at:
+            self.at = float("inf")
+            self.happens()
+
+    def after(self, seconds: float, happens: Callable[[], object]) -> None:
+        self.at, self.happens = self.now + seconds, happens  # type: ignore[assignment]
+
+
+@pytest.fixture
+def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
+    one = Hours()
+    monkeypatch.setattr(http_transport, "time", one)
+    return one
+
+
+def approved(store: Store, request: Request) -> Request:
+    return Review(store, reviewer="ada", channel="web").approve(request.id)
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+
+
+def limiting(app: Any, answers: list[tuple[int, str | None]]) -> Any:
+    """Return an ASGI program that answers so first, and then as `app` does."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if not answers:
+            await app(scope, receive, send)
+            return
+        status, wait = answers.pop(0)
+        headers = [] if wait is None else [(b"retry-after", wait.encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"code": "rate_limited", "detail": "too often"}'})
+
+    return answer
+
+
+def test_a_server_that_says_later_is_asked_again_when_it_says_so(there: Store, hours: Hours) -> None:
+    with serving(store=there) as server:
+        here = HttpStore(server.url, new_token(there))
+        server.app = limiting(server.app, [(429, "7"), (503, "3"), (429, "59")])
+        request = here.open(sample_call())
+        here.close()
+    assert there.get(request.id) == request
+    first, second, third = hours.slept
+    assert 7 <= first <= 14
+    assert 3 <= second <= 6
+    assert 59 <= third <= 118  # a limit is no absence: it is waited for longer than the patience of a minute
+
+
+def test_programs_that_were_put_off_together_do_not_come_back_together() -> None:
+    assert len({http_transport.jittered(1.0) for _ in range(20)}) == 20
+    assert all(0.5 <= http_transport.jittered(1.0) <= 1.5 for _ in range(100))
+    assert all(1.0 <= http_transport.jittered(1.0, never_less=True) <= 2.0 for _ in range(100))
+
+
+def test_what_is_full_and_says_no_instant_is_told_at_once(there: Store, hours: Hours) -> None:
+    with serving(store=there) as server:
+        here = HttpStore(server.url, new_token(there))
+        server.app = limiting(server.app, [(429, None)])
+        with pytest.raises(errors.StoreBusyError):
+            here.open(sample_call())
+        here.close()
+    assert hours.slept == []
+
+
+async def _batch(count: int, there: Store) -> list[str]:
+    @sayso.gate(wait="block", name="refund")
+    async def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    async def item(number: int) -> str:
+        with sayso.run(f"order-{number}"):
+            return await refund(number)
+
+    def decide_all() -> None:
+        left = count
+        while left:
+            for request in there.list(PENDING).requests:
+                approved(there, request)
+                left -= 1
+            threading.Event().wait(0.01)
+
+    deciding = asyncio.create_task(asyncio.to_thread(decide_all))
+    done = await asyncio.gather(*map(item, range(count)))
+    await deciding
+    return list(done)
+
+
+def test_a_batch_of_a_hundred_gated_calls_goes_through_one_token(there: Store) -> None:
+    with serving() as server:
+        server.app = create_app(there)  # with the limits that it has by itself
+        sayso.configure(store=server.url, token=new_token(there))
+        assert asyncio.run(_batch(100, there)) == [f"refunded {n}" for n in range(100)]
+        config.default_store().close()
+
+
+# -- the server is away --------------------------------------------------------------------------------------------
+
+
+def _asks(here: HttpStore, there: Store, _: Request) -> State:
+    return here.open(sample_call("another")).state
+
+
+def _starts(here: HttpStore, there: Store, request: Request) -> State:
+    return here.start(request.id, "t").state
+
+
+def _looks(here: HttpStore, there: Store, request: Request) -> State:
+    return here.get(request.id).state
+
+
+def _finishes(here: HttpStore, there: Store, request: Request) -> State:
+    there.start(request.id, "t")
+    return here.finish(request.id, "t", Outcome("done")).state
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"),
+    [(_asks, State.PENDING), (_starts, State.RUNNING), (_looks, State.APPROVED), (_finishes, State.DONE)],
+    ids=["ask", "start", "look", "finish"],
+)
+def test_a_server_that_is_away_for_thirty_seconds_fails_no_call(
+    there: Store, hours: Hours, verb: Callable[..., State], state: State
+) -> None:
+    with ExitStack() as line:
+        port = line.enter_context(reserved_port())
+        with serving(port) as first:
+            here = HttpStore(first.of(there), new_token(there))
+            request = here.open(sample_call())
+        approved(there, request)
+        hours.after(30, lambda: line.enter_context(serving(port, there)))
+        assert verb(here, there, request) is state
+        here.close()
+    assert 30 <= hours.now < 33
+
+
+def test_a_wait_outlasts_the_patience_for_a_server_that_is_away(there: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    looks = threading.Semaphore(0)
+
+    @sayso.gate(wait="block", name="refund")
+    def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    with ExitStack() as line:
+        port = line.enter_context(reserved_port())
+        with serving(port) as first:
+            here = HttpStore(first.of(there), new_token(there), patience=0.05)
+            monkeypatch.setattr(here, "look_again", 0.01)
+            real = here.get
+
+            def get(request_id: str) -> Request:
+                try:
+                    return real(request_id)
+                except errors.StoreUnavailableError:
+                    looks.release()
+                    raise
+
+            monkeypatch.setattr(here, "get", get)
+            sayso.configure(store=here)
+            calling = threading.Thread(target=lambda: done.append(refund(1)))
+            calling.start()
+            while not there.count(PENDING):
+                threading.Event().wait(0.01)
+        for _ in range(3):
+            assert looks.acquire(timeout=PATIENCE)  # it has looked in vain, for longer than it has patience
+        approved(there, there.list(PENDING).requests[0])
+        here._late = PATIENCE  # to start and to end
+        line.enter_context(serving(port, there))
+        calling.join(PATIENCE)
+        here.close()
+    assert done == ["refunded 1"]
+
+
+def _is_down(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> Any:
+        raise ConnectionRefusedError("nobody listens")
+
+    patch.setattr(here._line, "connect", refused)
+    here._line.close()  # what was kept is broken
+
+
+def _hangs(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    def silent(connection: HTTPConnection, *_: object) -> Any:
+        hours.now += connection.sock.gettimeout() or float("inf")
+        raise TimeoutError("timed out")
+
+    patch.setattr(here._line, "exchange", silent)
+
+
+def _hangs_when_connected(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    here._line.close()
+    _hangs(here, server, hours, patch)
+
+
+def _limits(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
+    server.app = limiting(server.app, [(429, "1")] * 1_000)
+
+
+@pytest.mark.parametrize("fault", [_is_down, _hangs, _hangs_when_connected, _limits], ids=lambda fault: fault.__name__)
+def test_a_withdrawal_gives_up_after_two_seconds(
+    there: Store, hours: Hours, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]
+) -> None:
+    with serving(store=there) as server:
+        here = HttpStore(server.of(there), new_token(there))
+        request = here.open(sample_call())
+        fault(here, server, hours, monkeypatch)
+        with pytest.raises((errors.StoreUnavailableError, errors.StoreBusyError)):
+            here.withdraw(request.id, requester(), "nobody waits for it")
+        here.close()
+    assert hours.now <= 2
+
+
+def test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal(
+    there: Store, hours: Hours, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = threading.Event()
+    monkeypatch.setattr(terminal, "announce", lambda *_: waits.set())
+
+    @sayso.gate(name="refund")
+    async def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    async def main() -> None:
+        call = asyncio.create_task(refund(1))
+        assert await asyncio.to_thread(waits.wait, PATIENCE)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+
+    with serving(store=there) as server:
+        taking, none = server.app, limiting(server.app, [(503, None)] * 1_000)
+
+        async def but_withdrawals(scope: Any, receive: Any, send: Any) -> None:
+            await (none if scope["path"].endswith("/clear") else taking)(scope, receive, send)
+
+        server.app = but_withdrawals
+        sayso.configure(store=server.url, token=new_token(there))
+        asyncio.run(main())
+        config.default_store().close()
+    assert 0 < hours.now <= 2
+    assert "could not be withdrawn" in caplog.text
+
+
+def test_a_process_sends_few_verbs_at_a_time_and_the_others_queue(there: Store) -> None:
+    now = Counter[str]()
+    with serving(store=there) as server:
+        real = server.app
+
+        async def counting(scope: Any, receive: Any, send: Any) -> None:
+            now["here"] += 1
+            now["most"] = max(now["most"], now["here"])
+            try:
+                await real(scope, receive, send)
+            finally:
+                now["here"] -= 1
+
+        server.app = counting
+        here = HttpStore(server.url, new_token(there))
+        threads = [threading.Thread(target=here.open, args=[sample_call(f"run-{n}")]) for n in range(100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        here.close()
+    assert there.count(Filter()) == 100
+    assert now["most"] <= http_transport._AT_ONCE

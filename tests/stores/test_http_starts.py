@@ -1,0 +1,211 @@
+"""One approval on a server is one start, whatever the program says of it; and a run is one program's.
+
+The agent's machine is not trusted here, as in `test_http_attacks`. The invariant of each test: what a token of the
+kind `ask` starts beyond what was shown was paid for by one more answer of a person.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sayso import errors
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
+from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.stores.http import HttpStore
+from sayso.stores.memory import MemoryStore
+from sayso.stores.worker import Lease
+from sayso.testing import sample_call
+from sayso.testing.scene import refusal
+from tests.stores.test_http_attacks import Stage, send
+from tests.support.serving import Serving, serving
+
+STOPPED = Outcome("suspended")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Serving]:
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture
+def stage(server: Serving) -> Iterator[Stage]:
+    stage = Stage(server, MemoryStore())
+    yield stage
+    stage.close()
+
+
+class Agent:
+    """A program whose approved call asks for more while it runs."""
+
+    def __init__(self, stage: Stage, run_id: str = "order") -> None:
+        self.stage, self.store, self.lease = stage, stage.program(), Lease()
+        self.run = RunRecord(run_id, "agent", "agent", RunState.RUNNING, self.lease.holder, _now(), _now())
+        self.request = self.store.open(sample_call(run_id))
+        stage.person().approve(self.request.id)
+
+    def asks(self, amount: int) -> Request:
+        inner = sample_call(self.run.id, {"amount": amount})
+        return self.store.open(inner, Saved(self.run, [Step("/inner", "{}", inner.id)]))
+
+    def stops(self, token: str) -> Request:
+        return self.store.finish(self.request.id, token, STOPPED)
+
+    def starts(self, token: str) -> Request:
+        return self.store.start(self.request.id, token)
+
+
+def _now() -> Any:
+    return sample_call().created_at
+
+
+def test_a_start_that_stopped_for_nobody_is_not_given_out_again(stage: Stage) -> None:
+    agent = Agent(stage)
+    agent.starts("1")
+    agent.stops("1")
+    refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+
+
+def test_a_start_that_stopped_to_ask_is_given_back_once_for_each_answer(stage: Stage) -> None:
+    agent = Agent(stage)
+    for amount, token in enumerate(("1", "2", "3")):
+        agent.starts(token)
+        inner = agent.asks(amount)
+        assert agent.stops(token).state is State.APPROVED
+        refusal(errors.AlreadyStartedError, lambda: agent.starts("too soon"))
+        stage.person().reject(inner.id)
+    agent.starts("4")
+    execution = stage.store.get(agent.request.id).execution
+    assert execution is not None
+    assert (execution.attempt, execution.starts) == (1, 4)
+
+
+def test_what_the_program_takes_back_is_no_answer(stage: Stage) -> None:
+    agent = Agent(stage)
+    agent.starts("1")
+    inner = agent.asks(1)
+    agent.stops("1")
+    agent.store.clear(inner.id, Identity("program", "me"), "never mind")
+    refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+
+
+def test_an_answer_from_before_a_start_pays_for_no_other(stage: Stage) -> None:
+    agent = Agent(stage)
+    inner = agent.asks(1)
+    stage.person().approve(inner.id)
+    agent.starts("1")
+    agent.stops("1")
+    refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+
+
+def test_an_answer_that_comes_before_the_stop_was_told_counts(stage: Stage) -> None:
+    agent = Agent(stage)
+    agent.starts("1")
+    inner = agent.asks(1)
+    stage.person().approve(inner.id)
+    assert agent.stops("1").state is State.APPROVED
+    assert agent.starts("2").state is State.RUNNING
+
+
+def test_an_answer_to_another_program_or_in_another_run_pays_for_nothing(stage: Stage) -> None:
+    agent, other = Agent(stage), stage.program("other")
+    agent.starts("1")
+    agent.stops("1")
+    foreign = stage.store.open(sample_call("order", {"amount": 3}, requester=Identity("token", "other")))
+    for request in (foreign, other.open(sample_call("its own")), agent.store.open(sample_call("another run"))):
+        stage.person().approve(request.id)
+        refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+
+
+def test_more_retries_than_a_server_gives_are_refused(stage: Stage) -> None:
+    program = stage.program()
+    refusal(errors.AskRefusedError, lambda: program.open(sample_call(retries=6)))
+    assert program.open(sample_call(retries=5)).retries == 5
+
+
+def test_an_idempotent_call_has_its_share_of_starts(stage: Stage) -> None:
+    program = stage.program()
+    request = program.open(sample_call(idempotent=True))
+    stage.person().approve(request.id)
+    for count in range(6):
+        program.start(request.id, str(count))
+        program.finish(request.id, str(count), Outcome("failed"))
+    refusal(errors.AlreadyStartedError, lambda: program.start(request.id, "one more"))
+
+
+def test_what_a_program_calls_its_hook_is_not_recorded(stage: Stage) -> None:
+    program = stage.program()
+    request = program.open(sample_call())
+    stage.person().approve(request.id)
+    program.start(request.id, "1")
+    program.finish(request.id, "1", Outcome("unknown"))
+    name = Identity("program", "approved by ada")
+    program.resolve(request.id, name, roles=None, happened=True, comment=None, channel="verify")
+    last = stage.store.journal(request_id=request.id)[-1]
+    assert (last.event, last.by, last.channel, json.loads(last.detail)) == (
+        "resolved", "token:agent", "verify", {"happened": True},
+    )  # fmt: skip
+
+
+def test_of_two_programs_that_begin_a_run_at_once_one_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = stage.program("one"), stage.program("two")
+    refused: list[Exception | None] = []
+
+    def room(run_id: str) -> Any:  # between the look at whose the run is and the first request in it
+        if not refused:
+            refused.append(None)
+            try:
+                two.open(sample_call("new"))
+            except errors.SaysoError as error:
+                refused[0] = error
+        return threading.Lock()
+
+    monkeypatch.setattr("sayso.inbox.api.ask._room", room)
+    assert one.open(sample_call("new")).requester.subject == "one"
+    assert refused != [None]
+
+
+def test_rows_of_another_programs_request_are_not_read_with_ones_own_run(stage: Stage) -> None:
+    mine, other = stage.program("mine"), stage.program("other")
+    mine.open(sample_call("shared"))
+    foreign = other.open(sample_call("elsewhere"))
+    stage.store.note("shared", "denied", Identity("token", "other"), {})
+    moved = stage.store.open(sample_call("shared", {"amount": 3}, requester=foreign.requester))
+    stage.person().reject(moved.id, "of no concern to mine")
+    mine.open(sample_call("shared", {"amount": 4}))
+    for limit in (1, 100):
+        seen, after = list[Any](), None
+        while rows := mine.journal(run_id="shared", after=after, limit=limit):
+            seen += rows
+            after = rows[-1].run_id, rows[-1].seq
+        assert [(row.event, row.by) for row in seen] == [("asked", "token:mine")] * 2
+
+
+def test_runs_that_can_go_on_are_found_behind_many_of_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sayso.inbox.api.kept._READY", (3, 100))
+    monkeypatch.setattr("sayso.inbox.api.kept._PATIENCE", 60.0)
+    mine, other = stage.program("mine"), stage.program("other")
+    for program, run_ids in ((other, [f"o{n}" for n in range(8)]), (mine, ["m"])):
+        for run_id in run_ids:
+            _broken(program, run_id)
+    assert list(mine.ready_runs(["agent"])) == ["m"]
+
+
+def _broken(program: HttpStore, run_id: str) -> None:
+    run = RunRecord(run_id, "agent", "agent", RunState.RUNNING, Lease().holder, _now(), _now())
+    program.leave_run(Saved(run, [Step("/", "{}")]), RunState.BROKEN)
+
+
+def test_a_tampered_number_of_retries_is_refused(stage: Stage) -> None:
+    from sayso.stores.http_transport import asked_wire
+
+    wire = asked_wire(sample_call())
+    wire["asked"] = json.dumps({**json.loads(wire["asked"]), "retries": 100})
+    refusal(errors.AskRefusedError, lambda: send(stage.program(), wire))

@@ -1,0 +1,106 @@
+"""Runs in SQLite beyond the contract: what a hand does to them, what a key hides, and what a read costs."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sayso import errors
+from sayso.clock import now
+from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.stores.filter import RunFilter
+from sayso.stores.sqlite import SqliteStore
+from sayso.stores.worker import Lease
+from sayso.testing import sample_call
+from sayso.testing.scene import refusal
+from tests.stores.test_contract import KEY
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sayso.db"
+
+
+def kept(store: SqliteStore, *steps: Step, name: str = "agent", run_id: str = "run_x") -> RunRecord:
+    run = RunRecord(run_id, name, "agent", RunState.RUNNING, Lease().holder, now(), now())
+    store.leave_run(Saved(run, steps), RunState.PAUSED)
+    return run
+
+
+def by_hand(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+def test_a_key_seals_what_happened_in_a_run(path: Path) -> None:
+    with closing(SqliteStore(path, key=KEY)) as store:
+        kept(store, Step("/", '{"value":"canary"}'))
+        assert store.get_run("run_x").steps[0].body == '{"value":"canary"}'
+    assert b"canary" not in path.read_bytes()
+    with closing(SqliteStore(path)) as store:
+        refusal(errors.StoreSealedError, lambda: store.get_run("run_x"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE step SET body = (SELECT body FROM step WHERE n = 2) WHERE n = 1",
+        "UPDATE step SET place = '/b' WHERE n = 1",
+        "UPDATE step SET n = 3 WHERE n = 1",
+        "UPDATE step SET run_id = 'run_y' WHERE n = 1",
+        "UPDATE step SET body = '{}' WHERE n = 1",
+    ],
+)
+def test_a_sealed_step_can_be_moved_nowhere(path: Path, statement: str) -> None:
+    with closing(SqliteStore(path, key=KEY)) as store:
+        for run_id in ("run_x", "run_y"):
+            kept(store, Step("/a", '{"value":1}'), Step("/b", '{"value":2}'), run_id=run_id)
+        by_hand(path, "DELETE FROM step WHERE run_id = 'run_y'")
+        by_hand(path, statement)
+        refusal(errors.StoreError, lambda: [store.get_run(run_id) for run_id in ("run_x", "run_y")])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE run SET state = 'happy'",
+        "UPDATE run SET created_at = 'yesterday'",
+        "UPDATE step SET body = x'00'",
+    ],
+)
+def test_a_run_that_was_altered_past_reading_is_refused(path: Path, statement: str) -> None:
+    with closing(SqliteStore(path)) as store:
+        kept(store, Step("/", "{}"))
+        by_hand(path, statement)
+        assert "run_x" in str(refusal(errors.StoreCorruptError, lambda: store.get_run("run_x")))
+
+
+def test_a_run_is_read_in_one_query_however_many_steps_it_has(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        kept(store, *(Step(f"/{n}", "{}") for n in range(200)))
+        statements = list[str]()
+        store._writer().set_trace_callback(statements.append)
+        assert len(store.get_run("run_x").steps) == 200
+        assert len(statements) == 1
+
+
+def test_what_can_go_on_is_found_without_walking_over_what_has_ended(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        request = store.open(sample_call())
+        kept(store, Step("/", "{}", request.id))
+        statements = list[str]()
+        store._writer().set_trace_callback(statements.append)
+        assert list(store.ready_runs(["agent"])) == []
+        assert store.runs(RunFilter())[0]
+        store._writer().set_trace_callback(None)
+        plans = [
+            str([row[3] for row in store._writer().execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()])
+            for statement in statements
+        ]
+    assert len(plans) == 3
+    assert all("SCAN run" not in plan and "USING INDEX run_open" in plan for plan in plans[:2])
+    assert "SCAN request" not in plans[1]
+    assert "TEMP B-TREE" not in plans[2]  # newest first without sorting

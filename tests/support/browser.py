@@ -1,0 +1,52 @@
+"""A browser, the installed wheel, and an inbox in front of both; made at the first use, for the tests that click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.model.request import State
+from tests.support.surfing import CHROMIUM, OPTIONS, Surf, need, serving, shut, wheel_in
+
+
+@pytest.fixture(scope="session")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `sayso` command of the installed wheel."""
+    return wheel_in(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with need().sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(chromium: Any, command: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Surf, str]]:
+    """One server for the tests of a file, with somebody signed in; and the address of its store."""
+    store = f"sqlite:///{tmp_path_factory.mktemp('inbox')}/inbox.db"
+    with serving(command, store) as link:
+        yield Surf(chromium, link), store
+
+
+@pytest.fixture
+def surf(chromium: Any, site: tuple[Surf, str]) -> Iterator[Surf]:
+    """The inbox, in which nothing waits when a test begins."""
+    surfing, store = site
+    sayso.configure(store=store)
+    surfing.faults, surfing.expected = [], ""
+    review = sayso.Review()
+    for request in review.list(state=[State.PENDING, State.APPROVED], limit=1000).requests:
+        if request.claimed_by is not None:
+            review.release(request.id, by="nobody", force=True)
+        review.cancel(request.id, by="nobody")
+    sayso.clear_all_confirmations()
+    yield surfing
+    shut(chromium)
+    assert surfing.found() == []

@@ -1,0 +1,235 @@
+"""What OpenTelemetry hears of a program: its spans, its numbers, and never what a call is about."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+pytest.importorskip("opentelemetry.sdk")
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import _internal as metrics_internal
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import sayso
+from sayso import telemetry
+from sayso.errors import StoreUnavailableError
+from sayso.inbox.observed import observe
+from sayso.stores.base import Store
+from sayso.stores.records import Record
+from sayso.testing import sample_call
+from tests.conftest import Clock
+from tests.support.acting import held
+from tests.support.canaries import Program, assert_clean
+
+
+class Heard:
+    """What was exported."""
+
+    def __init__(self) -> None:
+        self._spans, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.tracers, self.meters = (
+            TracerProvider(shutdown_on_exit=False),
+            MeterProvider([self._reader], shutdown_on_exit=False),
+        )
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._spans))
+
+    @property
+    def spans(self) -> dict[str, ReadableSpan]:
+        return {span.name: span for span in self._spans.get_finished_spans()}
+
+    @property
+    def points(self) -> dict[str, list[Any]]:
+        found = self._reader.get_metrics_data()
+        return {} if found is None else {
+            metric.name: list(metric.data.data_points)
+            for resource in found.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
+        }  # fmt: skip
+
+    def everything(self) -> list[object]:
+        return [*(span.to_json() for span in self._spans.get_finished_spans()), self.points]
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heard]:
+    """A program that records."""
+    found = Heard()
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", found.tracers)
+    monkeypatch.setattr(metrics_internal, "_METER_PROVIDER", found.meters)
+    assert metrics.get_meter_provider() is found.meters
+    monkeypatch.setattr(telemetry, "_known", [])
+    yield found
+    found.tracers.shutdown()
+    found.meters.shutdown()
+
+
+def refund_of(ran: list[Any], **options: Any) -> Callable[..., Any]:
+    @sayso.gate(wait=options.pop("wait", "raise"), risk="high", **options)
+    def refund(order: str, amount: int) -> str:
+        ran.append(trace.get_current_span())
+        if amount < 0:
+            raise ValueError(f"no refund of {amount} for {order}")
+        return "paid"
+
+    return refund
+
+
+def test_a_call_that_waits_and_runs_has_its_spans_and_numbers(
+    heard: Heard, memory: Store, ran: list[Any], clock: Clock
+) -> None:
+    refund = refund_of(ran)
+    request_id = held(refund, "o-1", 5).confirmation_id
+    clock.tick(seconds=40)
+    sayso.Review(reviewer="ada", channel="test").approve(request_id)
+    refund("o-1", 5)
+    spans = heard.spans
+    assert set(spans) == {"sayso.ask refund", "execute_tool refund"}
+    told = dict(spans["execute_tool refund"].attributes or {})
+    assert told["gen_ai.operation.name"] == "execute_tool"
+    assert (told["gen_ai.tool.name"], told["gen_ai.tool.type"]) == ("refund", "function")
+    assert (told["sayso.request.id"], told["sayso.risk"], told["sayso.outcome"]) == (request_id, "high", "done")
+    points = heard.points
+    assert [point.value for point in points["sayso.requests"]] == [1]
+    decision = points["sayso.decisions"][0]
+    assert (decision.value, decision.attributes["sayso.decision.verb"]) == (1, "approve")
+    assert [(point.count, point.sum) for point in points["sayso.decision.duration"]] == [(1, 40.0)]
+    assert [point.count for point in points["gen_ai.execute_tool.duration"]] == [1]
+
+
+def test_what_a_call_records_stands_below_its_span(heard: Heard, memory: Store, ran: list[Any]) -> None:
+    refund = refund_of(ran)
+    before = trace.get_current_span()
+    sayso.Review(reviewer="ada").approve(held(refund, "o-1", 5).confirmation_id)
+    refund("o-1", 5)
+    assert [span.name for span in ran] == ["execute_tool refund"]
+    assert trace.get_current_span() is before
+
+
+def test_a_failure_is_told_by_its_kind_and_not_by_its_words(heard: Heard, memory: Store, ran: list[Any]) -> None:
+    refund = refund_of(ran)
+    sayso.Review(reviewer="ada").approve(held(refund, "o-1", -5).confirmation_id)
+    with pytest.raises(ValueError, match="no refund"):
+        refund("o-1", -5)
+    span = heard.spans["execute_tool refund"]
+    assert (span.attributes or {})["error.type"] == "ValueError"
+    assert (span.status.status_code, span.status.description) == (trace.StatusCode.ERROR, None)
+    assert not span.events
+    assert "no refund" not in str(heard.everything())
+
+
+def test_a_wait_has_its_span(heard: Heard, memory: Store, ran: list[Any]) -> None:
+    async def program() -> str:
+        @sayso.gate(wait="block")
+        async def refund(order: str) -> str:
+            ran.append(trace.get_current_span())
+            return "paid"
+
+        loop, is_asked = asyncio.get_running_loop(), asyncio.Event()
+        unwatch = memory.watch_all(lambda: loop.call_soon_threadsafe(is_asked.set))
+        task = asyncio.create_task(refund("o-1"))
+        await is_asked.wait()
+        unwatch()
+        sayso.Review(reviewer="ada").approve(sayso.Review().list().requests[0].id)
+        return await task
+
+    assert asyncio.run(program()) == "paid"
+    assert (heard.spans["sayso.wait refund"].attributes or {})["sayso.decision.verb"] == "approve"
+    assert [span.name for span in ran] == ["execute_tool refund"]
+
+
+def test_a_denial_is_counted(heard: Heard, memory: Store, ran: list[Any]) -> None:
+    refund = refund_of(ran, when=lambda amount: sayso.deny(f"never {amount}"))
+    with pytest.raises(sayso.ConfirmationDenied):
+        refund("o-1", 5)
+    assert [dict(point.attributes) for point in heard.points["sayso.denials"]] == [{"gen_ai.tool.name": "refund"}]
+
+
+@pytest.mark.parametrize("end", [None, ValueError, KeyboardInterrupt])
+def test_no_argument_is_in_what_is_recorded(
+    heard: Heard, memory: Store, program: Program, end: type[BaseException] | None
+) -> None:
+    act = program.gated()
+    program.ends.append(None if end is None else end(program.everything()))
+    request_id = held(act, **program.arguments).confirmation_id
+    sayso.Review(reviewer="ada").approve(request_id, comment=program.everything())
+    with nullcontext() if end is None else pytest.raises(end):
+        act(**program.arguments)
+    assert_clean(*heard.everything())
+    assert heard.spans["execute_tool act"].attributes
+
+
+def breaks(*_: object, **__: object) -> None:
+    raise RuntimeError("the exporter is broken")
+
+
+def test_a_server_tells_how_its_store_looks(
+    heard: Heard, memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.open(sample_call())
+    memory.keep(Record("channel", "ops", {"kind": "webhook", "by": "settings"}))
+    clock.tick(minutes=2)
+    observe(memory)
+    found = {
+        (name, *point.attributes.values()): point.value for name, points in heard.points.items() for point in points
+    }
+    assert (found["sayso.pending", "1m"], found["sayso.pending", "10m"]) == (1, 0)
+    assert (found["sayso.states", "pending"], found["sayso.states", "unknown"]) == (1, 0)
+    assert found["sayso.channel.messages", "ops", "failing"] == 0
+
+    def gone(_: object) -> int:
+        raise StoreUnavailableError("the disk is gone")
+
+    monkeypatch.setattr(memory, "count", gone)
+    assert "sayso.states" not in heard.points
+
+
+class Broken(SpanProcessor):
+    on_start = on_end = breaks
+
+
+def test_a_fault_of_telemetry_reaches_no_gate(
+    heard: Heard, memory: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund = refund_of(ran)
+    heard.tracers.add_span_processor(Broken())
+    monkeypatch.setattr(telemetry, "_of_metric", breaks)
+    sayso.Review(reviewer="ada").approve(held(refund, "o-1", 5).confirmation_id)
+    assert refund("o-1", 5) == "paid"
+    monkeypatch.setattr(telemetry, "_signals", breaks)
+    sayso.Review(reviewer="ada").approve(held(refund, "o-2", 5).confirmation_id)
+    assert refund("o-2", 5) == "paid"
+
+
+def test_where_nobody_listens_nothing_is_recorded(
+    memory: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[int]()
+    monkeypatch.setattr(telemetry, "_signals", lambda: made.append(1))
+    refund = refund_of(ran)
+    sayso.Review(reviewer="ada").approve(held(refund, "o-1", 5).confirmation_id)
+    refund("o-1", 5)
+    assert made == []
+
+
+def test_nothing_of_it_is_loaded_by_a_program_that_does_not(tmp_path: Any) -> None:
+    code = (
+        "import sys, sayso; sayso.configure(store='memory:')\n"
+        "def pay(): return 1\n"
+        "pay = sayso.gate(wait='raise')(pay)\n"
+        "try: pay()\n"
+        "except sayso.ConfirmationRequired as held: sayso.Review(reviewer='ada').approve(held.confirmation_id)\n"
+        "assert pay() == 1\n"
+        "assert not [name for name in sys.modules if name.startswith(('opentelemetry', 'prometheus'))]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
