@@ -7,7 +7,7 @@
 #   make format           write the formatting, fix what can be fixed
 #   make pictures         take the screenshots of docs/assets anew
 #   make mutants          remove the guards one at a time; each removal must turn a named test red
-#   make bench            tables beside hand-written SQL and peers   (ARGS=--quick, ARGS=costs, ARGS='--markdown docs/benchmarks.md')
+#   make bench            tables beside hand-written SQL and peers   (ARGS=--quick, ARGS=costs, ARGS='--markdown docs/explanation/benchmarks.md')
 #   make docs             build the pages into site/
 #   make clean            remove environments, caches and builds
 #

@@ -119,7 +119,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         notify_arguments: Messages that channels send may carry the arguments, masked; otherwise they carry none.
         ambiguous: Exception classes, one or several, after which nobody knows whether the call took effect: it ends as
             `unknown` and is not tried again by itself. Timeouts and lost connections of the usual libraries are known
-            (`docs/howto/survive-crashes.md` lists them). `raise sayso.NotExecuted(...)` says that nothing happened.
+            (`docs/guides/survive-crashes.md` lists them). `raise sayso.NotExecuted(...)` says that nothing happened.
         key: The occasion of a call in its run, which needs a name: a template over the arguments
             (`"{order_id}"`) or a callable over them. The same key is asked once: it finds its request for ever, a
             call that is done gives its stored result, one that runs elsewhere is waited for, and other arguments are

@@ -58,7 +58,7 @@ def written(scene: Scene, tmp_path: Path) -> tuple[bytes, Signer]:
 @pytest.fixture(scope="module")
 def by_the_page(root: Path) -> Callable[[bytes, str], Any]:
     """The program on the auditors' page, which knows nothing of this package."""
-    page = (root / "docs" / "auditors.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "explanation" / "auditors.md").read_text(encoding="utf-8")
     found = re.search(r"```python\n(# check_receipt.py\n.*?)```", page, re.DOTALL)
     assert found is not None
     program = found[1]

@@ -213,7 +213,7 @@ def test_a_request_is_told_when_it_is_asked_decided_and_done(
 
 
 def test_the_page_about_webhooks_shows_what_is_sent(root: Path) -> None:
-    page = (root / "docs/howto/webhooks.md").read_text(encoding="utf-8")
+    page = (root / "docs/guides/webhooks.md").read_text(encoding="utf-8")
     shown = json.loads(page.split("```json")[1].split("```")[0])
     real = document(NOTICE)
     assert (list(shown), list(shown["data"])) == (list(real), list(real["data"]))

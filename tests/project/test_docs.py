@@ -139,7 +139,7 @@ def test_ids_are_compared_by_their_place(shown: str, is_right: bool, tmp_path: P
 
 
 def test_what_the_security_page_names_is_there() -> None:
-    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/explanation/security.md").read_text(encoding="utf-8")
     files, names = re.findall(r"tests/[\w/]+\.py", page), re.findall(r"`(test_\w+)`", page)
     promises = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "tests/promises").glob("test_*.py"))]
     assert all((ROOT / file).is_file() for file in files), files

@@ -120,7 +120,7 @@ class Decision:
 
 
 class State(StrEnum):
-    """Where a request stands; `docs/concepts.md` draws the machine."""
+    """Where a request stands; `docs/explanation/concepts.md` draws the machine."""
 
     PENDING = "pending"
     APPROVED = "approved"
