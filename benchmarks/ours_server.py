@@ -27,7 +27,7 @@ class Serving(Ours):
     def _begin(self) -> None:
         import uvicorn
 
-        from sayso.inbox import create_app
+        from sayso.server import create_app
 
         self.listener = socket.create_server(("127.0.0.1", self._kept.getsockname()[1]), reuse_port=True)
         self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -53,7 +53,7 @@ class Serving(Ours):
 
     def door(self) -> tuple[str, str]:
         """Return the address, and a token for a program."""
-        from sayso.inbox.token import Tokens
+        from sayso.server.token import Tokens
 
         token = Tokens(self.review.store).new("ask", "agent")[1]
         return f"http://127.0.0.1:{self.listener.getsockname()[1]}", token

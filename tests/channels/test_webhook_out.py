@@ -23,8 +23,8 @@ from sayso.channels.http_post import Destination, NotTakenError, post
 from sayso.channels.notification import Notice, UndeliverableError
 from sayso.channels.outbox import deliver
 from sayso.channels.webhook import WebhookKeys, WebhookOutlet, document, make
-from sayso.inbox import hook as hook_settings
 from sayso.model.lifecycle import Outcome
+from sayso.server import hook as hook_settings
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock

@@ -16,9 +16,9 @@ from pydantic import AliasChoices, Field, Strict, StrictInt
 
 import sayso
 from sayso import errors
-from sayso.inbox.form import argument_fields, read_edit
 from sayso.model.schema import SchemaError
 from sayso.reviews import schema_of
+from sayso.server.form import argument_fields, read_edit
 from sayso.view.hint import kinds_of
 from tests.support.acting import held
 

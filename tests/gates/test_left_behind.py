@@ -12,8 +12,8 @@ import pytest
 
 import sayso
 from sayso import aio
-from sayso.inbox import create_app
 from sayso.model.request import State
+from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.view import card
 from tests.conftest import Clock

@@ -9,9 +9,9 @@ import pytest
 import sayso
 from sayso import audit
 from sayso.audit.purge import purge
-from sayso.inbox import create_app
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.runs.load import load_run
+from sayso.server import create_app
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import held

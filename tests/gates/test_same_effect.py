@@ -7,9 +7,9 @@ from starlette.applications import Starlette
 
 import sayso as package
 from sayso import errors
-from sayso.inbox import create_app
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
+from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from sayso.view.summary import short

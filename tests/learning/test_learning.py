@@ -17,7 +17,6 @@ import pytest
 import sayso
 from sayso.clock import written
 from sayso.errors import ConfigError
-from sayso.inbox import create_app
 from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, pairs, report, samples, table
 from sayso.learning.dataset import label_of
 from sayso.learning.file import csv_lines, need_parquet
@@ -26,6 +25,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.mplp import LearningSample, NotConformantError, sample_of
 from sayso.mplp.sample import export_of
+from sayso.server import create_app
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question

@@ -11,13 +11,13 @@ from starlette.testclient import TestClient
 import sayso
 from sayso import aio, clock, errors
 from sayso.channels import slack_desk, slack_view
-from sayso.inbox import create_app
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Request, State
 from sayso.mplp import create_confirm, submit_for_approval
 from sayso.mplp.call import carry_out_plan, use_target
 from sayso.mplp.ids import id_of
+from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from sayso.view.summary import short

@@ -10,7 +10,6 @@ from starlette.testclient import TestClient
 
 import sayso
 from sayso import config, errors
-from sayso.inbox import create_app
 from sayso.model.request import State
 from sayso.mplp import (
     ConfirmRefusedError,
@@ -24,6 +23,7 @@ from sayso.mplp import (
     start,
     submit_plan_for_approval,
 )
+from sayso.server import create_app
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore

@@ -17,11 +17,11 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
 import sayso
-from sayso.inbox import create_app
 from sayso.model.ids import new_token
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
+from sayso.server import create_app
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call, sample_question

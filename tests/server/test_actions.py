@@ -18,9 +18,9 @@ from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 
 import sayso
-from sayso.inbox import create_app
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import Pay, flaky, held, payer, state_of, unknown

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sayso.inbox.api import openapi, problem
-from sayso.inbox.api.routes import operations
+from sayso.server.api import openapi, problem
+from sayso.server.api.routes import operations
 
 
 def rows(root: Path, heading: str) -> list[list[str]]:

@@ -22,11 +22,11 @@ from starlette.applications import Starlette
 
 import sayso
 from sayso import errors
-from sayso.inbox import create_app
-from sayso.inbox.api import happenings
-from sayso.inbox.api.happenings import Happening, Happenings
-from sayso.inbox.token import Tokens
 from sayso.model.reviewer import Identity
+from sayso.server import create_app
+from sayso.server.api import happenings
+from sayso.server.api.happenings import Happening, Happenings
+from sayso.server.token import Tokens
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.calling import bearer

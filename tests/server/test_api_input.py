@@ -20,14 +20,14 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from sayso import errors
-from sayso.inbox import create_app
-from sayso.inbox.api import problem, rate, wait
-from sayso.inbox.api.body import LONGEST
-from sayso.inbox.api.rate import Slot
-from sayso.inbox.api.routes import operations
-from sayso.inbox.guard import HEADERS
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
+from sayso.server import create_app
+from sayso.server.api import problem, rate, wait
+from sayso.server.api.body import LONGEST
+from sayso.server.api.rate import Slot
+from sayso.server.api.routes import operations
+from sayso.server.guard import HEADERS
 from sayso.stores.base import Store
 from sayso.stores.http_transport import asked_wire, mark_of
 from sayso.testing import sample_call

@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sayso import errors
-from sayso.inbox import create_app
 from sayso.model.request import Request, State
+from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from sayso.view.document import request_document

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from sayso.inbox import create_app
-from sayso.inbox.api import openapi
-from sayso.inbox.api.operation import Operation
-from sayso.inbox.api.routes import operations
+from sayso.server import create_app
+from sayso.server.api import openapi
+from sayso.server.api.operation import Operation
+from sayso.server.api.routes import operations
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.support.browsing import BASE

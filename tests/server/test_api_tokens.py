@@ -16,13 +16,13 @@ from starlette.testclient import TestClient
 
 import sayso
 from sayso import errors
-from sayso.inbox import create_app
-from sayso.inbox.api.operation import Operation
-from sayso.inbox.api.routes import operations
-from sayso.inbox.sign_in import SignIn
-from sayso.inbox.token import CHAIN, Tokens
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
+from sayso.server import create_app
+from sayso.server.api.operation import Operation
+from sayso.server.api.routes import operations
+from sayso.server.sign_in import SignIn
+from sayso.server.token import CHAIN, Tokens
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call

@@ -24,8 +24,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from sayso.inbox import create_app
-from sayso.inbox.connections import Limits, config, raise_file_limit
+from sayso.server import create_app
+from sayso.server.connections import Limits, config, raise_file_limit
 from sayso.stores.base import Filter, Store
 from sayso.stores.http_transport import asked_wire
 from sayso.testing import sample_call
@@ -292,7 +292,7 @@ def test_who_has_read_or_gone_is_not_given_up(manual: Manual, connection: Any, e
 def test_a_server_asks_for_as_many_files_as_the_system_lets_it() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256));"
-        "from sayso.inbox.connections import Limits, raise_file_limit;"
+        "from sayso.server.connections import Limits, raise_file_limit;"
         "print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE), Limits().within(2_000).most)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -25,9 +25,9 @@ from starlette.testclient import TestClient
 from sayso import errors
 from sayso.cli.listen import listening_by_name, place_of
 from sayso.cli.login_page import LoginPage
-from sayso.inbox import create_app, doorway, login_path
-from sayso.inbox.doorway import Doorway, name_of_inbox
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app, doorway, login_path
+from sayso.server.doorway import Doorway, name_of_inbox
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.calling import bearer

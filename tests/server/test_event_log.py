@@ -15,11 +15,11 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.inbox.api import happenings
-from sayso.inbox.api.happenings import Happenings
-from sayso.inbox.api.relay import Relays
-from sayso.inbox.api.stream import _Stream
 from sayso.model.request import Request
+from sayso.server.api import happenings
+from sayso.server.api.happenings import Happenings
+from sayso.server.api.relay import Relays
+from sayso.server.api.stream import _Stream
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call

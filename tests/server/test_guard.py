@@ -19,18 +19,18 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 import sayso
-from sayso.inbox import create_app, login_path
-from sayso.inbox.guard import HEADERS
-from sayso.inbox.link import PRINTED
-from sayso.inbox.session import ABSOLUTE, IDLE, Sessions
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app, login_path
+from sayso.server.guard import HEADERS
+from sayso.server.link import PRINTED
+from sayso.server.session import ABSOLUTE, IDLE, Sessions
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import Pay, held, state_of
 from tests.support.browsing import BASE, Browser, browser, fields_of
 
-ALL_STATIC = Path(sayso.__file__).parent / "inbox" / "static"
+ALL_STATIC = Path(sayso.__file__).parent / "server" / "static"
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import pytest
 from starlette.applications import Starlette
 
 import sayso
-from sayso.inbox import create_app, listing
-from sayso.inbox.export import COLUMNS
 from sayso.model.quorum import Quorum
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.server import create_app, listing
+from sayso.server.export import COLUMNS
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock

@@ -24,12 +24,12 @@ from starlette.testclient import TestClient
 from sayso import config, errors
 from sayso.channels.notification import Notice
 from sayso.cli import main
-from sayso.inbox import create_app, login_path
-from sayso.inbox.link import LASTS, LONGEST, Links
-from sayso.inbox.secret import secret_of
-from sayso.inbox.sign_in import _MOST, _WITHIN, Attempts, SignIn
-from sayso.inbox.stamp import Stamps
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app, login_path
+from sayso.server.link import LASTS, LONGEST, Links
+from sayso.server.secret import secret_of
+from sayso.server.sign_in import _MOST, _WITHIN, Attempts, SignIn
+from sayso.server.stamp import Stamps
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock, forget_settings
@@ -231,7 +231,7 @@ def test_sessions_last_as_long_as_is_set(memory: Store, clock: Clock) -> None:
 
 def test_failed_attempts_are_held_up_and_a_good_link_is_not(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("sayso.inbox.sign_in.time", type("Time", (), {"monotonic": staticmethod(lambda: now[0])}))
+    monkeypatch.setattr("sayso.server.sign_in.time", type("Time", (), {"monotonic": staticmethod(lambda: now[0])}))
     client = Browser(app, base_url=BASE, follow_redirects=False)
 
     def attempt(token: str) -> Any:
@@ -250,7 +250,7 @@ def test_failed_attempts_are_held_up_and_a_good_link_is_not(app: Starlette, monk
 
 
 def test_addresses_of_failed_attempts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.inbox.sign_in._MOST_ADDRESSES", 10)
+    monkeypatch.setattr("sayso.server.sign_in._MOST_ADDRESSES", 10)
     attempts = Attempts()
     for number in range(100):
         attempts.fail(str(number))

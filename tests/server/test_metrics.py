@@ -16,12 +16,12 @@ from starlette.testclient import TestClient
 
 import sayso
 from sayso.errors import ConfigError
-from sayso.inbox import create_app
-from sayso.inbox.metrics import TOKEN
-from sayso.inbox.token import TokenKind, Tokens
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.quorum import Quorum
+from sayso.server import create_app
+from sayso.server.metrics import TOKEN
+from sayso.server.token import TokenKind, Tokens
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call, sample_question

@@ -19,10 +19,10 @@ from joserfc.jwk import RSAKey
 from starlette.applications import Starlette
 
 from sayso import errors
-from sayso.inbox import create_app, oidc
-from sayso.inbox.oidc import Oidc, Provider
-from sayso.inbox.sign_in import _MOST, SignIn
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app, oidc
+from sayso.server.oidc import Oidc, Provider
+from sayso.server.sign_in import _MOST, SignIn
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.server.openid import OpenId, openid, unsigned

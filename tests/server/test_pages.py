@@ -19,9 +19,9 @@ from starlette.applications import Starlette
 import sayso
 from sayso import clock as sayso_clock
 from sayso import config
-from sayso.inbox import create_app
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
+from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from sayso.view import card
@@ -38,7 +38,7 @@ HOSTILE = [
     "<a href='//evil.example'>x</a>", "&lt;b&gt;", "' hx-get='//evil.example", "</textarea><script>1</script>",
     "x\u2028\u2029y", "x\U000e0041", "]]><!--", "<style>*{}</style>", "x" * 5000,
 ]  # fmt: skip
-TEMPLATES = Path(sayso.__file__).parent / "inbox" / "templates"
+TEMPLATES = Path(sayso.__file__).parent / "server" / "templates"
 RAW = re.compile("[\u202e\u2066\u200b\u200d\ufeff\x1b\x00\x07\x9b\u2028\u2029\U000e0041]")
 
 

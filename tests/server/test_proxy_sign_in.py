@@ -15,11 +15,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request as Http
 
 from sayso import errors
-from sayso.inbox import create_app, login_path
-from sayso.inbox.proxy import PROXY, Proxy, networks
-from sayso.inbox.sign_in import SignIn
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app, login_path
+from sayso.server.proxy import PROXY, Proxy, networks
+from sayso.server.sign_in import SignIn
 from sayso.stores.base import Store
 from tests.server.test_where_it_listens import running
 from tests.support.acting import Pay, held, payer, state_of

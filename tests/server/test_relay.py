@@ -14,13 +14,13 @@ from typing import Any, Literal
 import pytest
 
 from sayso import errors
-from sayso.inbox.api import piece, relay
-from sayso.inbox.api.happenings import Happening, Happenings
-from sayso.inbox.api.piece import Pieces
-from sayso.inbox.api.principal import Principal
-from sayso.inbox.api.relay import Listener, Relay, Relays
-from sayso.inbox.token import TokenKind
 from sayso.model.reviewer import Identity, Reviewer
+from sayso.server.api import piece, relay
+from sayso.server.api.happenings import Happening, Happenings
+from sayso.server.api.piece import Pieces
+from sayso.server.api.principal import Principal
+from sayso.server.api.relay import Listener, Relay, Relays
+from sayso.server.token import TokenKind
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 

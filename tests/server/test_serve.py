@@ -26,8 +26,8 @@ import sayso
 from sayso import clock as sayso_clock
 from sayso import errors
 from sayso.cli import main, serve
-from sayso.inbox import create_app, live
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app, live
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.testing import sample_call
@@ -294,7 +294,7 @@ def test_a_stream_that_means_nothing_is_told_so(store: Store, query: str) -> Non
 def test_serve_without_its_extra_says_what_to_install(
     file_store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("sayso.inbox")]:
+    for name in [name for name in sys.modules if name.startswith("sayso.server")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert main(["--store", file_store.url, "serve", "--port", "0"]) == 1

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from sayso.inbox.token import Tokens
 from sayso.model.request import Request, State
 from sayso.reviews import Review
+from sayso.server.token import Tokens
 from sayso.stores.base import Filter
 from sayso.stores.sqlite import SqliteStore
 from tests.support.serving import reserved_port
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 PATIENCE = 60
 SERVER = """
 import socket, sys, uvicorn
-from sayso.inbox import create_app
+from sayso.server import create_app
 listener = socket.create_server(("127.0.0.1", int(sys.argv[2])), reuse_port=True)
 config = uvicorn.Config(create_app(sys.argv[1], open_per_token=1_000), log_level="critical", lifespan="off")
 uvicorn.Server(config).run(sockets=[listener])

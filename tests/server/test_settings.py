@@ -16,9 +16,9 @@ from sayso.channels import registry
 from sayso.channels.notification import Notice
 from sayso.channels.registry import Roll
 from sayso.cli import main
-from sayso.inbox import create_app, settings
-from sayso.inbox.settings import public_address
-from sayso.inbox.token import Tokens
+from sayso.server import create_app, settings
+from sayso.server.settings import public_address
+from sayso.server.token import Tokens
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call

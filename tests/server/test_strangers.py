@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sayso.inbox import create_app, login_path, visit
-from sayso.inbox.api import body
 from sayso.model.reviewer import Reviewer
+from sayso.server import create_app, login_path, visit
+from sayso.server.api import body
 from sayso.stores.base import Store
 from tests.support.browsing import BASE, Browser, browser
 from tests.support.calling import bearer, caller, code_of

@@ -13,10 +13,10 @@ from sayso import audit, errors
 from sayso.audit.checkpoint import checkpoint, history
 from sayso.audit.export import FORMATS, Format, exported
 from sayso.cli import main
-from sayso.inbox import create_app
-from sayso.inbox.token import CHAIN, Tokens
 from sayso.model.journal import Entry
 from sayso.model.reviewer import Identity, Reviewer
+from sayso.server import create_app
+from sayso.server.token import CHAIN, Tokens
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.sqlite_transaction import SqliteTransaction

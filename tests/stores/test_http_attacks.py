@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from sayso import errors
-from sayso.inbox.api.bound import must_be_bound
 from sayso.model import canonical
 from sayso.model.canonical.decode import fields_of
 from sayso.model.fingerprint import call_digest, fingerprint
@@ -35,6 +34,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.model.schema import Schema
 from sayso.reviews import Review
+from sayso.server.api.bound import must_be_bound
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore

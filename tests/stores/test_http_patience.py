@@ -20,10 +20,10 @@ import pytest
 import sayso
 from sayso import config, errors, terminal
 from sayso.gates import requester
-from sayso.inbox import create_app
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.reviews import Review
+from sayso.server import create_app
 from sayso.stores import http_transport
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore

@@ -167,7 +167,7 @@ def test_of_two_programs_that_begin_a_run_at_once_one_is_refused(stage: Stage, m
                 refused[0] = error
         return threading.Lock()
 
-    monkeypatch.setattr("sayso.inbox.api.ask._room", room)
+    monkeypatch.setattr("sayso.server.api.ask._room", room)
     assert one.open(sample_call("new")).requester.subject == "one"
     assert refused != [None]
 
@@ -189,8 +189,8 @@ def test_rows_of_another_programs_request_are_not_read_with_ones_own_run(stage: 
 
 
 def test_runs_that_can_go_on_are_found_behind_many_of_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.inbox.api.kept._READY", (3, 100))
-    monkeypatch.setattr("sayso.inbox.api.kept._PATIENCE", 60.0)
+    monkeypatch.setattr("sayso.server.api.kept._READY", (3, 100))
+    monkeypatch.setattr("sayso.server.api.kept._PATIENCE", 60.0)
     mine, other = stage.program("mine"), stage.program("other")
     for program, run_ids in ((other, [f"o{n}" for n in range(8)]), (mine, ["m"])):
         for run_id in run_ids:

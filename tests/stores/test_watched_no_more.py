@@ -19,8 +19,8 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from sayso.inbox import metrics
-from sayso.inbox.api import wait
+from sayso.server import metrics
+from sayso.server.api import wait
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call

@@ -13,8 +13,8 @@ import httpx2
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from sayso.inbox import login_path
 from sayso.model.reviewer import Reviewer
+from sayso.server import login_path
 
 __all__ = ["BASE", "Browser", "Here", "browser", "fields_of", "text_of"]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import uvicorn
 
-from sayso.inbox import create_app
-from sayso.inbox.token import TokenKind, Tokens
+from sayso.server import create_app
+from sayso.server.token import TokenKind, Tokens
 from sayso.stores.base import Store
 
 __all__ = ["Serving", "new_token", "reserved_port", "serving"]

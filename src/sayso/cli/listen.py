@@ -80,7 +80,7 @@ class Place:
             raise errors.ConfigError(
                 f"`sayso serve` does not listen on {where}: others could reach it there, and it could not know who"
                 f" decides. Add a way to know people: {_WAYS}. To reach it from elsewhere without one, forward a port"
-                " (`ssh -L 8600:127.0.0.1:8600 HOST`), or mount sayso.inbox.create_app(who=…) in a program that knows"
+                " (`ssh -L 8600:127.0.0.1:8600 HOST`), or mount sayso.server.create_app(who=…) in a program that knows"
                 " its people"
             )
         if self.base_url is None:

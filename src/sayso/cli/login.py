@@ -77,9 +77,9 @@ def _send(outlet: Outlet, url: str, said: str) -> None:
 
 def _token(desk: Desk, who: Reviewer, lasts: timedelta) -> str:
     try:
-        from sayso.inbox.link import LONGEST, Links
-        from sayso.inbox.secret import secret_of
-        from sayso.inbox.stamp import Stamps
+        from sayso.server.link import LONGEST, Links
+        from sayso.server.secret import secret_of
+        from sayso.server.stamp import Stamps
     except ModuleNotFoundError as error:
         raise errors.ConfigError(
             f"`sayso login` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"

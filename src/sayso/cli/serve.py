@@ -1,4 +1,4 @@
-"""`serve`: the web inbox, for who sits at this machine or for people whom it can know; its pages are `sayso.inbox`.
+"""`serve`: the web inbox, for who sits at this machine or for people whom it can know; its pages are `sayso.server`.
 
 Where it may listen says `sayso.cli.listen`, and who may come in `sayso.cli.ways`. Invariant: whoever decides has come
 by a way that is open; alone at this machine, that is the address which was printed to the terminal.
@@ -37,7 +37,7 @@ from sayso.view.summary import name_of
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from sayso.inbox.sign_in import SignIn
+    from sayso.server.sign_in import SignIn
 
 __all__ = ["serve"]
 
@@ -97,14 +97,14 @@ def serve(
 
 
 def _name_of_inbox(store: Store) -> str:
-    from sayso.inbox.doorway import name_of_inbox
+    from sayso.server.doorway import name_of_inbox
 
     return name_of_inbox(store)
 
 
 def _open(app: Starlette, first: str, stack: ExitStack) -> None:
     """Open the inbox in a browser; what signs in is not handed over in its command line."""
-    from sayso.inbox.link import PRINTED
+    from sayso.server.link import PRINTED
 
     token = first.partition("?token=")[2]
     page = stack.enter_context(LoginPage(first, PRINTED.total_seconds()))
@@ -168,8 +168,8 @@ def _alone(store: Store, who: Reviewer, url: str, rate: str | None, named: str |
 
 def _for_many(store: Store, ways: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
     """Return the inbox of people whom it can know, and its address."""
-    from sayso.inbox import create_app
-    from sayso.inbox.secret import secret_of
+    from sayso.server import create_app
+    from sayso.server.secret import secret_of
 
     if (ways.has_links or ways.provider is not None) and secret_of(store) is None:
         raise errors.ConfigError(
@@ -193,7 +193,7 @@ def _ways(ways: SignIn) -> list[str]:
 def _made(
     store: Store, who: Reviewer, url: str, rate: str | None = None, named: str | None = None
 ) -> Starlette:  # fmt: skip
-    from sayso.inbox import create_app
+    from sayso.server import create_app
 
     last = [time.monotonic()]
 
@@ -217,7 +217,7 @@ def _with_extra(make: Callable[[], SignIn | None]) -> SignIn | None:
 
 
 def _address(app: Starlette, who: Reviewer, url: str) -> str:
-    from sayso.inbox import login_path
+    from sayso.server import login_path
 
     return url + login_path(app, who)
 
@@ -225,9 +225,9 @@ def _address(app: Starlette, who: Reviewer, url: str) -> str:
 def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: str | None) -> None:
     import uvicorn
 
-    from sayso.inbox.connections import Limits, config, raise_file_limit
-    from sayso.inbox.doorway import Doorway
-    from sayso.inbox.observed import observe
+    from sayso.server.connections import Limits, config, raise_file_limit
+    from sayso.server.doorway import Doorway
+    from sayso.server.observed import observe
 
     settings = config(
         Doorway(app, own_url, on_stranger=app.state.on_stranger) if own_url else app,

@@ -19,7 +19,7 @@ from sayso.view.summary import columns, name_of, padded, time_left
 from sayso.view.summary import token as word
 
 if TYPE_CHECKING:
-    from sayso.inbox.token import Token, Tokens
+    from sayso.server.token import Token, Tokens
 
 __all__ = ["ls", "new", "revoke", "token"]
 
@@ -35,7 +35,7 @@ _as = click.option(
 
 def _tokens(store: Store) -> Tokens:
     try:
-        from sayso.inbox.token import Tokens
+        from sayso.server.token import Tokens
     except ModuleNotFoundError as error:
         raise errors.ConfigError(
             f"`sayso token` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"

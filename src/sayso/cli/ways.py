@@ -16,9 +16,9 @@ from sayso.channels.settings import Table
 from sayso.model import duration
 
 if TYPE_CHECKING:
-    from sayso.inbox.oidc import Provider
-    from sayso.inbox.proxy import Proxy
-    from sayso.inbox.sign_in import SignIn
+    from sayso.server.oidc import Provider
+    from sayso.server.proxy import Proxy
+    from sayso.server.sign_in import SignIn
 
 __all__ = ["Options", "provider", "serve_table", "sign_in"]
 
@@ -61,8 +61,8 @@ def sign_in(options: Options) -> SignIn | None:
     Raises:
         ConfigError: A setting cannot be used.
     """
-    from sayso.inbox.session import ABSOLUTE
-    from sayso.inbox.sign_in import SignIn
+    from sayso.server.session import ABSOLUTE
+    from sayso.server.sign_in import SignIn
 
     table = serve_table()
     has_links = options.has_links or table.get("login_links", bool, False)
@@ -85,7 +85,7 @@ def sign_in(options: Options) -> SignIn | None:
 
 
 def _proxy(options: Options, table: Table) -> Proxy | None:
-    from sayso.inbox.proxy import Proxy, networks
+    from sayso.server.proxy import Proxy, networks
 
     header = options.header or table.get("proxy_header", str, "") or None
     roles = options.roles_header or table.get("proxy_roles_header", str, "") or None
@@ -108,7 +108,7 @@ def provider() -> Provider | None:
     found = config.table("oidc")
     if not found:
         return None
-    from sayso.inbox.oidc import Oidc, Provider
+    from sayso.server.oidc import Oidc, Provider
 
     table = Table("oidc", found, known=_OIDC)
     scopes = table.texts("scopes") or ["openid"]

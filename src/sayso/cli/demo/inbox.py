@@ -75,7 +75,7 @@ class Inbox:
     def __init__(self, store: Store) -> None:
         import uvicorn
 
-        from sayso.inbox import create_app
+        from sayso.server import create_app
 
         self._app = create_app(store, hooks={})
         settings = uvicorn.Config(
@@ -111,7 +111,7 @@ class Inbox:
 
     def address(self) -> str:
         """Return an address at which a person signs in, once."""
-        from sayso.inbox import login_path
+        from sayso.server import login_path
 
         return self.base + login_path(self._app)
 
@@ -130,7 +130,7 @@ class Inbox:
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         if not self._token:
-            from sayso.inbox.token import Tokens
+            from sayso.server.token import Tokens
 
             _, self._token = Tokens(self._store).new("review", SIMULATED, lasts=_LASTS)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)

@@ -1,0 +1,146 @@
+"""What belongs to the program of a token: the requests that it asked, and the runs that it began.
+
+A request belongs to who asked it. A run belongs to who first asked in it, noted something in it or kept it; its name
+may be anything, so that two programs can hit upon one, and then the second is refused. Only the names of the chains
+that sayso itself writes are nobody's. The invariant: what belongs to somebody else is told apart from what is not there
+in no answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sayso import errors
+from sayso.model.journal import Entry
+from sayso.model.request import Request
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import Kept, Saved
+from sayso.server.api.operation import Asked
+from sayso.stores.base import Filter, Page, Store
+from sayso.stores.records import Record
+
+__all__ = ["Own"]
+
+_ID = re.compile(r"rq_[0-9a-f]{32}")
+_RECORD = "run"
+_OWN_CHAINS = "sayso:"  # of checkpoints and tokens; who stood first in one could write what is believed there
+_LOOKED_AT = 2_000  # requests that one page of a list looks through
+_SOMEBODY = Identity(PROGRAM, "somebody")
+
+
+class Own:
+    """What one program may see of a store.
+
+    Attributes:
+        store: The store.
+        me: The program, as its requests say who asked.
+        owner: The person or program in whose name the token was made; decides nothing that was asked with it.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self.store: Store = asked.settings.store
+        self.me = asked.principal.requester
+        self.owner = asked.principal.reviewer.identity
+        self._readable: dict[str, bool] = {}
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def is_mine(self, request: Request) -> bool:
+        """Say whether the program asked it."""
+        return request.requester == self.me
+
+    def request(self, request_id: str) -> Request:
+        """Return a request of the program's; raises `RequestNotFoundError` for any other id."""
+        if _ID.fullmatch(request_id) is None:
+            raise errors.RequestNotFoundError(request_id)
+        request = self.store.get(request_id)
+        if not self.is_mine(request):
+            raise errors.RequestNotFoundError(request_id)
+        return request
+
+    def page(self, wanted: Filter, cursor: str | None, limit: int, *, newest: bool) -> Page:
+        """Return the program's own among a page of requests; there may be few of them and still a cursor.
+
+        Raises:
+            ValueError: The cursor is not one of this list.
+        """
+        found: list[Request] = []
+        looked_at = 0
+        while True:
+            # No more than are still wanted, so that the cursor stands right behind the last one that is returned.
+            page = self.store.list(wanted, cursor=cursor, limit=limit - len(found), newest=newest)
+            found += filter(self.is_mine, page.requests)
+            looked_at += len(page.requests)
+            cursor = page.cursor
+            if cursor is None or len(found) == limit or looked_at >= _LOOKED_AT:
+                return Page(tuple(found), cursor)
+
+    # -- runs --------------------------------------------------------------------------------------------------
+
+    def must_be_free(self, run_id: str) -> None:
+        """Raise `RunNotFoundError` for a run that somebody else began; one that nobody began may be begun."""
+        if self._owner(run_id) not in {None, self.me}:
+            raise errors.RunNotFoundError(run_id)
+
+    def run(self, run_id: str) -> Kept:
+        """Return a run of the program's; raises `RunNotFoundError` for any other id."""
+        self.must_be_mine(run_id)
+        return self.store.get_run(run_id)
+
+    def must_be_mine(self, run_id: str) -> None:
+        """Raise `RunNotFoundError` for a run that the program did not begin."""
+        if not self.is_my_run(run_id):
+            raise errors.RunNotFoundError(run_id)
+
+    def is_my_run(self, run_id: str) -> bool:
+        """Say whether the program began a run."""
+        return self._owner(run_id) == self.me
+
+    def may_read(self, entry: Entry) -> bool:
+        """Say whether a row of the journal is about a request of the program's, or is its own or the server's note."""
+        if not entry.request_id:
+            return entry.by == self.me.qualified or not entry.by.startswith(f"{self.me.issuer}:")
+        if entry.request_id not in self._readable:
+            try:
+                self._readable[entry.request_id] = self.is_mine(self.store.get(entry.request_id))
+            except errors.RequestNotFoundError:
+                self._readable[entry.request_id] = False
+        return self._readable[entry.request_id]
+
+    def claim(self, run_id: str) -> None:
+        """Write down that a run is the program's, where nobody began it; raises as `must_be_free` does."""
+        if self._owner(run_id) is None:
+            body = {"issuer": self.me.issuer, "subject": self.me.subject}
+            self.store.keep(Record(_RECORD, run_id, body), only_new=True)
+        self.must_be_mine(run_id)  # another may have been faster
+
+    def must_be_able_to_save(self, saved: Saved) -> None:
+        """Raise a not-found fault where a run, or a request that it waits for, is somebody else's."""
+        self.must_be_free(saved.run.id)
+        for request_id in {step.waits for step in saved.steps if step.waits is not None}:
+            try:
+                request = self.store.get(request_id)
+            except errors.RequestNotFoundError:
+                continue  # it is about to be asked, and nobody else can make an id that is random
+            if not self.is_mine(request):
+                raise errors.RequestNotFoundError(request_id)
+
+    def _owner(self, run_id: str) -> Identity | None:
+        if run_id.startswith(_OWN_CHAINS):
+            return _SOMEBODY
+        claimed = self._claimed_by(run_id)
+        if claimed is not None:
+            return claimed
+        for first in self.store.journal(run_id=run_id, limit=1):
+            issuer, _, subject = first.by.partition(":")
+            return Identity(issuer, subject)
+        try:
+            self.store.get_run(run_id)
+        except errors.RunNotFoundError:
+            return None
+        # Another thread of a program may have claimed and kept it since; if not, one on the server's machine keeps it.
+        return self._claimed_by(run_id) or _SOMEBODY
+
+    def _claimed_by(self, run_id: str) -> Identity | None:
+        record = self.store.record(_RECORD, run_id)
+        return None if record is None else Identity(record.body["issuer"], record.body["subject"])

@@ -1,0 +1,227 @@
+"""What answers hold, as pydantic models: requests, rows of the journal, runs, tokens, and who asks.
+
+Their JSON is that of `--json` (`sayso.view.document`); the models say so to the OpenAPI document and hold it to
+its word. The invariant: arguments and answers are masked, and no model has room for a secret of a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sayso.model import request
+from sayso.model.journal import Entry as Row
+from sayso.model.request import State
+from sayso.model.run import RunRecord, RunState
+from sayso.reviews import Review
+from sayso.server import token as tokens
+from sayso.server.api.operation import Output
+from sayso.server.token import TokenKind
+from sayso.view.document import entry_document, request_document
+
+__all__ = [
+    "Change", "Decision", "Entry", "Escalation", "Execution", "Journal", "Me", "Quorum", "Request",
+    "Requests", "Run", "Runs", "Token", "Tokens",
+]  # fmt: skip
+
+
+class Decision(Output):
+    """What one person said."""
+
+    verb: Literal["approve", "reject", "feedback", "answer", "cancel"]
+    by: str = Field(description="`issuer:subject`")
+    at: datetime
+    channel: str
+    comment: str | None
+    edited: bool
+    again: bool = Field(description="Whether its effect may happen again, for the reason in `comment`.")
+
+
+class Change(Output):
+    """One place where a reviewer changed the call, as texts to show."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+class Quorum(Output):
+    """What an approval needs."""
+
+    count: int
+    roles: list[str]
+    missing: int = Field(description="How many more distinct reviewers must agree.")
+
+
+class Escalation(Output):
+    """Who else may decide when the request has waited for long."""
+
+    at: datetime
+    roles: list[str]
+    people: list[str] = Field(description="Each as `issuer:subject`.")
+    escalated_at: datetime | None = Field(description="When it came about; null while it has not.")
+
+
+class Execution(Output):
+    """The start of an approved call, and how it ended."""
+
+    attempt: int
+    starts: int = Field(description="How many starts there were; more than `attempt` where some stopped to ask.")
+    started_at: datetime
+    finished_at: datetime | None
+    result: Any
+    error: str | None
+    resolved_by: str | None
+
+
+class Request(Output):
+    """A request, with its arguments masked. A question has `question` and `answer`, a call the fields around it."""
+
+    id: str
+    kind: Literal["call", "question"]
+    state: State
+    run: str
+    program_gone: bool = Field(description="Whether nobody comes back for the decision: the program has surely ended.")
+    fingerprint: str = Field(description="Of what a decision would be about now; an approval says that it saw this.")
+    question: str | None = None
+    answer: Any = None
+    function: str | None = None
+    tool: str | None = Field(None, description="`module:function`")
+    arguments: dict[str, Any] | None = Field(None, description="What would run now.")
+    proposed: dict[str, Any] | None = Field(None, description="What the program asked for.")
+    changes: list[Change] | None = None
+    key: str | None = Field(description="The occasion of the call in its run, e.g. a model's call id.")
+    effect: str | None = Field(description="What the call does to the world, by a name that counts across runs.")
+    title: str | None = Field(description="What the program calls the function.")
+    summary: str | None = Field(description="What the call does, in the program's words.")
+    prompt: str | None
+    description: str | None
+    risk: str | None
+    rule: str | None
+    context: dict[str, Any] | None
+    unverified: list[str] = Field(description="Which of these words only the asker vouches for, a token's all.")
+    warnings: list[str] = Field(description="What about it may deceive the eye.")
+    requester: str
+    on_behalf_of: str | None
+    quorum: Quorum
+    retries: int = Field(description="How many further starts one approval gives the call when it fails.")
+    idempotent: bool = Field(description="Whether it may start again also when its outcome is unknown.")
+    escalation: Escalation | None
+    created_at: datetime
+    expires_at: datetime
+    approval_expires_at: datetime | None
+    claimed_by: str | None
+    claimed_at: datetime | None
+    returned: str | None
+    votes: list[Decision]
+    decision: Decision | None
+    execution: Execution | None
+
+    @classmethod
+    def of(cls, request: request.Request, review: Review) -> Request:
+        """Return a request as it is told, with what the reviews of its store know of its program."""
+        return cls.model_validate(request_document(request, program_gone=review.program_is_gone(request)))
+
+
+class Requests(Output):
+    """A page of requests."""
+
+    requests: list[Request]
+    cursor: str | None = Field(description="Give it back to get what follows; null at the end.")
+
+
+class Entry(Output):
+    """A row of the journal: something that happened."""
+
+    run: str
+    seq: int
+    at: datetime
+    request: str | None
+    event: str
+    by: str
+    channel: str
+    detail: Any
+    link: str = Field(description="SHA-256 over this row and the link of the row before it in its run.")
+
+    @classmethod
+    def of(cls, row: Row) -> Entry:
+        """Return a row as it is told."""
+        return cls.model_validate(entry_document(row))
+
+
+class Journal(Output):
+    """A page of the journal."""
+
+    entries: list[Entry]
+    cursor: str | None = Field(description="Give it back to get what follows; null at the end.")
+
+
+class Run(Output):
+    """A run that was kept: an agent's, workflow's or tool's that has waited for a person."""
+
+    id: str
+    name: str
+    kind: str
+    state: RunState
+    in_hand: bool = Field(description="Whether a program goes on with it just now.")
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, run: RunRecord) -> Run:
+        """Return a run as it is told; who has it in hand names a process, and stays here."""
+        return cls(
+            id=run.id, name=run.name, kind=run.kind, state=run.state, in_hand=run.holder is not None,
+            created_at=run.created_at, updated_at=run.updated_at,
+        )  # fmt: skip
+
+
+class Runs(Output):
+    """A page of runs, newest first."""
+
+    runs: list[Run]
+    cursor: str | None = Field(description="Give it back to get what follows; null at the end.")
+
+
+class Me(Output):
+    """Who asks."""
+
+    kind: TokenKind
+    name: str
+    issuer: str
+    roles: list[str]
+    channel: str
+    token: str | None = Field(description="The token's id; null for a session.")
+    csrf: str | None = Field(description="What a session's changes carry as X-CSRF-Token; null for a token.")
+
+
+class Token(Output):
+    """A token, without its secret."""
+
+    id: str
+    kind: TokenKind
+    name: str
+    issuer: str
+    roles: list[str]
+    made_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None
+    used_on: str | None = Field(description="The last day on which it was used; null before the first.")
+
+    @classmethod
+    def of(cls, token: tokens.Token) -> Token:
+        """Return a token as it is told."""
+        return cls(
+            id=token.id, kind=token.kind, name=token.person.subject, issuer=token.person.issuer,
+            roles=sorted(token.roles), made_at=token.made_at, expires_at=token.expires_at, revoked_at=token.revoked_at,
+            used_on=token.used_on,
+        )  # fmt: skip
+
+
+class Tokens(Output):
+    """All tokens, also those that open nothing any more."""
+
+    tokens: Sequence[Token]

@@ -1,0 +1,165 @@
+"""The ASGI program of the inbox: its routes, and what they stand on.
+
+`create_app` is all that another program needs to mount it; `sayso serve` is another such program. Routes that look
+are made by `shows`, routes that change something by `does` (`sayso.server.visit`). The invariant: there is no route
+that changes something and takes GET.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request as Http
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from sayso import config, errors
+from sayso.model.reviewer import Reviewer
+from sayso.server import (
+    bulk,
+    deed,
+    export,
+    hook,
+    insights,
+    lists,
+    live,
+    login,
+    metrics,
+    request_page,
+    run_page,
+    settings,
+    trip,
+)
+from sayso.server.api.happenings import Happenings
+from sayso.server.api.rate import InFlight, Rate
+from sayso.server.api.relay import Relays
+from sayso.server.api.routes import mounted as api
+from sayso.server.fault import HANDLERS
+from sayso.server.guard import LOOPBACK, Guard
+from sayso.server.link import PRINTED
+from sayso.server.session import Sessions
+from sayso.server.sign_in import SignIn
+from sayso.server.token import Tokens
+from sayso.server.visit import Settings, does, shows
+from sayso.stores.base import Store
+
+__all__ = ["create_app", "login_path"]
+
+_STATIC = Path(__file__).parent / "static"
+
+
+async def _healthz(_: Http) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+def _routes() -> list[BaseRoute]:
+    return [
+        Route("/", shows(lists.inbox)),
+        Route("/history", shows(lists.history)),
+        Route("/history.{kind}", shows(export.export)),
+        Route("/insights", shows(insights.insights)),
+        Route("/settings", shows(settings.settings)),
+        Route("/settings/test", does(settings.send_test), methods=["POST"]),
+        Route("/runs", shows(run_page.runs)),
+        Route("/runs/{run_id:path}", shows(run_page.run)),
+        Route("/r/{request_id}", shows(request_page.show_request)),
+        Route("/r/{request_id}/{verb}", does(deed.do), methods=["POST"]),
+        Route("/bulk", shows(bulk.confirm)),
+        Route("/bulk", does(bulk.decide), methods=["POST"]),
+        Route("/events", live.events),
+        Route("/login", login.offer),
+        Route("/login", login.begin, methods=["POST"]),
+        Route("/login/openid", trip.arrive),
+        Route("/login/openid", trip.take, methods=["POST"]),
+        Route("/login/openid/go", trip.depart, methods=["POST"]),
+        Route("/logout", does(login.end), methods=["POST"]),
+        Route("/hooks/decisions", hook.receive, methods=["POST"]),
+        Route("/healthz", _healthz),
+        Route("/metrics", metrics.metrics),
+        api(),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
+
+
+def create_app(
+    store: Store | str | None = None, *, base_url: str | None = None, hosts: Collection[str] = (),
+    who: Callable[[Http], Reviewer | None] | None = None, on_stranger: Callable[[], None] | None = None,
+    sign_in: SignIn | None = None, hooks: Mapping[str, Any] | None = None,
+    rate: str | None = None, in_flight: int = 64, stranger_rate: str | None = "600/minute",
+    open_per_run: int = 20, open_per_token: int = 200,
+) -> Starlette:  # fmt: skip
+    """Return the inbox as an ASGI program, to be served or mounted.
+
+    Without `who`, sessions begin by single-use links (`login_path`); whoever holds one decides in the name that it
+    was made for.
+
+    Args:
+        store: A store or its address; None is the configured one.
+        base_url: How people reach it, `https://approvals.example.com`; without it, it answers on this machine's own
+            names only (`localhost`, `127.0.0.1`, `::1`).
+        hosts: Further names that the Host header may have.
+        who: Says who is signed in to the program around, or None for nobody; called for every request.
+        on_stranger: Called when somebody comes who is not signed in.
+        sign_in: Which ways lead in; None is login links alone.
+        rate: How often one token may ask the API, `600/minute`; None for no limit. A program that asks more often is
+            told to wait, and does.
+        in_flight: How many requests of one token are worked on at a time; one that waits for a change counts while
+            the store is looked at for it, and not while it sleeps.
+        stranger_rate: How often one address may ask without being known, one session may ask the API, and one hook may
+            send decisions; None for no limit.
+        open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.
+        open_per_token: The same of one program, over all of its runs; tokens of one name are one program.
+        hooks: Which programs may send decisions, as `[hooks]` in `sayso.toml` says it; None is what stands there.
+
+    Raises:
+        ConfigError: The store's address names no store, `base_url` is no http or https address, or `sign_in` does
+            not go with the rest.
+    """
+    parts = urlsplit(base_url or "http://localhost")
+    if parts.scheme not in {"http", "https"} or parts.hostname is None:
+        raise errors.ConfigError(f"base_url {base_url!r} is no address; give one like https://approvals.example.com")
+    sign_in = sign_in or SignIn()
+    if sign_in.proxy is not None and sign_in.proxy.header is not None:
+        if who is not None:
+            raise errors.ConfigError("who= and a proxy that signs people in do not go together: one says who it is")
+        who = sign_in.proxy.who
+    if sign_in.provider is not None and base_url is None:
+        raise errors.ConfigError("an OpenID provider needs base_url: it sends people back to that address only")
+    names = {*hosts, *([parts.hostname] if base_url else LOOPBACK)}
+    app = Starlette(
+        routes=_routes(), middleware=[Middleware(Guard, hosts=names)], exception_handlers={**HANDLERS},
+        lifespan=None,
+    )  # fmt: skip
+    app.state.settings = Settings(config.open_store(store), Sessions(sign_in.lasts), base_url, who, sign_in)
+    app.state.on_stranger, app.state.on_link_used = on_stranger, None
+    app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
+    app.state.in_flight, app.state.stranger_rate = InFlight(in_flight), Rate(stranger_rate)
+    app.state.happenings = Happenings(app.state.settings.store)
+    app.state.relays = Relays(app.state.happenings)
+    app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.happenings)
+    app.state.open_per_run, app.state.open_per_token = open_per_run, open_per_token
+    app.state.pulse, app.state.checkpoints = live.Pulse(app.state.settings.store), None
+    app.state.insights = insights.Insights(app.state.settings.store)
+    app.state.hooks = hook.Hooks(
+        app.state.settings.store, config.table("hooks") if hooks is None else hooks,
+        rate=app.state.stranger_rate,
+        admits=sign_in.admits,
+    )  # fmt: skip
+    return app
+
+
+def login_path(app: Starlette, reviewer: Reviewer | None = None) -> str:
+    """Return a path that begins one session, once, within the hour; relative to where the inbox is mounted.
+
+    Args:
+        app: What `create_app` returned.
+        reviewer: In whose name the session decides; None is the configured reviewer.
+    """
+    settings: Settings = app.state.settings
+    return f"/login?token={settings.links.token(reviewer or config.default_reviewer(), PRINTED)}"

@@ -1,0 +1,103 @@
+"""Several decisions at once: a page that lists each call in full, and what became of each after its button.
+
+The invariant: each is decided by the fingerprint that the page showed of it, one by one; what changed meanwhile, or
+was decided by somebody else, is left as it is and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from sayso import clock, errors
+from sayso.model.edit import is_target
+from sayso.model.request import Request, State
+from sayso.model.text import escape
+from sayso.server.draw import Row, row_of, rows_of
+from sayso.server.page import render
+from sayso.server.visit import Visit
+from sayso.view import card
+
+__all__ = ["confirm", "decide"]
+
+_VERBS = ("approve", "reject")
+_MOST = 50
+_WIDTH = 96
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One of the requests of a bulk page.
+
+    Attributes:
+        row: The request.
+        call: All that somebody who decides has to see.
+        why_not: Why it is left out; None where it is decided.
+    """
+
+    row: Row
+    call: str
+    why_not: str | None
+
+
+def confirm(visit: Visit) -> Response:
+    """List each call in full, with one button for all; nothing is decided."""
+    verb = _verb(visit.asked("verb"))
+    ids = _ids(visit.http.query_params.getlist("id"))
+    requests = [visit.review.get(one) for one in ids]
+    items = [_item(visit, verb, request) for request in requests]
+    chosen = [request for request, item in zip(requests, items, strict=True) if item.why_not is None]
+    needs_reason = verb == "reject" and any(map(is_target, chosen))
+    return render(visit, "bulk.html", verb=verb, items=items, chosen=len(chosen), needs_reason=needs_reason)
+
+
+def decide(visit: Visit) -> Response:
+    """Decide what the page listed, and report on each."""
+    verb = _verb(visit.form.get("verb", ""))
+    pairs = [one.partition(":") for one in visit.form.getlist("item")]
+    seen = {request_id: fingerprint for request_id, _, fingerprint in pairs if fingerprint}
+    ids = _ids(list(seen))
+    results = list(_decided(visit, verb, [(one, seen[one]) for one in ids]))
+    done = sum(is_done for _, is_done, _ in results)
+    return render(visit, "bulk_done.html", verb=verb, results=results, done=done)
+
+
+def _decided(visit: Visit, verb: str, chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bool, str]]:
+    note = visit.said("note")
+    for request_id, fingerprint in chosen:
+        try:
+            if verb == "approve":
+                after = visit.review.approve(request_id, comment=note, seen=fingerprint)
+            else:
+                after = visit.review.reject(request_id, note, seen=fingerprint)
+        except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
+            yield request_id, False, escape(str(fault))
+        else:
+            yield request_id, True, f"{card.headline(after)}: {row_of(after, clock.now()).stands}"
+
+
+def _item(visit: Visit, verb: str, request: Request) -> _Item:
+    why_not = None
+    if request.state is not State.PENDING:
+        why_not = "it does not wait any more"
+    elif verb == "approve" and request.kind == "question":
+        why_not = "it is a question, and takes an answer of its own"
+    now = clock.now()
+    (row,) = rows_of(visit.review, [request], now)
+    return _Item(row, "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
+
+
+def _verb(said: str) -> str:
+    if said not in _VERBS:
+        raise HTTPException(400, "several can be approved or rejected at once, nothing else")
+    return said
+
+
+def _ids(given: Sequence[str]) -> list[str]:
+    ids = list(dict.fromkeys(given))
+    if not 0 < len(ids) <= _MOST:
+        raise HTTPException(400, f"choose between 1 and {_MOST} requests")
+    return ids

@@ -1,0 +1,91 @@
+"""What went wrong, as a page with its status: not signed in, not there, not allowed, not valid.
+
+A refused decision is shown on the request's own page instead (`sayso.server.request_page`). The invariant: a page about
+a fault that nobody foresaw says nothing about it; the log does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as Http
+from starlette.responses import PlainTextResponse, Response
+
+from sayso import errors
+from sayso.model.text import escape
+from sayso.server.guard import HEADERS
+from sayso.server.page import render_outside
+from sayso.server.visit import Settings
+
+__all__ = ["HANDLERS", "status_of"]
+
+_log = logging.getLogger("sayso.server")
+
+_TITLES = {
+    400: "That cannot be read", 401: "Who is there?", 403: "Not allowed", 404: "Not there", 405: "Not this way",
+    408: "Too slow", 409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit",
+    429: "Too often", 503: "No answer",
+}  # fmt: skip
+_STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
+    (errors.RequestNotFoundError, 404),
+    (errors.AmbiguousIdError, 404),
+    (errors.RunNotFoundError, 404),
+    (errors.OwnRequestError, 403),
+    (errors.MissingRoleError, 403),
+    (errors.InvalidChangesError, 422),
+    (errors.InvalidAnswerError, 422),
+    (errors.ReasonMissingError, 422),
+    (errors.WrongKindError, 422),
+    (errors.DecisionRefusedError, 409),
+    (errors.StoreError, 503),
+)
+
+
+def status_of(fault: errors.SaysoError) -> int:
+    """Return the HTTP status that a fault means."""
+    return next((status for kind, status in _STATUS if isinstance(fault, kind)), 500)
+
+
+def _page(http: Http, status: int, said: str) -> Response:
+    return render_outside(http, "fault.html", status=status, title=_TITLES.get(status, "That did not work"), said=said)
+
+
+def _of_http(http: Http, fault: Exception) -> Response:
+    fault = cast("HTTPException", fault)
+    if fault.status_code == 401:
+        stranger: Callable[[], None] | None = http.app.state.on_stranger
+        if stranger is not None:
+            stranger()
+        return _stranger(http, has_terminal=stranger is not None)
+    response = _page(http, fault.status_code, escape(fault.detail))
+    response.headers.update(fault.headers or {})
+    return response
+
+
+def _stranger(http: Http, *, has_terminal: bool) -> Response:
+    sign_in = cast("Settings", http.app.state.settings).sign_in
+    wanted = f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else ""
+    return render_outside(
+        http, "stranger.html", status=401, has_terminal=has_terminal, has_links=sign_in.has_links, wanted=wanted,
+        provider=None if sign_in.provider is None else sign_in.provider.oidc.name,
+    )  # fmt: skip
+
+
+def _of_sayso(http: Http, fault: Exception) -> Response:
+    fault = cast("errors.SaysoError", fault)
+    status = status_of(fault)
+    if status >= 500:
+        _log.error("%s %s: %s", http.method, http.url.path, fault)
+    return _page(http, status, escape(str(fault)))
+
+
+def _unforeseen(http: Http, fault: Exception) -> Response:
+    # This is made outside of the guard, so that the headers have to be put on here. The fault is logged by the server.
+    _log.error("%s %s failed: %s", http.method, http.url.path, type(fault).__name__)
+    return PlainTextResponse("something went wrong here; the log says more\n", status_code=500, headers=HEADERS)
+
+
+HANDLERS = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _unforeseen}

@@ -1,0 +1,292 @@
+"""Decisions that come in by webhook: another program of yours says what one of its people decided.
+
+Who sent it is said by the signature alone (`sayso.channels.webhook`), and for whom a hook speaks by its settings:
+the people it may name are listed, and stand in the record as `hook-NAME:subject`. A message has one effect: its id is
+kept with what was answered, and a repeated one gets the same answer. The invariant: nothing in a message is looked at
+before its signature fits to the last bit, an approval names the fingerprint of what was seen, and who sends what no
+hook has signed is soon answered without another look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as Http
+from starlette.responses import Response
+
+from sayso import clock, errors
+from sayso.channels.settings import Table
+from sayso.channels.webhook import ID, SIGNATURE, TIMESTAMP, WINDOW, WebhookKeys
+from sayso.model.request import Request
+from sayso.model.reviewer import Reviewer
+from sayso.reviews import Review
+from sayso.server.api import problem
+from sayso.server.api.body import parsed, read_bytes
+from sayso.server.api.problem import Problem
+from sayso.server.api.rate import Rate
+from sayso.server.visit import Settings
+from sayso.stores.base import Store
+from sayso.stores.records import Record
+
+__all__ = ["Hook", "Hooks", "receive"]
+
+_KNOWN = ("issuer", "reviewers", "roles", "secret_env")
+_SEEN = "seen"
+# Longer than a message can be signed for, by clocks that are ten minutes apart.
+_KEPT = 2 * WINDOW + timedelta(minutes=10)
+_MOST_FORGOTTEN = 20
+_PATIENCE = 10.0  # seconds for a body
+_UNSIGNED = frozenset({"body_too_large", "body_too_slow", "not_signed_in"})
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A program that may send decisions.
+
+    Attributes:
+        name: Its name in the settings.
+        keys: Who has one of them is this program.
+        reviewers: The people for whom it speaks.
+    """
+
+    name: str
+    keys: WebhookKeys
+    reviewers: Mapping[str, Reviewer]
+
+    @classmethod
+    def of_table(cls, name: str, settings: Mapping[str, Any]) -> Self:
+        """Return the hook that `[hooks.NAME]` describes.
+
+        Raises:
+            ConfigError: A setting is missing, is not known, or cannot be used; or nobody is listed.
+        """
+        table = Table(f"hooks.{name}", settings, known=_KNOWN)
+        listed: list[Any] = table.get("reviewers", list, [])
+        if not listed:
+            raise table.fault(
+                "reviewers", "must list the people for whom this hook speaks; without them it is not open"
+            )
+        roles, issuer = table.texts("roles"), table.get("issuer", str, f"hook-{name}")
+        found = [table.person("reviewers", said, issuer=issuer, roles=roles) for said in listed]
+        people = {one.subject: one for one in found}
+        if len(people) < len(found):
+            raise table.fault("reviewers", "names somebody twice; a message could mean either")
+        keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
+        return cls(name, keys, people)
+
+
+class _Person(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    subject: str = Field(min_length=1, max_length=200)
+
+
+class _Message(BaseModel):
+    """What a message says."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    request_id: str = Field(pattern="^rq_[0-9a-f]{32}$")
+    verb: Literal["approve", "reject", "feedback", "answer", "cancel"]
+    reviewer: _Person
+    fingerprint: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    changes: dict[str, Any] | None = None
+    comment: str | None = Field(default=None, max_length=10_000)
+    answer: Any = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        given = self.model_fields_set
+        if self.verb == "approve" and self.fingerprint is None:
+            raise ValueError("an approval names the fingerprint of what was seen")
+        if self.verb == "feedback" and not self.comment:
+            raise ValueError("feedback needs a comment, which the program is told")
+        if ("answer" in given) != (self.verb == "answer") or ("changes" in given and self.verb != "approve"):
+            raise ValueError("changes belong to approve, and an answer belongs to answer")
+        return self
+
+
+class Hooks:
+    """All hooks of one inbox.
+
+    Args:
+        store: Where the requests are.
+        tables: What stands below `[hooks]` in the settings.
+        rate: How often one hook may send.
+        admits: Says who may review here at all.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+
+    def __init__(
+        self, store: Store, tables: Mapping[str, Any], *, rate: Rate | None = None,
+        admits: Callable[[Reviewer], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
+        self._store, self._admits = store, admits
+        self._rate = Rate(None) if rate is None else rate
+        self._hooks = [_hook(name, settings) for name, settings in tables.items()]
+        # Of a message that comes twice at once, the second waits here for what the first is answered.
+        self._one_by_one = threading.Lock()
+
+    def answer(self, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, Any]]:
+        """Take the decision of a message, once, and return the status and content of its answer.
+
+        Args:
+            headers: The three of the standard, by name.
+            body: As it came.
+
+        Raises:
+            Problem: It is not signed, came too soon, or cannot be read; it may be sent again.
+            SaysoError: The store failed; it may be sent again.
+        """
+        hook = self._signer(headers, body)
+        self._rate.count(f"hook {hook.name}")
+        key, digest = f"hook/{hook.name}/{headers[ID]}", hashlib.sha256(body).hexdigest()
+        with self._one_by_one:
+            known = self._known(key, digest)
+            if known is not None:
+                return known
+            message = _read(body)
+            status, content = self._decide(hook, message)
+            record = Record(_SEEN, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT)
+            # Another process may have taken the same message: its decision stands before our refusal.
+            if not self._store.keep(record, only_new=status != 200):
+                return self._known(key, digest) or (status, content)
+            return status, content
+
+    def _signer(self, headers: Mapping[str, str], body: bytes) -> Hook:
+        message_id, seconds, said = (headers.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))
+        now = clock.now()
+        for hook in self._hooks:
+            if hook.keys.has_signed(message_id, seconds, said, body, now=now):
+                return hook
+        raise Problem("not_signed_in", "no hook has signed this, or not in these five minutes; nothing was decided")
+
+    def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
+        self._forget()
+        record = self._store.record(_SEEN, key)
+        if record is None:
+            return None
+        if record.body["digest"] != digest:
+            raise Problem("invalid_input", f"this {ID} was of another message; nothing was decided")
+        return record.body["status"], record.body["content"]
+
+    def _forget(self) -> None:
+        for record in self._store.records(_SEEN, due_by=clock.now(), limit=_MOST_FORGOTTEN):
+            self._store.drop(_SEEN, record.key)
+
+    def _decide(self, hook: Hook, message: _Message) -> tuple[int, dict[str, Any]]:
+        """Return what a decision is answered; a refusal is an answer, too, and stays one."""
+        try:
+            request = _decided(self._review(hook, message.reviewer.subject), message)
+        except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
+            return _told(problem.of_fault(fault))
+        except Problem as fault:
+            return _told(fault)
+        return 200, {
+            "request_id": request.id, "state": str(request.state), "fingerprint": request.current_fingerprint,
+            "missing_votes": request.missing_votes if request.state == "pending" else 0,
+        }  # fmt: skip
+
+    def _review(self, hook: Hook, subject: str) -> Review:
+        reviewer = hook.reviewers.get(subject)
+        if reviewer is None:
+            raise Problem("invalid_input", "reviewer.subject is nobody for whom this hook speaks; nothing was decided")
+        if not self._admits(reviewer):
+            raise Problem(
+                "not_admitted", "the settings of this server do not let this person review; nothing was decided"
+            )
+        return Review(self._store, reviewer=reviewer, channel=f"hook-{hook.name}")
+
+
+def _hook(name: str, settings: Any) -> Hook:
+    if not isinstance(settings, dict):
+        raise errors.ConfigError(f"hooks.{name} must be a table, [hooks.{name}]; no decision is taken from it")
+    return Hook.of_table(name, cast("dict[str, Any]", settings))
+
+
+def _read(body: bytes) -> _Message:
+    try:
+        return _Message.model_validate(parsed(body))
+    except ValidationError as fault:
+        found = fault.errors(include_url=False, include_input=False, include_context=False)[:20]
+        problems = [f"{'.'.join(map(ascii, each['loc'])) or 'message'}: {each['msg']}" for each in found]
+        raise Problem("invalid_input", "the message does not fit; nothing was decided", problems=problems) from None
+
+
+def _decided(review: Review, message: _Message) -> Request:
+    request_id, seen, comment = message.request_id, message.fingerprint, message.comment
+    if seen is not None and message.verb in {"answer", "cancel"}:  # whose verbs do not take what was seen
+        current = review.get(request_id).current_fingerprint
+        if current != seen:
+            raise errors.StaleViewError(request_id, seen=seen, current=current)
+    match message.verb:
+        case "approve":
+            return review.approve(request_id, changes=message.changes, comment=comment, seen=seen)
+        case "reject":
+            return review.reject(request_id, comment, seen=seen)
+        case "feedback":
+            return review.feedback(request_id, comment or "", seen=seen)
+        case "answer":
+            return review.answer(request_id, message.answer, comment=comment)
+        case "cancel":
+            return review.cancel(request_id, comment)
+
+
+def _told(fault: Problem) -> tuple[int, dict[str, Any]]:
+    """Return a problem as status and content, so that a repeated message can be answered by the same."""
+    answer = problem.response(fault)
+    return answer.status_code, cast("dict[str, Any]", json.loads(bytes(answer.body)))
+
+
+async def receive(http: Http) -> Response:
+    """Take a decision that comes by webhook: `POST /hooks/decisions`."""
+    try:
+        status, content = await _answered(http)
+    except ClientDisconnect:
+        return Response(status_code=400)  # nobody is there to read it
+    except Problem as fault:
+        return problem.response(fault)
+    except errors.SaysoError as fault:
+        return problem.response(problem.of_fault(fault))
+    kind = "application/json" if status == 200 else problem.MEDIA_TYPE
+    return Response(json.dumps(content, sort_keys=True), status_code=status, media_type=kind)
+
+
+async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
+    hooks: Hooks = http.app.state.hooks
+    rate: Rate = http.app.state.stranger_rate
+    settings: Settings = http.app.state.settings
+    stranger = f"unsigned {settings.sender(http)}"
+    rate.must_have_room(stranger)  # before a body is read, or a signature computed
+    try:
+        headers, body = await _message(http)
+        return await run_in_threadpool(hooks.answer, headers, body)
+    except ClientDisconnect:
+        rate.count(stranger)
+        raise
+    except Problem as fault:
+        if fault.kind.code in _UNSIGNED:
+            rate.count(stranger)
+        raise
+
+
+async def _message(http: Http) -> tuple[dict[str, str], bytes]:
+    given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
+    headers = {name: said[0] for name, said in given.items() if len(said) == 1}
+    try:
+        async with asyncio.timeout(_PATIENCE):  # who sends it is not known yet, and must not stay for long
+            return headers, await read_bytes(http)
+    except TimeoutError:
+        raise Problem("body_too_slow", f"the body did not come in {_PATIENCE:.0f} s; nothing was decided") from None

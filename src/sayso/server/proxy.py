@@ -1,0 +1,101 @@
+"""People whom a proxy in front of the inbox has signed in, and names in a header of every request that it passes on.
+
+Anybody can send such a header, so it counts only from the addresses where the proxy is, by the connection itself and
+no header that tells of one. The invariant: from any other address, and where the header is not exactly one plain
+name, nobody is signed in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from starlette.requests import Request as Http
+
+from sayso import errors
+from sayso.model.reviewer import Reviewer
+
+__all__ = ["PROXY", "Proxy", "networks"]
+
+PROXY = "proxy"  # the issuer of people whom a proxy has signed in
+
+_log = logging.getLogger("sayso.server")
+
+
+def networks(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Return the networks that texts such as `10.0.0.0/8` and `::1` name.
+
+    Raises:
+        ConfigError: One names none.
+    """
+    try:
+        found = tuple(ipaddress.ip_network(text) for text in texts)
+    except ValueError as error:
+        raise errors.ConfigError(f"a trusted proxy is an address or a network like 10.0.0.0/8; {error}") from error
+    if any(network.prefixlen == 0 for network in found):
+        raise errors.ConfigError("a trusted proxy cannot be everywhere: anybody could name themselves in the header")
+    return found
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy that is trusted.
+
+    Attributes:
+        peers: Where it is.
+        header: Which header names the person; None where it signs nobody in and only passes requests on.
+        roles_header: Which header lists the person's roles, with commas between them.
+    """
+
+    peers: tuple[IPv4Network | IPv6Network, ...]
+    header: str | None = None
+    roles_header: str | None = None
+
+    def is_peer(self, http: Http) -> bool:
+        """Say whether a request comes from the proxy."""
+        peer = None if http.client is None else _address(http.client.host)
+        return peer is not None and any(peer in network for network in self.peers)
+
+    def who(self, http: Http) -> Reviewer | None:
+        """Return whom the proxy names; None where the request is not the proxy's, or names nobody properly."""
+        if self.header is None or not self.is_peer(http):
+            return None
+        names = http.headers.getlist(self.header)
+        if not names:
+            return None
+        roles = http.headers.getlist(self.roles_header) if self.roles_header else []
+        if len(names) > 1 or len(roles) > 1:  # the proxy has let through what its client wrote
+            return _refused("it has a header of the person or of the roles twice")
+        if "," in names[0]:  # as some proxies join what their client wrote to what they set
+            return _refused("the header of the person has a comma, and may name two")
+        try:
+            listed = [word.strip() for text in roles for word in _plain(text).split(",") if word.strip()]
+            return Reviewer(_plain(names[0]), roles=listed, issuer=PROXY)
+        except ValueError as error:
+            return _refused(str(error))
+
+    def origin_of(self, http: Http) -> str:
+        """Return the address that a request came from, as the proxy tells it, else that of the connection."""
+        told = http.headers.getlist("x-forwarded-for") if self.is_peer(http) else []
+        last = told[-1].rpartition(",")[2].strip() if told else ""
+        return last or (http.client.host if http.client else "")
+
+
+def _plain(value: str) -> str:
+    return value.encode("latin-1").decode("utf-8")  # a server hands bytes over as Latin-1, whatever they are
+
+
+def _refused(why: str) -> None:
+    _log.warning("a request of the proxy signs nobody in: %s", why)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None  # a socket of this machine has no address
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

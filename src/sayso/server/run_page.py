@@ -1,0 +1,131 @@
+"""The pages of runs: which there are, and what happened in one, step by step.
+
+A run of an agent, workflow or tool is kept from its first pause on; the run of a plain program is known by its
+requests alone. The invariant: texts of a program are drawn as values are, never as our own words.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from sayso import clock, errors
+from sayso.clock import instant
+from sayso.model.duration import ago
+from sayso.model.request import State
+from sayso.model.run import RunRecord, RunState
+from sayso.model.text import escape
+from sayso.runs.load import Span, load_run
+from sayso.server.draw import rows_of
+from sayso.server.page import render
+from sayso.server.visit import Visit
+from sayso.stores.filter import RunFilter
+from sayso.view.arguments import brief
+from sayso.view.document import event_rows, moment
+from sayso.view.summary import token
+
+__all__ = ["run", "runs"]
+
+_PAGE = 50
+_ROOM = 400
+_MOST_ROWS = 500
+
+
+class _Line(NamedTuple):
+    """A run in the list."""
+
+    id: str
+    shown: str
+    name: str
+    kind: str
+    state: str
+    begun: str
+    touched: str
+
+
+class _Step(NamedTuple):
+    """A step of a run's timeline."""
+
+    at: str
+    path: str
+    kind: str
+    status: str
+    said: str
+    request_id: str | None
+    is_human: bool
+
+
+def runs(visit: Visit) -> Response:
+    """List the runs, newest first."""
+    asked = {"state": visit.asked("state"), "name": visit.asked("name")}
+    try:
+        states = frozenset({RunState(asked["state"])}) if asked["state"] else frozenset[RunState]()
+        wanted = RunFilter(states, asked["name"] or None)
+        found, cursor = visit.settings.store.runs(wanted, cursor=visit.asked("cursor") or None, limit=_PAGE)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+    now = clock.now()
+    next_page = None if cursor is None else visit.path("runs", cursor=cursor, **asked)
+    return render(
+        visit, "runs.html", lines=[_line(one, now) for one in found], asked=asked, next_page=next_page,
+        states=[str(state) for state in RunState],
+    )  # fmt: skip
+
+
+def run(visit: Visit) -> Response:
+    """Show what happened in a run: its steps, its requests and its journal."""
+    run_id: str = visit.http.path_params["run_id"]
+    store, now = visit.settings.store, clock.now()
+    requests = visit.review.list(state="all", run_id=run_id, limit=_MOST_ROWS)
+    try:
+        loaded = load_run(run_id, store=store)
+    except errors.RunNotFoundError:
+        if not requests.requests:
+            raise
+        loaded = None
+    only_human = visit.asked("only") == "human"
+    steps = [] if loaded is None else [_step(span) for span in loaded.spans]
+    journal = event_rows(map(store.legible, store.journal(run_id=run_id, limit=_MOST_ROWS)))
+    return render(
+        visit, "run.html", run_id=run_id, shown=token(run_id, 200),
+        line=None if loaded is None else _line(loaded.record, now),
+        steps=[step for step in steps if step.is_human or not only_human], only_human=only_human,
+        rows=rows_of(visit.review, list(requests.requests), now), journal=journal,
+        is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
+        unknown=any(request.state is State.UNKNOWN for request in requests.requests),
+    )  # fmt: skip
+
+
+def _line(record: RunRecord, now: datetime) -> _Line:
+    return _Line(
+        record.id, token(record.id), token(record.name), token(record.kind), str(record.state),
+        ago(record.created_at, now), ago(record.updated_at, now),
+    )  # fmt: skip
+
+
+def _step(span: Span) -> _Step:
+    approval = span.metadata.get("approval")
+    request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    code = str(span.status.get("code", ""))
+    status = " ".join(str(span.status[part]) for part in ("code", "reason") if span.status.get(part))
+    return _Step(
+        at="" if span.t0 is None else moment(instant(span.t0 * 1000)),
+        path=escape(span.path),
+        kind=escape(span.type),
+        status=escape(status),
+        said=_said(span),
+        request_id=request_id if isinstance(request_id, str) else None,
+        is_human=request_id is not None or code in {"waiting", "decided"},
+    )
+
+
+def _said(span: Span) -> str:
+    if span.error is not None:
+        return f"error {brief(span.error, _ROOM)}"
+    shown = [] if span.input is None else [f"took {brief(span.input, _ROOM)}"]
+    if span.output is not None:
+        shown.append(f"gave {brief(span.output, _ROOM)}")
+    return "; ".join(shown)

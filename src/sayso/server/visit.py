@@ -1,0 +1,290 @@
+"""One request of a browser: who sits there, and what a form of ours brought along.
+
+`shows` makes a route of a function that looks, `does` of one that changes something: the second alone reads a form,
+and only after the session, the form's own token and the Origin header agree. The invariant: nothing is changed for a
+request that does not come from a page of ours, in the session in which the page was shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import ImmutableMultiDict
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as Http
+from starlette.responses import RedirectResponse, Response
+
+from sayso.model.reviewer import Reviewer
+from sayso.reviews import Review
+from sayso.server.link import Links
+from sayso.server.session import Session, Sessions
+from sayso.server.sign_in import Attempts, SignIn
+from sayso.server.stamp import Stamps
+from sayso.stores.base import Store
+
+__all__ = [
+    "Form",
+    "Settings",
+    "Visit",
+    "does",
+    "is_ours",
+    "not_admitted",
+    "path_to",
+    "read_form",
+    "see_other",
+    "session_of",
+    "set_cookie",
+    "shows",
+    "way_on",
+]
+
+Form = ImmutableMultiDict[str, str]
+Endpoint = Callable[[Http], Awaitable[Response]]
+
+_LONGEST_FORM = 8_000_000  # a call of one megabyte, with every character escaped
+_LONGEST_OF_STRANGER = 16_000
+_PATIENCE, _PATIENCE_WITH_STRANGER = 60.0, 10.0  # seconds for a form to arrive
+_MOST_FIELDS = 5_000
+_one_by_one = threading.Lock()  # a large form takes a hundred times its size while it is parsed
+_LONGEST_WAY = 500
+
+
+def _after_fork() -> None:
+    global _one_by_one  # noqa: PLW0603  the thread that held it is not there any more in a forked child
+    _one_by_one = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one inbox works with.
+
+    Attributes:
+        store: Where the requests are.
+        sessions: Who sits where.
+        base_url: How people reach it; None where each request's own Host header says it.
+        who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
+        sign_in: Which ways lead in.
+        attempts: Those that failed.
+    """
+
+    store: Store
+    sessions: Sessions
+    base_url: str | None
+    who: Callable[[Http], Reviewer | None] | None
+    sign_in: SignIn = field(default_factory=SignIn)
+    attempts: Attempts = field(default_factory=Attempts)
+
+    @cached_property
+    def stamps(self) -> Stamps:
+        """What this server signs."""
+        return Stamps(self.store)
+
+    @cached_property
+    def links(self) -> Links:
+        """The login links of this store."""
+        return Links(self.stamps)
+
+    def cookie(self, http: Http, what: str = "sayso") -> tuple[str, bool]:
+        """Return the name of a cookie of ours, the session's or another one, and whether it goes over https only."""
+        if self.origin(http).startswith("https:"):
+            return f"__Host-{what}", True
+        return f"{what}-{http.url.port or 80}", False  # cookies of one host are not apart by port
+
+    def sender(self, http: Http) -> str:
+        """Return the address from which a request was sent, as far as that can be known."""
+        if self.sign_in.proxy is not None:
+            return self.sign_in.proxy.origin_of(http)
+        return http.client.host if http.client else ""
+
+    def origin(self, http: Http) -> str:
+        """Return the origin that our own pages have."""
+        parts = urlsplit(self.base_url or str(http.url))
+        return f"{parts.scheme}://{parts.netloc}".casefold()
+
+
+class Visit:
+    """A request by somebody who is known, with the person's door opened in their name."""
+
+    def __init__(self, http: Http, session: Session, form: Form) -> None:
+        self.http, self.session, self.form = http, session, form
+        self.settings: Settings = http.app.state.settings
+
+    @cached_property
+    def review(self) -> Review:
+        """The person's door; looking through it writes nothing."""
+        return Review(self.settings.store, reviewer=self.session.reviewer, channel="web", sweeps=False)
+
+    @property
+    def reviewer(self) -> Reviewer:
+        """Who decides."""
+        return self.session.reviewer
+
+    def asked(self, name: str) -> str:
+        """Return a value of the address, or nothing."""
+        return self.http.query_params.get(name, "").strip()
+
+    def said(self, name: str) -> str | None:
+        """Return what was typed into a field of a form; None where it is empty."""
+        return self.form.get(name, "").replace("\r\n", "\n").strip() or None
+
+    def path(self, *steps: str, **asked: str) -> str:
+        """Return the address of a page of ours."""
+        return path_to(self.http, *steps, **asked)
+
+
+def path_to(http: Http, *steps: str, **asked: str) -> str:
+    """Return the address of a page of ours, also where the inbox is mounted below another path."""
+    root = str(http.scope.get("root_path", "")).rstrip("/")
+    way = f"{root}/" + "/".join(quote(step, safe="") for step in steps)
+    words = "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items() if value)
+    return f"{way}?{words}" if words else way
+
+
+def see_other(where: str) -> Response:
+    """Send a browser on after a change, so that a reload repeats nothing."""
+    return RedirectResponse(where, status_code=303)
+
+
+def session_of(http: Http) -> Session | None:
+    """Return who sits at the browser; a program around that knows them has the last word."""
+    settings: Settings = http.app.state.settings
+    session = settings.sessions.find(http.cookies.get(settings.cookie(http)[0]))
+    if settings.who is None:
+        return session
+    person = settings.who(http)
+    if person is None:
+        return None
+    if not settings.sign_in.admits(person):
+        raise not_admitted(person)
+    if session is not None and session.reviewer == person:
+        return session
+    return settings.sessions.begin(person)
+
+
+def is_ours(http: Http) -> bool:
+    """Say whether a page of ours sent this; every browser says with a POST where it comes from."""
+    settings: Settings = http.app.state.settings
+    return http.headers.get("origin", "").casefold() == settings.origin(http)
+
+
+async def read_form(http: Http, *, is_known: bool) -> Form:
+    """Return the fields of a form, parsed in a thread so that nobody else has to wait.
+
+    Args:
+        http: What brings it.
+        is_known: Whether a session brings it; strangers have less room and less time.
+
+    Raises:
+        HTTPException: It is too long, too slow, or none.
+    """
+    longest = _LONGEST_FORM if is_known else _LONGEST_OF_STRANGER
+    patience = _PATIENCE if is_known else _PATIENCE_WITH_STRANGER
+    if http.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "a form of this inbox is needed")
+    try:
+        async with asyncio.timeout(patience):
+            body = await _read(http, longest)
+    except TimeoutError:
+        raise HTTPException(408, f"the form did not come in {patience:.0f} s; nothing was done") from None
+    return await run_in_threadpool(_parsed, body)
+
+
+async def _read(http: Http, longest: int) -> bytes:
+    too_long = HTTPException(413, f"the form is too long: it may have {longest:,} bytes; nothing was done")
+    length = http.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > longest:
+        raise too_long  # before any of it is read
+    body = bytearray()
+    async for chunk in http.stream():
+        body += chunk
+        if len(body) > longest:
+            raise too_long
+    return bytes(body)
+
+
+def _parsed(body: bytes) -> Form:
+    if len(body) <= _LONGEST_OF_STRANGER:
+        return _fields(body)
+    with _one_by_one:
+        return _fields(body)
+
+
+def _fields(body: bytes) -> Form:
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS, separator="&"
+        )
+    except ValueError:
+        raise HTTPException(400, "the form cannot be read") from None
+    return ImmutableMultiDict(pairs)
+
+
+def not_admitted(person: Reviewer) -> HTTPException:
+    """Return the answer to somebody who is known, but may not review here."""
+    return HTTPException(403, f"you are {person.identity}, and may not review here; nothing was decided")
+
+
+def way_on(http: Http, wanted: str) -> str:
+    """Return where somebody goes who has signed in: the page that they wanted, if it is one of ours, else the inbox."""
+    home = path_to(http)
+    is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and len(wanted) <= _LONGEST_WAY
+    # `//evil.example` is another host's address, and browsers read a backslash as a slash.
+    return wanted if is_plain and wanted.startswith(home) and not wanted.startswith("//") else home
+
+
+def set_cookie(http: Http, response: Response, what: str, value: str | None, *, strict: bool = False) -> None:
+    """Give the browser a cookie that no script can read and no form of another site brings along; None ends it."""
+    settings: Settings = http.app.state.settings
+    name, is_https = settings.cookie(http, what)
+    response.set_cookie(
+        name, value or "", max_age=None if value else 0, path="/", httponly=True, secure=is_https,
+        samesite="strict" if strict else "lax",
+    )  # fmt: skip
+
+
+def _with_cookie(http: Http, session: Session, response: Response) -> Response:
+    settings: Settings = http.app.state.settings
+    if http.cookies.get(settings.cookie(http)[0]) != session.id:
+        set_cookie(http, response, "sayso", session.id)
+    return response
+
+
+def shows(page: Callable[[Visit], Response]) -> Endpoint:
+    """Make a route of a function that changes nothing."""
+
+    async def route(http: Http) -> Response:
+        session = session_of(http)
+        if session is None:
+            raise HTTPException(401)
+        response = await run_in_threadpool(page, Visit(http, session, ImmutableMultiDict[str, str]()))
+        return _with_cookie(http, session, response)
+
+    return route
+
+
+def does(deed: Callable[[Visit], Response]) -> Endpoint:
+    """Make a route of a function that changes something, for forms of our own pages only."""
+
+    async def route(http: Http) -> Response:
+        if not is_ours(http):
+            raise HTTPException(403, "this did not come from a page of this inbox; nothing was decided")
+        session = session_of(http)
+        if session is None:
+            raise HTTPException(401)
+        form = await read_form(http, is_known=True)
+        if not session.is_mine(form.get("csrf", "")):
+            raise HTTPException(403, "this form is not of your session any more; nothing was decided")
+        return await run_in_threadpool(deed, Visit(http, session, form))
+
+    return route
