@@ -81,7 +81,7 @@ def _refusal(given: object) -> str:
     if not issubclass(kind, Store) and not hasattr(kind, "claim_approval"):
         lacks += " and has no verb `claim_approval`"
     return (
-        f"{kind.__name__} {lacks}: nothing would keep a call from being started twice (see docs/guides/write-a-store.md)"
+        f"{kind.__name__} {lacks}: nothing keeps a call from starting twice (see docs/guides/write-a-store.md)"
     )
 
 

@@ -101,6 +101,26 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page} links to {target}"
 
 
+def anchors_of(page: Path) -> set[str]:
+    headings = re.findall(
+        r"^#{1,6} +(.+)$",
+        re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL),
+        re.MULTILINE,
+    )
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower() for heading in headings]
+    return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip()) for heading in plain}
+
+
+def test_links_to_a_heading_lead_to_one() -> None:
+    wrong: list[str] = []
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+            other = (page.parent / target).resolve() if target else page
+            if other.suffix == ".md" and anchor not in anchors_of(other):
+                wrong.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_page_stands_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in PAGES[1:]:
