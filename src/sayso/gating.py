@@ -17,10 +17,9 @@ from sayso.effects import Attempt, Effects, HookCall, UserCall, adrive, drive
 from sayso.errors import AlreadyStartedError, ApprovalExpiredError, ConfigError, NotApprovedError
 from sayso.gates import Gate, check, exception_classes, execute
 from sayso.gates.options import check_known, quorum_of, redact_names, span_of
-from sayso.model.quorum import Escalation
 from sayso.model.redaction import Redaction
 from sayso.model.request import State
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Escalation, Reviewer
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Block, Waiter, block_of, until_ended

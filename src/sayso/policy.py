@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from sayso import errors
 from sayso.model import duration
-from sayso.model.quorum import Escalation, Quorum
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Escalation, Quorum, Reviewer
 
 __all__ = ["Happened", "Verdict", "allow", "deny", "describe", "hold", "verdict_of"]
 

@@ -16,11 +16,11 @@ from sayso.gates.options import quorum_of, span_of
 from sayso.model import canonical
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
-from sayso.model.keywords import checks_keywords
 from sayso.model.lifecycle import is_due
-from sayso.model.quorum import Quorum
 from sayso.model.request import Question, Request, State
+from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
+from sayso.model.signature import checks_keywords
 from sayso.model.text import storable
 from sayso.scope import Scope
 from sayso.signals import say, trim

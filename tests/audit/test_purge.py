@@ -18,9 +18,8 @@ from sayso.audit.receipt import receipt_of, receipt_text, verify_receipt
 from sayso.model import canonical
 from sayso.model.journal import ended_at
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
 from sayso.model.request import FINAL, Request, State
-from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.reviewer import PROGRAM, Identity, Quorum
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore

@@ -125,7 +125,7 @@ def test_an_edited_call_is_shown_as_it_was_asked_and_as_it_ran(scene: Scene) -> 
 
 
 def test_votes_a_resolution_and_a_later_cancel_stand_in_a_receipt(scene: Scene) -> None:
-    from sayso.model.quorum import Quorum
+    from sayso.model.reviewer import Quorum
 
     both = scene.ask("run_a", quorum=Quorum(2))
     scene.decide("approve", both)

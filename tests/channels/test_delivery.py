@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from sayso.channels.outbox import Delivery, Due, due_at, due_message
-from sayso.model.quorum import Escalation
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Escalation
 from sayso.stores.records import Record
 from sayso.testing import Clock, frozen_clock, sample_call
 

@@ -23,9 +23,8 @@ from sayso.channels import Notice, UndeliverableError, deliver, forget, health, 
 from sayso.channels.outbox import GIVES_UP_AFTER, KEPT_FOR, LEASE, Deliverer
 from sayso.channels.registry import Roll
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Decision, Request
-from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
 from sayso.stores import transaction
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore

@@ -22,9 +22,8 @@ from sayso.channels.outbox import deliver
 from sayso.channels.slack import SlackOutlet, make
 from sayso.channels.slack_desk import Desk
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.reviewer import Identity, Quorum, Reviewer
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.channels.fake_slack import APP, BOT, CHANNEL, TEAM, FakeSlack, fake_slack, texts_in

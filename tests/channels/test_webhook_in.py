@@ -18,9 +18,8 @@ import sayso
 from sayso import clock as sayso_clock
 from sayso import errors
 from sayso.channels.webhook import ID, SIGNATURE, TIMESTAMP, WebhookKeys
-from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Identity
+from sayso.model.reviewer import Identity, Quorum
 from sayso.server import create_app
 from sayso.server.hook import Hooks
 from sayso.server.hook import receive as receive_hook

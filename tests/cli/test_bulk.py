@@ -14,8 +14,8 @@ import pytest
 
 import sayso as package
 from sayso.cli import main
-from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Quorum
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock

@@ -24,10 +24,9 @@ from pydantic import AfterValidator
 import sayso
 from sayso import config, effects, errors
 from sayso.model.fingerprint import call_digest, question_digest
-from sayso.model.quorum import Quorum
 from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
-from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.reviewer import LOCAL, Identity, Quorum
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore

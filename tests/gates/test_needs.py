@@ -12,9 +12,8 @@ from sayso import errors
 from sayso.effects import drive
 from sayso.gates import Gate, Needs, execute
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
 from sayso.model.request import State
-from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.reviewer import Identity, Quorum, Reviewer
 from sayso.stores.base import Store
 from tests.support.acting import held, state_of
 from tests.support.running import ids, started

@@ -19,7 +19,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.model.quorum import Quorum
+from sayso.model.reviewer import Quorum
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
 from tests.support.acting import aheld, approved, held

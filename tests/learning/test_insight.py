@@ -94,7 +94,7 @@ def test_figures_are_by_tool_and_by_reviewer(store: MemoryStore, clock: Clock) -
 
 
 def test_each_vote_of_a_quorum_counts_for_its_reviewer_once(store: MemoryStore, clock: Clock) -> None:
-    request = store.open(sample_call(quorum=sayso.model.quorum.Quorum(2)))
+    request = store.open(sample_call(quorum=sayso.model.reviewer.Quorum(2)))
     for by, seconds in [("ada", 2), ("bob", 60)]:
         clock.tick(seconds=seconds)
         sayso.Review(store, reviewer=by).approve(request.id)

@@ -20,9 +20,8 @@ from sayso.errors import ConfigError
 from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, pairs, report, samples, table
 from sayso.learning.dataset import label_of
 from sayso.learning.file import csv_lines, need_parquet
-from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
-from sayso.model.reviewer import LOCAL, PROGRAM, Identity
+from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.mplp import LearningSample, NotConformantError, sample_of
 from sayso.mplp.sample import export_of
 from sayso.server import create_app

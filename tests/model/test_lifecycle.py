@@ -17,9 +17,8 @@ from sayso import errors
 from sayso.model import lifecycle
 from sayso.model.fingerprint import fingerprint
 from sayso.model.lifecycle import Outcome, Transition
-from sayso.model.quorum import Quorum
 from sayso.model.request import FINAL, LIVE, Call, Decision, Request, State
-from sayso.model.reviewer import LOCAL, PROGRAM, Identity
+from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.testing import sample_call, sample_edit, sample_question
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

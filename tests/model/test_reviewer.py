@@ -6,8 +6,7 @@ import unicodedata
 
 import pytest
 
-from sayso.model.quorum import Quorum
-from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.reviewer import Identity, Quorum, Reviewer
 
 # Seen as nothing, or as a space, whatever their category says.
 BLANK = [

@@ -281,7 +281,7 @@ MUTANTS = [
         "model/test_lifecycle.py::test_a_quorum_is_met_by_as_many_distinct_people_as_it_names",
     ),
     Mutant(
-        "votes are counted by person", "model/quorum.py",
+        "votes are counted by person", "model/reviewer.py",
         "if not any(voter.is_same(other) for other in distinct):", "if voter not in distinct:",
         "gates/test_guards.py::test_one_person_in_two_spellings_counts_once",
     ),

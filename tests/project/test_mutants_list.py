@@ -23,7 +23,6 @@ CORE = {
     "model/edit.py",
     "model/fingerprint.py",
     "model/lifecycle.py",
-    "model/quorum.py",
     "model/redaction.py",
     "model/reviewer.py",
     "reviews.py",

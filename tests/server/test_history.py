@@ -15,8 +15,7 @@ import pytest
 from starlette.applications import Starlette
 
 import sayso
-from sayso.model.quorum import Quorum
-from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.reviewer import PROGRAM, Identity, Quorum
 from sayso.server import create_app, listing
 from sayso.server.export import COLUMNS
 from sayso.stores.base import Store

@@ -16,9 +16,8 @@ from sayso import clock as sayso_clock
 from sayso import errors
 from sayso.channels.admission import Admission, configured
 from sayso.channels.webhook import WebhookKeys
-from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.reviewer import Identity, Quorum, Reviewer
 from sayso.server import create_app, hook
 from sayso.server.proxy import Proxy, networks
 from sayso.server.sign_in import SignIn

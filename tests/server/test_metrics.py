@@ -18,7 +18,7 @@ import sayso
 from sayso.errors import ConfigError
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
+from sayso.model.reviewer import Quorum
 from sayso.server import create_app
 from sayso.server.metrics import TOKEN
 from sayso.server.token import TokenKind, Tokens

@@ -27,10 +27,9 @@ from sayso.model.canonical.decode import fields_of
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
 from sayso.model.redaction import FAILED, MASK, agrees
 from sayso.model.request import Call, Request, State
-from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.reviewer import LOCAL, Identity, Quorum
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.model.schema import Schema
 from sayso.reviews import Review

@@ -24,9 +24,8 @@ from sayso import clock as sayso_clock
 from sayso.model.fingerprint import fingerprint
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
 from sayso.model.request import FINAL, Decision, Request, State
-from sayso.model.reviewer import LOCAL, PROGRAM, Identity
+from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore

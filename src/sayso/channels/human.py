@@ -13,11 +13,10 @@ from sayso.effects import Effects, adrive, drive
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
 from sayso.gates.options import quorum_of, span_of
 from sayso.model import duration
-from sayso.model.keywords import checks_keywords
-from sayso.model.quorum import Quorum
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
+from sayso.model.signature import checks_keywords
 from sayso.model.text import storable
 from sayso.questions import Asking
 from sayso.reviews import Review

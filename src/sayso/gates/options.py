@@ -23,14 +23,12 @@ from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.captured import CapturedValues, captures_nothing
 from sayso.model import canonical, duration
 from sayso.model.json_schema import mapped
-from sayso.model.keywords import unknown_keyword
-from sayso.model.quorum import Escalation, Quorum
 from sayso.model.redaction import Redaction, marks
 from sayso.model.request import Request, State
-from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
 from sayso.model.run import Saved
 from sayso.model.schema import Schema
-from sayso.model.signature import Signature, chosen, hints_of, method_refusal
+from sayso.model.signature import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.policy import describe
 
 __all__ = [

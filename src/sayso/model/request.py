@@ -13,8 +13,7 @@ from typing import Any, Literal, cast
 
 from sayso.model import canonical
 from sayso.model.fingerprint import fingerprint, shown_digest
-from sayso.model.quorum import Escalation, Quorum
-from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
 
 __all__ = ["FINAL", "LIVE", "Call", "Decision", "Execution", "Question", "Request", "State", "Verb"]
 

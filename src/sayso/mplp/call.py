@@ -23,8 +23,8 @@ from sayso.errors import ArgumentError
 from sayso.gates import Gate
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
-from sayso.model.quorum import Quorum
 from sayso.model.request import Call
+from sayso.model.reviewer import Quorum
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.fault import NotConformantError
 from sayso.mplp.ids import id_of

@@ -15,9 +15,8 @@ from sayso import config
 from sayso.effects import drive
 from sayso.errors import ConfigError
 from sayso.model import duration
-from sayso.model.quorum import Quorum
 from sayso.model.request import Request
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Quorum, Reviewer
 from sayso.mplp import flow
 from sayso.mplp.call import Terms
 from sayso.mplp.confirm import Confirm, Decision

@@ -22,8 +22,7 @@ from sayso.gates import Gate
 from sayso.gates.masking import HookError
 from sayso.gates.options import check_hook, check_redact
 from sayso.model import canonical, redaction
-from sayso.model.quorum import Escalation
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.signature import method_refusal
 from sayso.policy import Verdict, allow
 from sayso.runs.resolution import ApprovalPolicyDecision

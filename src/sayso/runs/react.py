@@ -17,9 +17,9 @@ from sayso.effects import offload
 from sayso.gates import requester, unknown_request
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
-from sayso.model.keywords import checks_keywords
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
+from sayso.model.signature import checks_keywords
 from sayso.runs.events import DeltaEvent
 from sayso.runs.models import ModelCall, ModelError, Reply, model_of
 from sayso.runs.module import Module, Prediction, Signature, tell

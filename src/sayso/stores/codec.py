@@ -17,9 +17,8 @@ from sayso.clock import instant, microseconds
 from sayso.model.canonical.tags import dumps, dumps_sorted
 from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, stands_in
-from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State
-from sayso.model.reviewer import Identity
+from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.stores.filter import search_text
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any
 from sayso import errors
 from sayso.model import lifecycle
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
 from sayso.model.request import Decision, Request, State
+from sayso.model.reviewer import Quorum
 from sayso.stores.base import Filter
 from sayso.testing.sample import sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, Scene, outcomes_of, refusal

@@ -11,9 +11,8 @@ from unittest.mock import patch
 
 from sayso import errors
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Escalation, Quorum
 from sayso.model.request import Request, State
-from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
 from sayso.stores import transaction
 from sayso.stores.records import Record
 from sayso.testing.sample import sample_call

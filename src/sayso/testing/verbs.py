@@ -13,9 +13,8 @@ from typing import Any
 from sayso import audit, errors
 from sayso.model.journal import first_link
 from sayso.model.lifecycle import Outcome
-from sayso.model.quorum import Quorum
 from sayso.model.request import Decision, Request, State, Verb
-from sayso.model.reviewer import LOCAL, PROGRAM, Identity
+from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.stores.base import Filter
 from sayso.testing.sample import sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, Scene, refusal

@@ -10,9 +10,8 @@ from typing import Any, cast
 from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.journal import Entry
-from sayso.model.quorum import Escalation
 from sayso.model.request import Call, Decision, Execution, Request
-from sayso.model.reviewer import Identity
+from sayso.model.reviewer import Escalation, Identity
 from sayso.model.text import escape
 from sayso.view import card
 from sayso.view.arguments import brief
