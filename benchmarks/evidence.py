@@ -63,7 +63,7 @@ def _signer(folder: Path) -> Any:
 def _fill(store: SqliteStore, rows: int, chains: int) -> None:
     store._writer().execute("PRAGMA synchronous = OFF")  # only what stands there is measured
     for n in range(rows // ROWS_OF_ONE):
-        request = store.open(sample_call(f"run-{n % chains}", {"amount": n}))
+        request = store.ask(sample_call(f"run-{n % chains}", {"amount": n}))
         store.decide(request.id, Decision("approve", ADA, clock.now(), "cli", "ok", ""), roles=(), seen=None)
         store.start(request.id, "t")
         store.finish(request.id, "t", Outcome("done", result='{"result":"paid"}'))

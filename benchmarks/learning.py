@@ -56,15 +56,15 @@ def _decided(store: Store, review: sayso.Review, number: int) -> None:
     run, given = f"run-{number % RUNS}", {"amount": number, "to": f"account {number % 97}"}
     match number % 10:
         case 0:
-            review.answer(store.open(sample_question(run, f"Which account for {number}?")).id, "main")
+            review.answer(store.ask(sample_question(run, f"Which account for {number}?")).id, "main")
         case 1:
-            review.reject(store.open(sample_call(run, given, risk="high")).id, f"invoice {number} is not ours")
+            review.reject(store.ask(sample_call(run, given, risk="high")).id, f"invoice {number} is not ours")
         case 2:
-            review.approve(store.open(sample_call(run, given)).id, changes={"amount": number + 1})
+            review.approve(store.ask(sample_call(run, given)).id, changes={"amount": number + 1})
         case 3:
-            review.approve(store.open(sample_call(run, {**given, "password": f"secret {number}"})).id)
+            review.approve(store.ask(sample_call(run, {**given, "password": f"secret {number}"})).id)
         case _:
-            review.approve(store.open(sample_call(run, given)).id)
+            review.approve(store.ask(sample_call(run, given)).id)
 
 
 def _written(lines: Iterable[str]) -> int:

@@ -175,7 +175,7 @@ def breaks(*_: object, **__: object) -> None:
 def test_a_server_tells_how_its_store_looks(
     heard: Heard, memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory.open(sample_call())
+    memory.ask(sample_call())
     memory.keep(Record("channel", "ops", {"kind": "webhook", "by": "settings"}))
     clock.tick(minutes=2)
     observe(memory)

@@ -252,7 +252,7 @@ def clear_confirmation(confirmation_id: str) -> None:
         here.forget(confirmation_id)
     store = _store_of(confirmation_id)
     if store is not None:
-        store.clear(confirmation_id, requester())
+        store.withdraw(confirmation_id, requester())
 
 
 def clear_all_confirmations() -> None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 from sayso import config, errors, scope, signals
@@ -244,8 +245,7 @@ class HeldBase:
 
     def _withdrawing(self, reason: str | None) -> Effects[None]:
         if self._request is not None:
-            verb: Callable[..., Request] = getattr(self._store, "withdraw", self._store.clear)
-            why = reason or "the program withdrew it"
+            why, verb = reason or "the program withdrew it", partial(self._store.withdraw, is_brief=True)
             yield StoreCall(self._store, verb, self._request.id, requester(), why)
             yield from self._refreshing()
 

@@ -77,7 +77,7 @@ class Asking:
         try:
             answer = self._schema.validate(canonical.decode(text, self._schema.classes))["answer"]
         except SchemaError as error:
-            yield StoreCall(store, store.clear, request.id, requester())
+            yield StoreCall(store, store.withdraw, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
         for known in self._here.lineage():
             known.forget(request.id)
@@ -98,7 +98,7 @@ class Asking:
             lacks = needs.unmet_by(found) if found.state in {State.PENDING, State.ANSWERED} else None
             if lacks is None:
                 return found
-            yield StoreCall(store, store.clear, found.id, requester(), lacks)
+            yield StoreCall(store, store.withdraw, found.id, requester(), lacks)
             needs = needs.joined(found)
         if place.pool is not None:
             raise not_found_again("the question", place.pool)

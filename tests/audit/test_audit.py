@@ -94,7 +94,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journal]:
 
 def write_a_life(scene: Scene, run_id: str, n: int) -> None:
     """Write the rows of one request: asked, claimed, released, decided, started, ended; and one about none."""
-    request = scene.store.open(sample_call(run_id, {"amount": n}))
+    request = scene.store.ask(sample_call(run_id, {"amount": n}))
     scene.store.claim(request.id, BOB, roles=(), channel="test")
     scene.clock.tick(seconds=1)
     scene.store.release(request.id, BOB, roles=(), force=False, channel="test")
@@ -350,8 +350,8 @@ def test_in_every_state_a_request_agrees_with_its_rows(tmp_path: Path, make: Cal
     for state in State:
         request = scene.in_state(state)
         assert request.state is state
-    scene.store.clear(scene.in_state(State.REJECTED).id, Identity(PROGRAM, "tests"))
-    scene.store.clear(scene.in_state(State.APPROVED).id, Identity(PROGRAM, "tests"))
+    scene.store.withdraw(scene.in_state(State.REJECTED).id, Identity(PROGRAM, "tests"))
+    scene.store.withdraw(scene.in_state(State.APPROVED).id, Identity(PROGRAM, "tests"))
     scene.store.extend(scene.in_state(State.APPROVED).id, BOB, roles=(), span=timedelta(hours=1), channel="test")
     again = scene.started("t", retries=1)
     assert scene.store.finish(again.id, "t", Outcome("failed")).state is State.APPROVED
@@ -393,7 +393,7 @@ def test_both_stores_write_the_same_chain(tmp_path: Path) -> None:
     request = sample_call("run_same")
     for store in stores:
         scene._store = store
-        store.open(request)
+        store.ask(request)
         scene.decide("approve", request)
     in_memory, on_disk = (list(store.journal()) for store in stores)
     assert [entry[:-2] for entry in in_memory] == [entry[:-2] for entry in on_disk]

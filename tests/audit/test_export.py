@@ -53,7 +53,7 @@ def test_every_row_is_a_line(scene: Scene, form: Format) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_no_argument_result_or_error_is_exported(scene: Scene, form: Format) -> None:
     canaries = {"amount": 7_215_893_461, "to": "CANARY-to", "password": "CANARY-secret"}
-    request = scene.store.open(sample_call("run_a", canaries, prompt="CANARY-prompt", context={"of": "CANARY-context"}))
+    request = scene.store.ask(sample_call("run_a", canaries, prompt="CANARY-prompt", context={"of": "CANARY-context"}))
     scene.decide("approve", request)
     scene.store.start(request.id, "t")
     scene.store.finish(request.id, "t", Outcome("failed", error="CANARY-error"))
@@ -137,7 +137,7 @@ def test_only_the_span_and_the_run_that_were_asked_for_are_exported(scene: Scene
     scene.clock.tick(hours=1)
     scene.decide("reject", request)
     scene.clock.tick(hours=1)
-    scene.store.clear(request.id, ADA)
+    scene.store.withdraw(request.id, ADA)
     hour = timedelta(hours=1)
     head = form == "csv"
 

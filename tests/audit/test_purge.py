@@ -57,16 +57,16 @@ def old(scene: Scene, **options: bool) -> Purged:
 def full_of_words(scene: Scene, run_id: str = "run_a") -> list[Request]:
     """Leave final requests behind whose every text is a canary, but for what people said."""
     store, said = scene.store, {"prompt": CANARY, "description": CANARY, "rule": CANARY, "context": {"of": CANARY}}
-    request = store.open(sample_call(run_id, {"to": CANARY, "password": CANARY}, quorum=Quorum(2), **said))
+    request = store.ask(sample_call(run_id, {"to": CANARY, "password": CANARY}, quorum=Quorum(2), **said))
     edited = scene.decide("approve", request, edited=sample_edit(request, to=f"{CANARY}-edited"))
     scene.decide("approve", edited, BOB)
     store.start(request.id, "t")
     store.finish(request.id, "t", Outcome("done", result=canonical.encode({"result": CANARY}).text))
-    failed = store.open(sample_call(run_id, {"to": f"{CANARY}-2"}))
+    failed = store.ask(sample_call(run_id, {"to": f"{CANARY}-2"}))
     scene.decide("approve", failed)
     store.start(failed.id, "t")
     store.finish(failed.id, "t", Outcome("failed", error=f"ValueError: {CANARY}"))
-    question = store.open(sample_question(run_id, f"{CANARY}?"))
+    question = store.ask(sample_question(run_id, f"{CANARY}?"))
     scene.decide("answer", question, answer=canonical.encode({"answer": CANARY}).text)
     return [store.get(one.id) for one in (request, failed, question)]
 
@@ -210,7 +210,7 @@ def test_a_scrubbed_file_says_the_same_to_every_process(tmp_path: Path) -> None:
                 assert one.get_run("run_z") == scene.store.get_run("run_z")
                 assert one.record("token", "one") == scene.store.record("token", "one")
                 assert audit.verify(one).broken == ()
-            request = other.open(sample_call("run_other"))
+            request = other.ask(sample_call("run_other"))
             assert scene.store.get(request.id) == again.get(request.id) == request
             other.close()
             again.close()
@@ -268,10 +268,10 @@ def test_the_steps_of_a_run_that_ended_go_and_the_run_stays(scene: Scene) -> Non
 
 
 def test_a_no_holds_after_it_was_purged(scene: Scene) -> None:
-    request = scene.store.open(sample_call("run_same", {"amount": 7}))
+    request = scene.store.ask(sample_call("run_same", {"amount": 7}))
     scene.decide("reject", request)
     old(scene)
-    again = scene.store.open(sample_call("run_same", {"amount": 7}))
+    again = scene.store.ask(sample_call("run_same", {"amount": 7}))
     assert (again.id, again.state, again.holds) == (request.id, State.REJECTED, True)
 
 

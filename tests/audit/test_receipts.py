@@ -37,14 +37,14 @@ def scene() -> Iterator[Scene]:
 def done(scene: Scene, run_id: str = "run_a", **arguments: Any) -> Request:
     """Let a call be asked, approved and run, among others of its run."""
     store = scene.store
-    store.open(sample_call(run_id, {"amount": 1}))
-    request = store.open(sample_call(run_id, arguments or {"amount": 80, "password": "hunter2-hunter2"}))
-    other = store.open(sample_call(run_id, {"amount": 2}))
+    store.ask(sample_call(run_id, {"amount": 1}))
+    request = store.ask(sample_call(run_id, arguments or {"amount": 80, "password": "hunter2-hunter2"}))
+    other = store.ask(sample_call(run_id, {"amount": 2}))
     scene.decide("approve", request)
     scene.decide("reject", other, BOB)
     store.start(request.id, "t")
     store.finish(request.id, "t", Outcome("done", result='{"result":"paid"}'))
-    store.open(sample_call(run_id, {"amount": 3}))
+    store.ask(sample_call(run_id, {"amount": 3}))
     return store.get(request.id)
 
 
@@ -143,7 +143,7 @@ def test_votes_a_resolution_and_a_later_cancel_stand_in_a_receipt(scene: Scene) 
 
 def test_what_the_program_took_back_and_what_nobody_answered_have_receipts(scene: Scene) -> None:
     back, late = scene.ask("run_a"), scene.ask("run_b")
-    scene.store.clear(back.id, ADA, "asked for less")
+    scene.store.withdraw(back.id, ADA, "asked for less")
     scene.clock.tick("25h")
     body = verify_receipt(receipt_text(scene.store, back.id).encode()).body
     assert (body["decision"]["verb"], body["outcome"]["state"]) == ("withdraw", "cancelled")
@@ -300,7 +300,7 @@ def test_rows_that_begin_too_late_are_refused(scene: Scene, tmp_path: Path) -> N
     late = forged(forged(body, "chain.rows", rows[1:]), "chain.before", rows[0][8])
     with pytest.raises(errors.EvidenceError, match="do not begin where its request was asked"):
         verify_receipt(written_paper("receipt", late, signer).encode())
-    request = scene.store.open(sample_call("run_new"))
+    request = scene.store.ask(sample_call("run_new"))
     scene.decide("reject", request)
     first = json.loads(json.dumps(receipt_of(scene.store, request.id)))
     assert first["chain"]["rows"][0][1] == 1

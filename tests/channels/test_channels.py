@@ -228,7 +228,7 @@ def test_store_that_fails_is_told_to_whoever_asks(store: Store, monkeypatch: pyt
     def fail(*_: object) -> None:
         raise errors.StoreFullError(store.url)
 
-    monkeypatch.setattr(store, "open", fail)
+    monkeypatch.setattr(store, "ask", fail)
     with pytest.raises(errors.StoreFullError):
         asyncio.run(human_in_the_loop(answering("small", asked=asked)).acall(question="Which size?"))
     assert asked == []

@@ -110,7 +110,7 @@ def test_every_channel_is_told_slack_decides_and_every_channel_is_told_again(
 ) -> None:
     with notifying() as process:
         slack.connected()
-        request = store.open(sample_call(arguments={"amount": 4711, "to": "alice"}))
+        request = store.ask(sample_call(arguments={"amount": 4711, "to": "alice"}))
         until(lambda: hook.got and phones.got and slack.messages)
         view = slack.opens("U1", next(iter(slack.messages.values())))
         slack.submit("U1", view, "approve")

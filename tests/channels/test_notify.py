@@ -110,7 +110,7 @@ def test_a_channel_announces_what_waited_before_its_first_run(store: Store) -> N
 
 def test_a_channel_that_would_announce_a_flood_at_its_first_run_says_so(store: Store) -> None:
     for number in range(MOST_WAITING + 1):
-        store.open(sample_call("batch", {"amount": number}))
+        store.ask(sample_call("batch", {"amount": number}))
     settings(TERMINAL)
     done = sayso("notify", "--once")
     assert (done.code, done.out) == (0, "desk: 0 sent\n")

@@ -75,7 +75,7 @@ class Desk:
         return Deliverer(self.store, chat, "https://sayso.example")
 
     def ask(self, **fields: Any) -> Request:
-        return self.store.open(sample_call(**fields))
+        return self.store.ask(sample_call(**fields))
 
     def decide(self, verb: Any, request: Request, by: Identity = ADA) -> Request:
         request = self.store.get(request.id)
@@ -152,7 +152,7 @@ def test_an_expired_request_and_a_withdrawn_one_are_told_so(desk: Desk) -> None:
     desk.run()
     desk.clock.tick("24h")
     desk.store.sweep()
-    desk.store.clear(withdrawn.id, withdrawn.requester)
+    desk.store.withdraw(withdrawn.id, withdrawn.requester)
     desk.run()
     told = {notice.request_id: notice.outcome for notice, _ in desk.chat.edits}
     assert told == {expired.id: "expired, nobody decided", withdrawn.id: "withdrawn by the program"}
@@ -182,7 +182,7 @@ def test_a_call_that_is_tried_again_is_told_when_it_has_ended(desk: Desk) -> Non
 
 
 def test_a_question_is_announced_without_its_words(desk: Desk) -> None:
-    desk.store.open(sample_question(text="Is canary the password?"))
+    desk.store.ask(sample_question(text="Is canary the password?"))
     desk.run()
     (notice,) = desk.chat.said
     assert notice.title == "tests (program) asks a question"
@@ -191,7 +191,7 @@ def test_a_question_is_announced_without_its_words(desk: Desk) -> None:
 
 def test_a_message_carries_no_argument_prompt_context_or_comment(desk: Desk) -> None:
     words = {name: f"canary-{name}" for name in ("prompt", "description", "rule")}
-    request = desk.store.open(
+    request = desk.store.ask(
         sample_call(None, {"amount": 4_711, "to": "canary-to"}, context={"a": "canary-context"}, **words)
     )
     desk.run()
@@ -205,7 +205,7 @@ def test_a_message_carries_no_argument_prompt_context_or_comment(desk: Desk) -> 
 
 def test_a_gate_that_opts_in_sends_its_arguments_masked(desk: Desk) -> None:
     arguments = {"amount": 4_711, "to": "alice", "password": "canary-secret"}
-    desk.store.open(sample_call(None, arguments, notify_arguments=True))
+    desk.store.ask(sample_call(None, arguments, notify_arguments=True))
     desk.run()
     (notice,) = desk.chat.said
     assert notice.arguments is not None
@@ -614,11 +614,11 @@ def until(fact: Any, patience: float = 30) -> None:
 def test_deliver_sends_while_its_block_runs_and_not_after() -> None:
     store, notices = MemoryStore(), queue.Queue[Notice]()
     with deliver(store, [queue_outlet(notices)]):
-        request = store.open(sample_call())
+        request = store.ask(sample_call())
         assert notices.get(timeout=30).request_id == request.id
         sayso.Review(store).reject(request.id, by="bob")
         assert notices.get(timeout=30).outcome == "rejected by bob (python)"
-    later = store.open(sample_call())
+    later = store.ask(sample_call())
     assert notices.empty()
     with deliver(store, [queue_outlet(notices)]):
         assert notices.get(timeout=30).request_id == later.id
@@ -629,7 +629,7 @@ def test_an_asyncio_queue_gets_its_notices_in_its_own_loop() -> None:
         notices = asyncio.Queue[Notice]()
         store = MemoryStore()
         with deliver(store, [queue_outlet(notices)]):
-            request = store.open(sample_call())
+            request = store.ask(sample_call())
             notice = await asyncio.wait_for(notices.get(), 30)
             assert notice.request_id == request.id
             return notice.event
@@ -649,7 +649,7 @@ def test_a_channel_that_hangs_keeps_nobody_from_leaving_the_block() -> None:
 
     store, quick = MemoryStore(), Chat("quick")
     with deliver(store, [Hanging("slow"), quick]):
-        store.open(sample_call())
+        store.ask(sample_call())
         assert begun.wait(30)
         until(lambda: quick.said)
     assert not ended.is_set()  # it hung all the while
@@ -670,7 +670,7 @@ def test_a_store_that_fails_for_a_while_ends_no_deliverer(caplog: pytest.LogCapt
     store, chat = Failing(tmp_path / "sayso.db"), Chat()
     with deliver(store, [chat]):
         until(lambda: not store.failures)
-        store.open(sample_call())  # which wakes it before its pause is over
+        store.ask(sample_call())  # which wakes it before its pause is over
         until(lambda: chat.said)
     assert "locked" in caplog.text
     store.close()
@@ -711,7 +711,7 @@ def test_a_deliverer_that_is_killed_between_sending_and_recording_is_followed_by
 ) -> None:
     store, told = SqliteStore(tmp_path / "sayso.db"), tmp_path / "told.txt"
     Roll(store).enter([Chat()], by="program")
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     store.close()
 
     def another(how: str) -> subprocess.CompletedProcess[str]:

@@ -97,7 +97,7 @@ def words(thing: Any) -> str:
 def test_a_message_has_the_tool_a_button_and_a_link_and_no_arguments(
     slack: FakeSlack, ops: SlackOutlet, memory: Store
 ) -> None:
-    request = memory.open(sample_call(arguments={"amount": 4711, "to": "alice"}))
+    request = memory.ask(sample_call(arguments={"amount": 4711, "to": "alice"}))
     message = posted(slack, ops, request)
     assert "support-bot wants to run pay" in words(message["blocks"])
     review, link = next(block for block in message["blocks"] if block["type"] == "actions")["elements"]
@@ -110,7 +110,7 @@ def test_a_message_has_the_tool_a_button_and_a_link_and_no_arguments(
 def test_arguments_are_shown_where_the_notice_has_them_and_they_are_short(
     slack: FakeSlack, ops: SlackOutlet, memory: Store
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     message = posted(slack, ops, request, arguments={"amount": 4711, "note": "<!channel> *hi*"})
     assert "amount: 4711" in words(message["blocks"])
     long = posted(slack, ops, request, arguments={"note": "x" * 5_000})
@@ -119,7 +119,7 @@ def test_arguments_are_shown_where_the_notice_has_them_and_they_are_short(
 
 def test_nothing_is_markup_but_our_own_words(slack: FakeSlack, ops: SlackOutlet, memory: Store) -> None:
     bait = "<https://evil.example|Approve> <!channel> *b* `c` <@U1> :tada:"
-    request = memory.open(sample_call(arguments={"amount": 1, "to": bait}, prompt=bait, context={"x": bait}))
+    request = memory.ask(sample_call(arguments={"amount": 1, "to": bait}, prompt=bait, context={"x": bait}))
     message = posted(slack, ops, request, title=bait, line=bait, arguments={"to": bait})
     edited = posted(slack, ops, request, outcome=bait)
     for thing in (message, edited):
@@ -137,13 +137,13 @@ def test_what_is_risky_has_a_link_only(
     slack: FakeSlack, memory: Store, monkeypatch: pytest.MonkeyPatch, risk: str | None, inline: bool, can_review: bool
 ) -> None:
     ops = outlet_of(slack, monkeypatch, inline=inline)
-    message = posted(slack, ops, memory.open(sample_call(risk=risk)))
+    message = posted(slack, ops, memory.ask(sample_call(risk=risk)))
     assert ("sayso_review" in json.dumps(message)) is can_review
     assert f"{BASE}/r/" in json.dumps(message)
 
 
 def test_a_message_is_edited_with_the_outcome(slack: FakeSlack, ops: SlackOutlet, memory: Store) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     reference = ops.send(notice_of(request))
     outcome = notice_of(request, event="outcome", state="approved", outcome="approved by ada (web)")
     ops.follow_up(outcome, reference)
@@ -158,7 +158,7 @@ def test_a_message_is_edited_with_the_outcome(slack: FakeSlack, ops: SlackOutlet
 def test_what_slack_refuses_is_tried_again_unless_it_never_will_be(
     slack: FakeSlack, ops: SlackOutlet, memory: Store
 ) -> None:
-    notice = notice_of(memory.open(sample_call()))
+    notice = notice_of(memory.ask(sample_call()))
     slack.fails[:] = ["ratelimited", "channel_not_found", "invalid_auth"]
     for _ in range(3):
         with pytest.raises(NotTakenError):
@@ -176,7 +176,7 @@ def test_tokens_stand_nowhere(
     caplog.set_level(logging.DEBUG)
     slack.fails[:] = ["invalid_auth"]
     with pytest.raises(NotTakenError) as caught:
-        ops.send(notice_of(memory.open(sample_call())))
+        ops.send(notice_of(memory.ask(sample_call())))
     assert "hunter2" not in f"{ops!r} {caught.value!r} {caught.value.__cause__!r} {caplog.text}"
 
 
@@ -193,7 +193,7 @@ def test_a_test_says_that_nothing_is_to_be_done(slack: FakeSlack, ops: SlackOutl
 def test_review_opens_what_would_run_and_decide_decides(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call(arguments={"amount": 320, "to": "alice", "password": "hunter2"}))
+    request = memory.ask(sample_call(arguments={"amount": 320, "to": "alice", "password": "hunter2"}))
     view = slack.opens("U1", posted(slack, ops, request))
     shown = words(view)
     assert "320" in shown
@@ -213,7 +213,7 @@ def test_review_opens_what_would_run_and_decide_decides(
 def test_each_decision_does_what_it_says(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, verb: str, note: str, state: str
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     slack.submit("U1", slack.opens("U1", posted(slack, ops, request)), verb, note=note)
     assert memory.get(request.id).state == state
 
@@ -221,7 +221,7 @@ def test_each_decision_does_what_it_says(
 def test_nothing_is_chosen_beforehand_and_nothing_chosen_decides_nothing(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     view = slack.opens("U1", posted(slack, ops, request))
     assert "initial_option" not in json.dumps(view)
     for verb, field in [(None, "verb"), ("feedback", "note")]:
@@ -234,7 +234,7 @@ def test_nothing_is_chosen_beforehand_and_nothing_chosen_decides_nothing(
 def test_a_value_can_be_changed_and_what_is_left_alone_stays(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call(arguments={"amount": 320, "to": "alice", "password": "hunter2"}))
+    request = memory.ask(sample_call(arguments={"amount": 320, "to": "alice", "password": "hunter2"}))
     view = slack.opens("U1", posted(slack, ops, request))
     wrong = slack.submit("U1", view, "approve", argument_0="many")
     assert list(wrong["errors"]) == ["argument-0"]
@@ -250,14 +250,14 @@ def test_values_that_cannot_stand_in_one_line_are_not_changed_in_slack(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
     odd = {"amount": 1, "to": "two\nlines", "password": "x"}
-    view = slack.opens("U1", posted(slack, ops, memory.open(sample_call(arguments=odd))))
+    view = slack.opens("U1", posted(slack, ops, memory.ask(sample_call(arguments=odd))))
     assert [block["label"]["text"] for block in view["blocks"] if block.get("block_id", "").startswith("arg")] == [
         "amount"
     ]
 
 
 def test_a_question_is_answered(slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None) -> None:
-    request = memory.open(sample_question(text="Which *account*?"))
+    request = memory.ask(sample_question(text="Which *account*?"))
     view = slack.opens("U1", posted(slack, ops, request))
     assert "Which *account*?" in words(view)
     assert list(slack.submit("U1", view, "answer")["errors"]) == ["answer"]
@@ -269,7 +269,7 @@ def test_what_is_too_long_for_a_modal_is_not_decided_there(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
     for size in (40_000, 400_000):
-        request = memory.open(sample_call(arguments={"amount": 1, "to": "x" * size}))
+        request = memory.ask(sample_call(arguments={"amount": 1, "to": "x" * size}))
         slack.press("U1", posted(slack, ops, request))
         said = slack.wait(lambda: slack.ephemeral and slack.ephemeral.pop())
         assert f"too long to be shown whole in Slack, and decided in the inbox: {BASE}/r/{request.id}" in words(said)
@@ -282,7 +282,7 @@ def test_what_fits_is_shown_whole(
 ) -> None:
     for at in (0, size // 2, size - 8):
         text = "x" * at + "MARKER42" + "x" * (size - at - 8)
-        request = memory.open(sample_call(arguments={"amount": 1, "to": text}))
+        request = memory.ask(sample_call(arguments={"amount": 1, "to": text}))
         view = slack.opens("U1", posted(slack, ops, request))
         assert "MARKER42" in words(view).replace("\n", "").replace(": ", "").replace("| ", "").replace(" ", "")
         slack.submit("U1", view, "approve")
@@ -295,7 +295,7 @@ def test_what_fits_is_shown_whole(
 def test_somebody_who_is_not_known_is_told_so_and_decides_nothing(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     message = posted(slack, ops, request)
     slack.press("U9", message)
     said = slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1])
@@ -310,7 +310,7 @@ def test_somebody_who_is_not_known_is_told_so_and_decides_nothing(
 def test_a_member_of_another_workspace_decides_nothing(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     message = posted(slack, ops, request)
     slack.press("U1", message, team="T2")
     assert "not known here" in words(slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1]))
@@ -322,8 +322,8 @@ def test_a_member_of_another_workspace_decides_nothing(
 def test_roles_and_the_bar_for_requesters_count_in_slack(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    finance = memory.open(sample_call(quorum=Quorum(1, frozenset({"finance"}))))
-    own = memory.open(sample_call(on_behalf_of=Identity("local", "ada")))
+    finance = memory.ask(sample_call(quorum=Quorum(1, frozenset({"finance"}))))
+    own = memory.ask(sample_call(on_behalf_of=Identity("local", "ada")))
     for request, said in [(finance, "needs the role"), (own, "cannot decide it")]:
         view = slack.opens("U1", posted(slack, ops, request))
         assert said in words(slack.submit("U1", view, "approve")["view"])
@@ -335,7 +335,7 @@ def test_roles_and_the_bar_for_requesters_count_in_slack(
 def test_who_may_not_review_on_the_server_decides_nothing_in_slack(
     slack: FakeSlack, monkeypatch: pytest.MonkeyPatch, memory: Store, clock: Clock, place: Path
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     for rule in ('reviewers = ["bob"]', 'required_role = "finance"', 'reviewers = ["corp:bob", "local:bob"]'):
         (place / "sayso.toml").write_text(f"[serve]\n{rule}\n")
         (place / "sayso.toml").chmod(0o600)
@@ -353,13 +353,13 @@ def test_who_may_not_review_on_the_server_decides_nothing_in_slack(
             assert memory.get(request.id).state is State.PENDING
             slack.submit("U2", view, "approve")
             assert memory.get(request.id).state is State.APPROVED
-        request = memory.open(sample_call())
+        request = memory.ask(sample_call())
 
 
 def test_one_person_counts_once_by_slack_and_elsewhere(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call(quorum=Quorum(2)))
+    request = memory.ask(sample_call(quorum=Quorum(2)))
     sayso.Review(memory).approve(request.id, by="ada")
     view = slack.opens("U1", posted(slack, ops, request))
     assert "has approved" in words(slack.submit("U1", view, "approve")["view"])
@@ -374,7 +374,7 @@ def test_one_person_counts_once_by_slack_and_elsewhere(
 def test_a_call_that_was_changed_since_it_was_shown_is_not_decided(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call(arguments={"amount": 1, "to": "alice", "password": "x"}, quorum=Quorum(2)))
+    request = memory.ask(sample_call(arguments={"amount": 1, "to": "alice", "password": "x"}, quorum=Quorum(2)))
     view = slack.opens("U1", posted(slack, ops, request))
     sayso.Review(memory).approve(request.id, by="kim", changes={"amount": 9_999})
     for verb in ("approve", "reject"):
@@ -386,7 +386,7 @@ def test_a_call_that_was_changed_since_it_was_shown_is_not_decided(
 def test_what_was_decided_elsewhere_is_told_and_stays(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     message = posted(slack, ops, request)
     view = slack.opens("U1", message)
     sayso.Review(memory, channel="web").reject(request.id, by="kim")
@@ -399,7 +399,7 @@ def test_what_was_decided_elsewhere_is_told_and_stays(
 def test_an_expired_request_is_not_decided(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, clock: Clock
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     view = slack.opens("U1", posted(slack, ops, request))
     clock.tick(hours=25)
     assert "expired" in words(slack.submit("U1", view, "approve")["view"])
@@ -409,7 +409,7 @@ def test_an_expired_request_is_not_decided(
 def test_a_risky_call_is_refused_in_slack_whatever_the_message_said(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request, small = memory.open(sample_call(risk="high")), memory.open(sample_call())
+    request, small = memory.ask(sample_call(risk="high")), memory.ask(sample_call())
     slack.press("U1", posted(slack, ops, request, risk=None))
     assert "decided in the inbox" in words(slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1]))
     view = slack.opens("U1", posted(slack, ops, small))
@@ -422,7 +422,7 @@ def test_a_risky_call_is_refused_in_slack_whatever_the_message_said(
 def test_a_modal_that_says_nothing_decides_nothing(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, metadata: str
 ) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     view = slack.opens("U1", posted(slack, ops, request))
     assert "view" in slack.submit("U1", view | {"private_metadata": metadata}, "approve")
     assert memory.get(request.id).state is State.PENDING
@@ -439,7 +439,7 @@ def test_a_request_of_another_store_is_told(slack: FakeSlack, ops: SlackOutlet, 
 def test_an_envelope_that_comes_again_has_one_effect_and_one_answer(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    request = memory.open(sample_call(quorum=Quorum(2)))
+    request = memory.ask(sample_call(quorum=Quorum(2)))
     view = slack.opens("U1", posted(slack, ops, request))
     replies = [slack.submit("U1", view, "approve", envelope_id="env-same", times=5) for _ in range(2)]
     assert replies[0] == replies[1]
@@ -450,7 +450,7 @@ def test_an_envelope_that_comes_again_has_one_effect_and_one_answer(
 def test_a_press_that_comes_again_opens_one_modal(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
 ) -> None:
-    message = posted(slack, ops, memory.open(sample_call()))
+    message = posted(slack, ops, memory.ask(sample_call()))
     trigger = slack.press("U1", message, times=3)
     slack.wait(lambda: slack.calls.count("views.open") == 3)
     assert list(slack.views).count(trigger) == 1
@@ -474,7 +474,7 @@ def test_it_connects_anew_when_the_connection_ends(
 ) -> None:
     getattr(slack, way)()
     slack.connected(2)
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     slack.submit("U1", slack.opens("U1", posted(slack, ops, request)), "approve")
     assert memory.get(request.id).state is State.APPROVED
 
@@ -530,7 +530,7 @@ def test_a_request_comes_to_slack_and_is_decided_there_and_its_message_tells_the
 ) -> None:
     with deliver(memory, [ops], base_url=BASE):
         slack.connected()
-        request = memory.open(sample_call())
+        request = memory.ask(sample_call())
         slack.wait(lambda: "wants to run pay" in said_of(slack, request))
         message = next(iter(slack.messages.values()))
         slack.submit("U1", slack.opens("U1", message), "approve")
@@ -546,7 +546,7 @@ def test_what_is_decided_elsewhere_is_told_in_slack(
     slack: FakeSlack, ops: SlackOutlet, memory: Store, clock: Clock
 ) -> None:
     with deliver(memory, [ops], base_url=BASE):
-        request = memory.open(sample_call())
+        request = memory.ask(sample_call())
         slack.wait(lambda: "wants to run pay" in said_of(slack, request))
         sayso.Review(memory, channel="web").reject(request.id, "no", by="kim")
         slack.wait(lambda: "rejected by kim (web)" in said_of(slack, request))
@@ -578,7 +578,7 @@ def submission(request: Request, seen: str) -> dict[str, Any]:
 def test_a_store_that_takes_long_is_answered_in_time_and_told_later(
     memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, go, real = memory.open(sample_call()), threading.Event(), memory.decide
+    request, go, real = memory.ask(sample_call()), threading.Event(), memory.decide
 
     def slow(*args: Any, **options: Any) -> Request:
         assert go.wait(30)
@@ -603,7 +603,7 @@ def test_a_store_that_fails_is_told_and_named_in_the_log(
     def fail(*_: Any, **__: Any) -> Request:
         raise errors.StoreBusyError("it is locked")
 
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     monkeypatch.setattr(memory, "decide", fail)
     desk = Desk(memory, _Slow(), {"U1": Reviewer("ada")}, team=TEAM, inline=False, base_url=None)
     reply = desk.submitted("env-1", submission(request, request.fingerprint))

@@ -55,7 +55,7 @@ def client(app: Starlette) -> TestClient:
 
 @pytest.fixture
 def request_(store: Store, clock: Clock) -> Request:
-    return store.open(sample_call(arguments={"amount": 10, "to": "alice", "password": "hunter2"}))
+    return store.ask(sample_call(arguments={"amount": 10, "to": "alice", "password": "hunter2"}))
 
 
 def body_of(request: Request, verb: str = "approve", subject: str = "ada", **more: Any) -> bytes:
@@ -85,7 +85,7 @@ def test_a_signed_decision_is_taken_and_says_who_decided(client: TestClient, sto
 
 
 def test_what_another_library_signs_is_taken(store: Store, tables: dict[str, Any]) -> None:
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     body = body_of(request, "reject")
     now = datetime.now(UTC)
     headers = {ID: "msg_9", TIMESTAMP: str(int(now.timestamp()))}
@@ -110,7 +110,7 @@ def test_each_verb_does_what_it_says(
 
 
 def test_a_question_is_answered(client: TestClient, store: Store, clock: Clock) -> None:
-    request = store.open(sample_question())
+    request = store.ask(sample_question())
     assert send(client, body_of(request, "answer", answer="the second")).status_code == 200
     assert store.get(request.id).answer == "the second"
 
@@ -124,7 +124,7 @@ def flipped(text: bytes) -> list[bytes]:
 
 def test_every_flipped_bit_of_20_messages_decides_nothing(memory: Store, clock: Clock, tables: dict[str, Any]) -> None:
     hooks, tried = Hooks(memory, tables), 0
-    requests = [memory.open(sample_call()) for _ in range(20)]
+    requests = [memory.ask(sample_call()) for _ in range(20)]
     for number, request in enumerate(requests):
         body = body_of(request, ["approve", "reject", "cancel"][number % 3], comment="x" * number)
         right = KEYS.headers(f"msg_{number}", sayso_clock.now(), body)
@@ -164,7 +164,7 @@ def test_the_window_is_five_minutes_both_ways(
 
 def test_a_secret_of_another_hook_speaks_for_that_hook_only(client: TestClient, store: Store, clock: Clock) -> None:
     desk = WebhookKeys([OTHER], whose="the test")
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     assert send(client, body_of(request, subject="bob"), keys=desk).status_code == 422
     assert send(client, body_of(request, subject="ada"), "msg_2", keys=desk).status_code == 200
     decision = store.get(request.id).decision
@@ -179,7 +179,7 @@ def test_during_a_change_of_secrets_both_are_taken(
     client = TestClient(create_app(store, hooks=tables), base_url=BASE)
     new = WebhookKeys([f"whsec_{'C' * 32}"], whose="the test")
     for number, keys in enumerate([KEYS, new]):
-        assert send(client, body_of(store.open(sample_call())), f"msg_{number}", keys).status_code == 200
+        assert send(client, body_of(store.ask(sample_call())), f"msg_{number}", keys).status_code == 200
 
 
 def test_without_hooks_nothing_is_taken(store: Store, request_: Request) -> None:
@@ -206,7 +206,7 @@ def test_a_repeated_message_has_one_effect_and_one_answer(
 
 
 def test_a_repeated_vote_counts_once(client: TestClient, store: Store, clock: Clock) -> None:
-    request = store.open(sample_call(quorum=Quorum(2)))
+    request = store.ask(sample_call(quorum=Quorum(2)))
     body = body_of(request)
     answers = [send(client, body, one).status_code for one in ["msg_1", "msg_1", "msg_2"]]
     assert answers == [200, 200, 409]
@@ -237,7 +237,7 @@ def test_of_two_servers_that_get_one_message_at_once_one_decides(
     file_store: Store, clock: Clock, tables: dict[str, Any]
 ) -> None:
     for number in range(10):
-        request = file_store.open(sample_call())
+        request = file_store.ask(sample_call())
         body = body_of(request)
         headers = KEYS.headers(f"msg_{number}", sayso_clock.now(), body)
         servers = [Hooks(file_store, tables), Hooks(file_store, tables)]
@@ -267,7 +267,7 @@ def test_an_id_that_is_used_for_another_message_decides_nothing(
     client: TestClient, store: Store, request_: Request
 ) -> None:
     assert send(client, body_of(request_, "reject")).status_code == 200
-    other = store.open(sample_call())
+    other = store.ask(sample_call())
     assert send(client, body_of(other)).status_code == 422
     assert store.get(other.id).state is State.PENDING
 
@@ -277,10 +277,10 @@ def test_what_was_seen_is_forgotten_when_it_could_not_be_signed_for_any_more(
 ) -> None:
     send(client, body_of(request_, "reject"))
     clock.tick(minutes=11)
-    send(client, body_of(store.open(sample_call())), "msg_2")
+    send(client, body_of(store.ask(sample_call())), "msg_2")
     assert len(store.records("seen")) == 2
     clock.tick(minutes=10)
-    send(client, body_of(store.open(sample_call())), "msg_3")
+    send(client, body_of(store.ask(sample_call())), "msg_3")
     assert [record.key for record in store.records("seen")] == ["hook/jira/msg_2", "hook/jira/msg_3"]
 
 
@@ -299,14 +299,14 @@ def test_who_asked_cannot_decide_by_a_hook(client: TestClient, store: Store, clo
         sample_call(on_behalf_of=Identity("local", "ada")),
         sample_call(on_behalf_of=Identity("corp", "ada@corp.example")),
     ]
-    for number, request in enumerate(map(store.open, asked)):
+    for number, request in enumerate(map(store.ask, asked)):
         answer = send(client, body_of(request), f"msg_{number}")
         assert (answer.status_code, answer.json()["code"]) == (403, "own_request")
         assert store.get(request.id).state is State.PENDING
 
 
 def test_roles_come_from_the_settings(client: TestClient, store: Store, clock: Clock) -> None:
-    finance, legal = (store.open(sample_call(quorum=Quorum(1, frozenset({role})))) for role in ("finance", "legal"))
+    finance, legal = (store.ask(sample_call(quorum=Quorum(1, frozenset({role})))) for role in ("finance", "legal"))
     assert send(client, body_of(finance)).status_code == 200
     assert send(client, body_of(legal), "msg_2").json()["code"] == "missing_role"
 
@@ -397,7 +397,7 @@ def test_the_settings_file_names_hooks(memory: Store, tables: dict[str, Any], pl
     text = '[hooks.jira]\nsecret_env = "JIRA_SECRET"\nreviewers = ["ada"]\nissuer = "local"\n'
     (place / "sayso.toml").write_text(text)
     (place / "sayso.toml").chmod(0o600)
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     assert send(TestClient(create_app(memory), base_url=BASE), body_of(request)).status_code == 200
     decision = memory.get(request.id).decision
     assert decision is not None
@@ -407,7 +407,7 @@ def test_the_settings_file_names_hooks(memory: Store, tables: dict[str, Any], pl
 def test_the_clock_of_the_store_counts_and_not_the_one_of_the_message(
     client: TestClient, store: Store, clock: Clock
 ) -> None:
-    request = store.open(sample_call(expires_at=sayso_clock.now() + timedelta(seconds=60)))
+    request = store.ask(sample_call(expires_at=sayso_clock.now() + timedelta(seconds=60)))
     body = body_of(request)
     headers = signed(body)
     clock.tick(seconds=60)

@@ -198,7 +198,7 @@ def test_a_request_is_told_when_it_is_asked_decided_and_done(
 
     hook.instead = take
     with deliver(memory, [ops], base_url="https://approvals.example.com"):
-        request = memory.open(sample_call(arguments={"amount": 4711, "to": "alice"}))
+        request = memory.ask(sample_call(arguments={"amount": 4711, "to": "alice"}))
         assert came.acquire(timeout=30)
         Review(memory).approve(request.id, by="ada")
         assert came.acquire(timeout=30)

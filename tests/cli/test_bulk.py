@@ -60,7 +60,7 @@ def states(*requests: Request) -> list[str]:
 @pytest.mark.parametrize(("verb", "state"), [("approve", "approved"), ("reject", "rejected")])
 def test_filters_choose_what_is_decided(run: Run, store: Store, clock: Clock, verb: str, state: str) -> None:
     ours = [ask_refund(f"A-{number}", run="night-1") for number in range(3)]
-    other_run, other_tool = ask_refund("B-1", run="night-2"), store.open(sample_call("night-1"))
+    other_run, other_tool = ask_refund("B-1", run="night-2"), store.ask(sample_call("night-1"))
     clock.tick(hours=2)
     young = ask_refund("A-9", run="night-1")
     code, out, err = run(verb, "--run", "night-1", "--tool", "refund", "--older-than", "1h", "--yes", "-m", "as agreed")
@@ -80,8 +80,8 @@ def test_filters_choose_what_is_decided(run: Run, store: Store, clock: Clock, ve
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_every_filter_of_a_list_chooses_what_is_approved(run: Run, store: Store, words: tuple[str, ...]) -> None:
-    ours, other = ask_refund(run="A-4721-run"), store.open(sample_question("B"))
-    store.open(sample_call("C"))
+    ours, other = ask_refund(run="A-4721-run"), store.ask(sample_question("B"))
+    store.ask(sample_call("C"))
     package.Review(by="ada").claim(ours.id)
     given = [word.format(agent=ours.requester.subject, tool=ours.call.tool) for word in words]
     listed = run("ls", "-q", "--state", "pending", *given)[1].split()
@@ -157,7 +157,7 @@ def test_everything_but_a_yes_decides_nothing(tmp_path: Path, word: str) -> None
 
 def test_what_came_or_changed_after_the_list_is_not_decided(store: Store, tmp_path: Path) -> None:
     kept, gone = (ask_refund(f"A-{number}", run="night") for number in range(2))
-    edited = store.open(sample_call("night", quorum=Quorum(2)))
+    edited = store.ask(sample_call("night", quorum=Quorum(2)))
     bob = package.Review(by="bob")
     with person("approve", "--run", "night", cwd=tmp_path) as somebody:
         somebody.sees("approve these 3? [y/N]")
@@ -200,7 +200,7 @@ def test_each_refusal_is_told_and_the_others_are_decided(run: Run) -> None:
 
 
 def test_a_vote_of_several_is_counted_apart(run: Run, store: Store) -> None:
-    request = store.open(sample_call("night", quorum=Quorum(2)))
+    request = store.ask(sample_call("night", quorum=Quorum(2)))
     code, out, _ = run("approve", "--run", "night", "--yes")
     assert code == 0
     assert out.splitlines()[-1] == "0 approved; 1 approved by you and waiting for others"
@@ -219,7 +219,7 @@ def test_json_tells_each(run: Run) -> None:
 
 
 def test_quiet_prints_whole_ids_of_all_pages(run: Run, store: Store) -> None:
-    requests = [store.open(sample_call("night", {"amount": number})) for number in range(60)]
+    requests = [store.ask(sample_call("night", {"amount": number})) for number in range(60)]
     assert run("ls", "--quiet") == (0, "".join(f"{request.id}\n" for request in requests), "")
     code, out, err = run("ls", "-q", "--limit", "2")
     assert (code, out.split()) == (0, [request.id for request in requests[:2]])

@@ -31,7 +31,7 @@ from sayso.stores.sqlite import SqliteStore
 
 STATEMENTS = {
     "schema": ("BEGIN IMMEDIATE", "CREATE TABLE journal", "COMMIT"),
-    "open": ("BEGIN IMMEDIATE", "INSERT INTO request", "INSERT INTO journal", "COMMIT"),
+    "ask": ("BEGIN IMMEDIATE", "INSERT INTO request", "INSERT INTO journal", "COMMIT"),
     "decide": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
     "start": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
     "call": (),
@@ -91,7 +91,7 @@ def install() -> None:
     """Put the points in their places, in this process."""
     connect = sqlite3.connect
     sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
-    for verb in ("open", "decide", "start", "finish"):
+    for verb in ("ask", "decide", "start", "finish"):
         setattr(Store, verb, wrapped(verb))
     run = effects.UserCall.run
 
@@ -239,7 +239,7 @@ def storm(folder: Path, times: int) -> None:
         if child == 0:
             store = SqliteStore(folder / "requests.db")
             first = max(0, store.count(Filter()) - 1)
-            for verb in ("open", "decide", "start", "finish"):
+            for verb in ("ask", "decide", "start", "finish"):
                 setattr(Store, verb, loud(verb, writing))
             os.write(writing, b".")
             for n in range(first, 1_000_000):

@@ -28,8 +28,8 @@ STORMS = 150
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 # What stands in the store after a death there: not asked, waiting, approved, started, or ended.
-COMMITTED = {"schema": None, "open": "pending", "decide": "approved", "start": "running", "finish": "done"}
-BEFORE = {"schema": None, "open": None, "decide": "pending", "start": "approved", "finish": "running"}
+COMMITTED = {"schema": None, "ask": "pending", "decide": "approved", "start": "running", "finish": "done"}
+BEFORE = {"schema": None, "ask": None, "decide": "pending", "start": "approved", "finish": "running"}
 
 
 def expected(point: str) -> tuple[str | None, int]:

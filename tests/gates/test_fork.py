@@ -76,7 +76,7 @@ def test_the_terminals_turn_can_be_taken_in_a_child() -> None:
 
 def test_a_store_in_memory_goes_on_in_a_child() -> None:
     store = MemoryStore()
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     review = sayso.Review(store)
     assert while_another_holds(store._lock, lambda: review.approve(request.id, by="ada").state is State.APPROVED)
     assert store.get(request.id).state is State.PENDING

@@ -295,10 +295,10 @@ Shared = tuple[Scene, SqliteStore, SqliteStore]
 
 def test_a_row_that_was_changed_elsewhere_is_not_overwritten_from_memory(scene: Shared) -> None:
     people, here, there = scene
-    request = people.decide("approve", here.open(sample_call("run_1")))
+    request = people.decide("approve", here.ask(sample_call("run_1")))
     assert there.get(request.id).state is State.APPROVED
     here.start(request.id, "first")
-    there.open(sample_call("run_1", {"amount": 2}))  # it knows the end of the chain again, and not of the start
+    there.ask(sample_call("run_1", {"amount": 2}))  # it knows the end of the chain again, and not of the start
     refusal(errors.AlreadyStartedError, lambda: there.start(request.id, "second"))
     execution = here.get(request.id).execution
     assert execution is not None
@@ -307,7 +307,7 @@ def test_a_row_that_was_changed_elsewhere_is_not_overwritten_from_memory(scene: 
 
 def test_an_answer_is_never_given_from_memory_alone(scene: Shared) -> None:
     people, here, there = scene
-    request = here.open(sample_call("run_1"))
+    request = here.ask(sample_call("run_1"))
     there.get(request.id)
     people.decide("approve", request)
     assert there.settle(request.id).state is State.APPROVED
@@ -368,7 +368,7 @@ def test_a_forked_child_takes_over_no_lock_and_no_connection(scene: Shared) -> N
 @pytest.mark.parametrize("make", [MemoryStore, lambda: SqliteStore("guards.db")])
 def test_an_end_that_a_refused_verb_met_stays_written(make: Callable[[], Store]) -> None:
     with frozen_clock() as clock, closing(make()) as store:
-        request = store.open(sample_call())
+        request = store.ask(sample_call())
         clock.tick("24h")
         refusal(errors.RequestExpiredError, lambda: store.claim(request.id, ADA, roles=(), channel="test"))
         assert store.get(request.id).state is State.EXPIRED
@@ -376,7 +376,7 @@ def test_an_end_that_a_refused_verb_met_stays_written(make: Callable[[], Store])
 
 
 def test_running_call_is_ended_by_force_alone_and_never_made_ready_again(memory: Store) -> None:
-    request = memory.open(replace(sample_call(), retries=3))
+    request = memory.ask(replace(sample_call(), retries=3))
     sayso.Review().approve(request.id, by="ada")
     memory.start(request.id, "token")
     resolve = partial(memory.resolve, request.id, ADA, roles=(), happened=False, comment=None, channel="test")

@@ -265,7 +265,9 @@ def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store,
         taken.append(request.id)
         assert len(taken) < 50
         yield from ()
-        return store.clear(request.id, request.requester, "it was asked of 1 reviewer, and the gate wants another now")
+        return store.withdraw(
+            request.id, request.requester, "it was asked of 1 reviewer, and the gate wants another now"
+        )
 
     monkeypatch.setattr(Block, "until_decided", until_decided)
 

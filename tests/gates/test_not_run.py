@@ -57,7 +57,7 @@ def test_error_of_a_call_is_raised_with_a_note_when_it_cannot_be_recorded(
     assert any(request_id in note and "no room left" in note for note in caught.value.__notes__)
 
 
-@pytest.mark.parametrize("verb", ["find", "open"])
+@pytest.mark.parametrize("verb", ["find", "ask"])
 def test_call_that_cannot_be_asked_does_not_run(store: Store, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     ran: list[int] = []
     failing(monkeypatch, store, verb)

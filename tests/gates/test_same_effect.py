@@ -22,11 +22,11 @@ _EFFECT = "refund:A-4721"
 
 def refunded(store: Store) -> tuple[Request, Request]:
     """Return a refund that was done, and one of the same order that waits."""
-    first = store.open(sample_call("run_1", effect=_EFFECT, summary="Refund 320 for A-4721"))
+    first = store.ask(sample_call("run_1", effect=_EFFECT, summary="Refund 320 for A-4721"))
     package.Review(store).approve(first.id, by="bob")
     store.start(first.id, "t")
     done = store.finish(first.id, "t", Outcome("done"))
-    return done, store.open(sample_call("run_2", effect=_EFFECT))
+    return done, store.ask(sample_call("run_2", effect=_EFFECT))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_the_page_lets_an_effect_happen_again_with_a_reason(app: Starlette, stor
     decision = store.get(second.id).decision
     assert decision is not None
     assert (decision.again, decision.comment) == (True, "it bounced")
-    assert 'name="again"' not in ada.get(f"/r/{store.open(sample_call()).id}").text
+    assert 'name="again"' not in ada.get(f"/r/{store.ask(sample_call()).id}").text
 
 
 def test_the_api_lets_an_effect_happen_again_with_a_reason(app: Starlette, store: Store) -> None:
@@ -92,5 +92,5 @@ def test_again_is_a_bool_and_needs_a_reason_and_an_effect(store: Store) -> None:
     with pytest.raises(errors.ReasonMissingError, match="nothing was decided"):
         review.approve(second.id, again=True)
     with pytest.raises(errors.DecisionRefusedError, match="names no effect"):
-        review.approve(store.open(sample_call()).id, again=True, comment="why not")
+        review.approve(store.ask(sample_call()).id, again=True, comment="why not")
     assert store.get(second.id).state is State.PENDING

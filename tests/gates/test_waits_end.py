@@ -142,7 +142,7 @@ def test_leaving_a_run_while_a_start_is_refused_starts_nothing_later(
     is_starting, is_left, start = threading.Event(), threading.Event(), store.start
 
     def taken_back(request_id: str, token: str, **options: Any) -> Request:
-        store.clear(request_id, requester())
+        store.withdraw(request_id, requester())
         is_starting.set()
         assert is_left.wait(PATIENCE)
         return start(request_id, token, **options)
@@ -246,14 +246,14 @@ def test_an_approved_call_does_not_start_in_a_run_that_was_left(store: Store, di
 def test_a_wait_ends_without_a_start_although_the_withdrawal_cannot_be_written(
     store: Store, remove: Remove, disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def gone(*_: object) -> Request:
+    def gone(*_: object, **options: object) -> Request:
         raise errors.StoreError("the disk is full")
 
     with workers() as threads:
         with sayso.run():
             threads.does(remove, "/a")
             (request,) = waiting_in(store)
-            monkeypatch.setattr(store, "clear", gone)
+            monkeypatch.setattr(store, "withdraw", gone)
         assert isinstance(threads.end()[0], sayso.ConfirmationCancelled)
     assert f"{request.id} could not be withdrawn (the disk is full); it starts nothing any more" in caplog.text
     sayso.Review().approve(request.id, by="ada")
@@ -320,13 +320,13 @@ def assert_none_is_left(store: Store, disk: Disk, cause: str) -> None:
 def test_ctrl_c_while_a_request_is_stored_withdraws_it(
     store: Store, remove: Remove, disk: Disk, monkeypatch: pytest.MonkeyPatch, what: str, around: Callable[[], Any]
 ) -> None:
-    opened = store.open
+    opened = store.ask
 
     def interrupted(request: Request, *saved: Any) -> Request:
         opened(request, *saved)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "open", interrupted)
+    monkeypatch.setattr(store, "ask", interrupted)
     with pytest.raises(KeyboardInterrupt), around():
         ASKS[what][1](remove)
     assert_none_is_left(store, disk, "KeyboardInterrupt")
@@ -336,9 +336,9 @@ class Storing:
     """A store's `open` that stops in its thread, before it stores or after, until the test lets it go on."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool) -> None:
-        self._opened, self._is_stored = store.open, is_stored
+        self._opened, self._is_stored = store.ask, is_stored
         self.begun, self.go_on = threading.Event(), threading.Event()
-        monkeypatch.setattr(store, "open", self._open)
+        monkeypatch.setattr(store, "ask", self._open)
         monkeypatch.setattr(store, "blocks", True)  # so that one in memory has a thread as well
 
     def _open(self, request: Request, *saved: Any) -> Request:

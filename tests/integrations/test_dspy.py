@@ -201,7 +201,7 @@ def test_question_that_cannot_be_kept_ends_the_agent(store: Store, monkeypatch: 
     def fail(*_: object) -> None:
         raise errors.StoreFullError(store.url)
 
-    monkeypatch.setattr(store, "open", fail)
+    monkeypatch.setattr(store, "ask", fail)
     with dspy.context(lm=model("Which size?")), pytest.raises(Stopped) as caught:
         react(answering("small"))(order="a pizza")
     assert isinstance(caught.value.why, errors.StoreFullError)

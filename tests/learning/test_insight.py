@@ -25,7 +25,7 @@ def store() -> MemoryStore:
 
 def decided(store: MemoryStore, clock: Clock, verb: str, seconds: float, by: str = "ada", **changes: Any) -> Request:
     """Let somebody decide a request that was asked so many seconds ago."""
-    request = store.open(sample_call(None, {"amount": 10, "to": "kim", "password": "x"}))
+    request = store.ask(sample_call(None, {"amount": 10, "to": "kim", "password": "x"}))
     clock.tick(seconds=seconds)
     review = sayso.Review(store, reviewer=by)
     match verb:
@@ -47,9 +47,9 @@ def test_shares_and_spans_are_of_what_people_decided(store: MemoryStore, clock: 
     for verb, seconds in [("approve", 1), ("approve", 10), ("approve", 20), ("reject", 30), ("feedback", 2.9)]:
         decided(store, clock, verb, seconds)
     decided(store, clock, "approve", 40, amount=7)
-    store.open(sample_call(expires_at=clock.at + timedelta(seconds=1)))
+    store.ask(sample_call(expires_at=clock.at + timedelta(seconds=1)))
     clock.tick(seconds=5)
-    store.open(sample_call())
+    store.ask(sample_call())
     whole = seen(store).whole
     assert (whole.asked, whole.approved, whole.changed, whole.refused) == (8, 4, 1, 2)
     assert (whole.answered, whole.expired, whole.waiting) == (0, 1, 1)
@@ -60,9 +60,9 @@ def test_shares_and_spans_are_of_what_people_decided(store: MemoryStore, clock: 
 
 def test_what_the_program_takes_back_is_nobodys_decision(store: MemoryStore, clock: Clock) -> None:
     decided(store, clock, "cancel", 10)
-    asked = store.open(sample_call())
+    asked = store.ask(sample_call())
     clock.tick(seconds=1)
-    store.clear(asked.id, Identity(PROGRAM, "tests"))
+    store.withdraw(asked.id, Identity(PROGRAM, "tests"))
     found = seen(store)
     assert (found.whole.asked, found.whole.refused, found.whole.withdrawn) == (2, 1, 1)
     assert (found.whole.spans, found.whole.hasty) == ((timedelta(seconds=10),), 0)
@@ -70,7 +70,7 @@ def test_what_the_program_takes_back_is_nobodys_decision(store: MemoryStore, clo
 
 
 def test_where_nobody_decided_there_is_no_share(store: MemoryStore, clock: Clock) -> None:
-    store.open(sample_call())
+    store.ask(sample_call())
     whole = seen(store).whole
     assert (whole.approval_rate, whole.median, whole.p90, whole.hasty_share) == (None, None, None, None)
 
@@ -84,7 +84,7 @@ def test_figures_are_by_tool_and_by_reviewer(store: MemoryStore, clock: Clock) -
     decided(store, clock, "approve", 1, "ada")
     decided(store, clock, "reject", 9, "Ada")
     decided(store, clock, "approve", 5, "bob")
-    question = store.open(sample_question())
+    question = store.ask(sample_question())
     sayso.Review(store, reviewer="bob").answer(question.id, "main")
     found = seen(store)
     tools = dict(found.tools)
@@ -94,7 +94,7 @@ def test_figures_are_by_tool_and_by_reviewer(store: MemoryStore, clock: Clock) -
 
 
 def test_each_vote_of_a_quorum_counts_for_its_reviewer_once(store: MemoryStore, clock: Clock) -> None:
-    request = store.open(sample_call(quorum=sayso.model.reviewer.Quorum(2)))
+    request = store.ask(sample_call(quorum=sayso.model.reviewer.Quorum(2)))
     for by, seconds in [("ada", 2), ("bob", 60)]:
         clock.tick(seconds=seconds)
         sayso.Review(store, reviewer=by).approve(request.id)
@@ -139,7 +139,7 @@ def test_more_than_the_bound_is_not_read_and_that_is_said(store: MemoryStore, cl
 
 
 def test_it_reads_and_never_writes(store: MemoryStore, clock: Clock) -> None:
-    request = store.open(sample_call(expires_at=clock.at + timedelta(seconds=1)))
+    request = store.ask(sample_call(expires_at=clock.at + timedelta(seconds=1)))
     clock.tick(hours=1)
     assert seen(store).whole.expired == 1
     assert store.get(request.id) == request

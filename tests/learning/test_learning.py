@@ -46,7 +46,7 @@ def decide(
 ) -> Request:  # fmt: skip
     """Let somebody decide a call that was asked so many seconds ago."""
     given = {"amount": 10, "to": "alice", "password": "x"} if arguments is None else arguments
-    request = store.open(sample_call(None, given, **fields))
+    request = store.ask(sample_call(None, given, **fields))
     clock.tick(seconds=seconds)
     review = sayso.Review(store, reviewer=by)
     return getattr(review, verb)(request.id, *words, **({} if changes is None else {"changes": changes}))
@@ -56,8 +56,8 @@ def decide(
 
 
 def test_what_nobody_decided_and_what_was_purged_is_left_out(memory: Store, clock: Clock) -> None:
-    memory.open(sample_call())
-    memory.open(sample_call(expires_at=clock.at + timedelta(seconds=1)))
+    memory.ask(sample_call())
+    memory.ask(sample_call(expires_at=clock.at + timedelta(seconds=1)))
     gone = decide(memory, clock, "reject")
     kept = decide(memory, clock, "reject")
     memory.sweep()
@@ -72,7 +72,7 @@ def test_decisions_are_chosen_by_when_they_were_asked_and_by_function(memory: St
     clock.tick(days=1)
     since = clock.at
     second = decide(memory, clock)
-    question = memory.open(sample_question())
+    question = memory.ask(sample_question())
     sayso.Review(memory, reviewer="ada").answer(question.id, "main")
     assert [one.id for one in decided(memory, since=since)] == [question.id, second.id]
     assert [one.id for one in decided(memory, until=since)] == [first.id]
@@ -100,9 +100,9 @@ def test_reading_stops_where_older_requests_begin(memory: Store, clock: Clock, m
 def test_what_the_program_takes_back_is_nobodys_decision(memory: Store, clock: Clock) -> None:
     always(memory, clock)
     for _ in range(25):
-        asked = memory.open(sample_call())
+        asked = memory.ask(sample_call())
         clock.tick(seconds=1)
-        memory.clear(asked.id, Identity(PROGRAM, "tests"))
+        memory.withdraw(asked.id, Identity(PROGRAM, "tests"))
     found = report(memory)
     assert (found.decisions, found.reasons) == (30, ())
     assert [one.approved for one in found.candidates] == [Share(30, 30)]
@@ -111,7 +111,7 @@ def test_what_the_program_takes_back_is_nobodys_decision(memory: Store, clock: C
 
 
 def test_a_cancel_of_a_person_is_a_decision(memory: Store, clock: Clock) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     sayso.Review(memory, reviewer="ada", channel="program").cancel(request.id, "not today")
     assert [one.id for one in decided(memory)] == [request.id]
     assert [one.words for one in report(memory).reasons] == ["not today"]
@@ -123,7 +123,7 @@ def test_a_cancel_of_a_person_is_a_decision(memory: Store, clock: Clock) -> None
 def test_each_final_decision_gives_a_sample(memory: Store, clock: Clock) -> None:
     decide(memory, clock, "approve", changes={"amount": 7}, arguments={"amount": 9, "to": "kim", "password": "hunter2"})
     decide(memory, clock, "reject", "too much")
-    question = memory.open(sample_question())
+    question = memory.ask(sample_question())
     sayso.Review(memory, reviewer="ada").answer(question.id, "main")
     asked, refused, paid = samples(memory)
     assert [one["sample_family"] for one in (asked, refused, paid)] == ["confirm_decision"] * 3
@@ -159,7 +159,7 @@ def test_a_round_that_the_program_took_back_hides_no_decision_about_a_plan(memor
     sayso.Review(reviewer="dba").reject(request.id, "no rollback")
     (before,) = samples(memory)
     sayso.mplp.submit_plan_for_approval(plan, "agent")
-    memory.clear(sayso.Review().list().requests[0].id, Identity(PROGRAM, "tests"))
+    memory.withdraw(sayso.Review().list().requests[0].id, Identity(PROGRAM, "tests"))
     assert list(samples(memory)) == [before]
 
 
@@ -193,7 +193,7 @@ class TestLabels(Scene):
         assert json.dumps(export_of(request)) == json.dumps(sample_of(request).export())
 
     def test_an_answer_no_is_a_rejection(self) -> None:
-        asked = self.store.open(sample_question())
+        asked = self.store.ask(sample_question())
         request = self.decide("answer", asked, answer='{"answer":false}')
         assert label_of(request) == "rejected" == str(sample_of(request).meta.human_feedback_label)
 
@@ -211,7 +211,7 @@ def test_no_documents_are_made_for_samples_of_calls(
     memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decide(memory, clock, "approve", changes={"amount": 7})
-    question = memory.open(sample_question())
+    question = memory.ask(sample_question())
     sayso.Review(memory, reviewer="ada").answer(question.id, "main")
     whole = list(samples(memory))
 
@@ -293,7 +293,7 @@ EDITED = '{"amount":7,"to":"alice","password":"***"}'
 def a_table(store: Store, clock: Clock) -> list[dict[str, Any]]:
     """150 rows without a reason, and then one with: a column has one type all the same."""
     decide(store, clock, "reject", "too much", risk="high")
-    question = store.open(sample_question())
+    question = store.ask(sample_question())
     sayso.Review(store, reviewer="ada").answer(question.id, "main")
     decide(store, clock, "approve", changes={"amount": 7})
     for _ in range(150):
@@ -529,7 +529,7 @@ def test_who_hardly_looks_is_warned_of(memory: Store, clock: Clock) -> None:
 
 def test_votes_count_for_who_gave_them(memory: Store, clock: Clock) -> None:
     for _ in range(20):
-        request = memory.open(sample_call(quorum=Quorum(2)))
+        request = memory.ask(sample_call(quorum=Quorum(2)))
         for by in ("ada", "bob"):
             clock.tick(seconds=10)
             sayso.Review(memory, reviewer=by).approve(request.id)
@@ -589,7 +589,7 @@ def shop(file_store: Store, clock: Clock) -> Store:
     clock.at = datetime.now(clock.at.tzinfo) - timedelta(days=1)
     for number in range(30):
         decide(file_store, clock, arguments={"amount": 10 + number, "to": "kim"})
-    question = file_store.open(sample_question())
+    question = file_store.ask(sample_question())
     sayso.Review(reviewer="ada").reject(question.id, f"{HIDDEN}=why")
     return file_store
 

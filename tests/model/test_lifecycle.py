@@ -113,7 +113,7 @@ VERBS: dict[str, Callable[[Request], Transition | None]] = {
     "did not": lambda r: lifecycle.resolve(r, BOB, roles=(), happened=False, comment=None, channel="test", now=NOW),
     "happened by force": lambda r: forced(r, happened=True),
     "did not by force": lambda r: forced(r, happened=False),
-    "clear": lambda r: lifecycle.clear(r, AGENT, NOW),
+    "withdraw": lambda r: lifecycle.withdraw(r, AGENT, NOW),
     "send back": lambda r: lifecycle.send_back(replace(r, edited=r.subject), AGENT, ["amount: is odd"], NOW),
 }
 WAYS: dict[tuple[State, str], State] = {
@@ -124,12 +124,12 @@ WAYS: dict[tuple[State, str], State] = {
     (P, "claim"): P,
     (P, "extend"): P,
     (P, "expire"): State.EXPIRED,
-    (P, "clear"): State.CANCELLED,
+    (P, "withdraw"): State.CANCELLED,
     (A, "cancel"): State.CANCELLED,
     (A, "extend"): A,
     (A, "expire"): State.EXPIRED,
     (A, "start"): R,
-    (A, "clear"): State.CANCELLED,
+    (A, "withdraw"): State.CANCELLED,
     (A, "send back"): P,
     (R, "done"): State.DONE,
     (R, "failed"): State.FAILED,
@@ -145,10 +145,10 @@ WAYS: dict[tuple[State, str], State] = {
     (U, "happened by force"): State.DONE,
     (U, "did not by force"): State.FAILED,
     # The program forgets a no; the state stays, and the same call asks anew.
-    (State.REJECTED, "clear"): State.REJECTED,
-    (State.FEEDBACK, "clear"): State.FEEDBACK,
-    (State.CANCELLED, "clear"): State.CANCELLED,
-    (State.ANSWERED, "clear"): State.ANSWERED,
+    (State.REJECTED, "withdraw"): State.REJECTED,
+    (State.FEEDBACK, "withdraw"): State.FEEDBACK,
+    (State.CANCELLED, "withdraw"): State.CANCELLED,
+    (State.ANSWERED, "withdraw"): State.ANSWERED,
 }
 
 
@@ -178,7 +178,7 @@ def test_a_final_state_never_changes(state: State, verb: str) -> None:
 def test_every_state_is_live_or_final() -> None:
     assert set(State) == LIVE | FINAL
     assert not LIVE & FINAL
-    assert {state for state, verb in WAYS if verb != "clear"} == LIVE
+    assert {state for state, verb in WAYS if verb != "withdraw"} == LIVE
 
 
 def test_a_transition_leaves_the_request_as_it_was() -> None:
@@ -426,7 +426,7 @@ def test_a_spent_approval_no_longer_holds_and_an_unknown_one_does() -> None:
 
 
 def test_the_programs_own_withdrawal_is_a_cancellation_by_it() -> None:
-    withdrawn = lifecycle.clear(approved(), AGENT, NOW)
+    withdrawn = lifecycle.withdraw(approved(), AGENT, NOW)
     assert withdrawn is not None
     assert (withdrawn.event, withdrawn.request.state, withdrawn.request.holds) == ("withdrawn", State.CANCELLED, False)
     with pytest.raises(errors.AlreadyDecidedError):

@@ -84,7 +84,7 @@ def test_a_step_is_added_at_the_command_line_and_a_wrong_one_decides_nothing(her
 
 def test_a_plan_without_a_title_is_headed_by_the_name_of_its_call(here: Store) -> None:
     sample = sample_call(None, {"amount": 1})
-    request = here.open(replace(sample, subject=replace(sample.call, tool=PLAN_TOOL, name="carry_out_plan")))
+    request = here.ask(replace(sample, subject=replace(sample.call, tool=PLAN_TOOL, name="carry_out_plan")))
     page = browser(create_app(here)).get(f"/r/{request.id}").text
     assert '<h1 class="name">carry_out_plan</h1>' in page
 
@@ -215,7 +215,7 @@ def test_validate_reads_lines_one_by_one(tmp_path: Path) -> None:
 
 def test_validate_takes_what_learning_exports(here: Store, tmp_path: Path) -> None:
     for _ in range(2):
-        package.Review().approve(here.open(sample_call(None, {"amount": 1})).id, by="ada")
+        package.Review().approve(here.ask(sample_call(None, {"amount": 1})).id, by="ada")
     file = str(tmp_path / "samples.jsonl")
     assert sayso("learn", "export", "-o", file).code == 0
     done = sayso("confirm", "validate", "--kind", "learning-sample", file)

@@ -103,7 +103,7 @@ def test_a_field_that_does_not_fit_is_left_out_of_a_plan(memory: MemoryStore, to
 
 
 def test_a_kind_of_run_that_is_no_word_is_none(memory: MemoryStore) -> None:
-    request = memory.open(sample_call(context={"runnable_type": ["agent"]}))
+    request = memory.ask(sample_call(context={"runnable_type": ["agent"]}))
     assert read_confirm(request.id).target_type == "other"
 
 
@@ -127,7 +127,7 @@ def test_what_is_no_plan_is_refused_as_one_and_left_out_of_samples(
     _, _, request = submitted()
     memory.requests[request.id] = shown_as(request, arguments)
     reviewer().approve(request.id)
-    paid = memory.open(sample_call())
+    paid = memory.ask(sample_call())
     reviewer().approve(paid.id)
     with pytest.raises(NotConformantError, match="has not the title"):
         read_plan(PLAN)
@@ -147,9 +147,9 @@ def test_an_export_says_what_it_left_out(file_store: Store, tmp_path: Path) -> N
     _, _, asked = submitted()
     reviewer().cancel(asked.id)
     run_id = f"plan:{id_of('another')}"
-    bad = file_store.open(shown_as(replace(asked, id=f"rq_{'7' * 32}"), {"x": 1}, run_id=run_id))
+    bad = file_store.ask(shown_as(replace(asked, id=f"rq_{'7' * 32}"), {"x": 1}, run_id=run_id))
     reviewer().approve(bad.id)
-    reviewer().approve(file_store.open(sample_call()).id)
+    reviewer().approve(file_store.ask(sample_call()).id)
     where = ("--store", f"sqlite:///{tmp_path / 'sayso.db'}")
     done = run(*where, "learn", "export")
     families = [json.loads(line)["sample_family"] for line in done.out.splitlines()]
@@ -163,7 +163,7 @@ def test_a_target_whose_id_is_none_is_not_found_over_http(tmp_path: Path) -> Non
     sayso.configure(store=there)
     _, _, asked = submitted()
     request = replace(asked, id=f"rq_{'7' * 32}", run_id="plan:x")
-    there.open(replace(request, fingerprint=fingerprint("plan:x", request.call.digest, request.place)))
+    there.ask(replace(request, fingerprint=fingerprint("plan:x", request.call.digest, request.place)))
     client = TestClient(create_app(there), base_url=BASE, raise_server_exceptions=False)
     answer = client.get(f"/api/v1/confirms/{request.id}", headers=bearer(there, name="bea"))
     assert code_of(answer) == (404, "not_found")
@@ -184,7 +184,7 @@ def test_a_row_that_was_altered_is_a_confirm_all_the_same(fields: dict[str, Any]
 
 
 def test_a_request_whose_fingerprint_was_altered_is_exported(memory: MemoryStore) -> None:
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     reviewer().approve(request.id)
     memory.requests[request.id] = replace(memory.requests[request.id], fingerprint="x")
     assert read_confirm(request.id).export()["status"] == "approved"

@@ -67,7 +67,7 @@ def test_whoever_cancels_needs_no_reason(store: Store, waiting: Request) -> None
 
 
 def test_the_no_to_a_call_of_a_program_needs_no_reason(store: Store) -> None:
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     assert sayso.Review(store, reviewer="ada").reject(request.id).state is State.REJECTED
 
 
@@ -92,13 +92,13 @@ def test_the_inbox_says_so_before_and_after(store: Store, waiting: Request) -> N
     answer = ada.decide(waiting.id, "reject", note=" ")
     assert answer.status_code == 422
     assert SAID in text_of(answer.text)
-    call = store.open(sample_call())
+    call = store.ask(sample_call())
     assert "say why" not in text_of(ada.get(f"/r/{call.id}").text)
     refused(store, waiting)
 
 
 def test_the_page_of_several_says_so_before(store: Store, waiting: Request) -> None:
-    ada, call = browser(create_app(store)), store.open(sample_call())
+    ada, call = browser(create_app(store)), store.ask(sample_call())
     said = {
         (verb, one.id): "to reject a Confirm, say why" in text_of(ada.get(f"/bulk?verb={verb}&id={one.id}").text)
         for verb in ("approve", "reject")

@@ -193,7 +193,7 @@ def test_every_key_of_a_request_stands_in_the_reference(root: Path) -> None:
     table = [line for line in page.splitlines() if line.startswith("| `")]
     told = {key for line in table for key in re.findall(r"`(\w+)`", line.split("|")[1])}
     store = MemoryStore()
-    call, question = store.open(sample_call("run_a")), store.open(sample_question("run_a"))
+    call, question = store.ask(sample_call("run_a")), store.ask(sample_question("run_a"))
     real = {*request_document(call), *request_document(question)}
     assert told == real | {"journal", "program_gone"}
 

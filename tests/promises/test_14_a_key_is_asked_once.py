@@ -22,7 +22,7 @@ store = config.open_store(sys.argv[1])
 open(f"{sys.argv[2]}.ready.{os.getpid()}", "w").close()
 while not os.path.exists(f"{sys.argv[2]}.go"):
     time.sleep(0.001)
-print(store.open(request).id)
+print(store.ask(request).id)
 """
 
 
@@ -37,17 +37,17 @@ def test_14_a_key_is_asked_once_for_ever(world: World) -> None:
     world.store.start(request_id, "t")
     world.store.finish(request_id, "t", Outcome("done", '{"result":"***"}', None, '{"result":"hunter2"}'))
 
-    again = world.store.open(sample_call("order-4721", {"amount": 10}, key="call_1", effect="refund:A-4721"))
+    again = world.store.ask(sample_call("order-4721", {"amount": 10}, key="call_1", effect="refund:A-4721"))
     assert (again.id, again.state) == (request_id, State.DONE)
     assert world.store.result(request_id) == '{"result":"hunter2"}'
 
     with pytest.raises(errors.KeyReusedError, match=request_id):
-        world.store.open(sample_call("order-4721", {"amount": 11}, key="call_1"))
+        world.store.ask(sample_call("order-4721", {"amount": 11}, key="call_1"))
     assert world.store.count(Filter()) == 1
 
 
 def test_14_a_result_that_was_altered_is_not_given_to_who_asks_again(world: World) -> None:
-    request = world.store.open(sample_call("order-4721", key="call_1"))
+    request = world.store.ask(sample_call("order-4721", key="call_1"))
     said = Decision("approve", Identity(LOCAL, "ada"), request.created_at, "test", None, "")
     world.store.decide(request.id, said, roles=(), seen=None)
     world.store.start(request.id, "t")
@@ -60,4 +60,4 @@ def test_14_a_result_that_was_altered_is_not_given_to_who_asks_again(world: Worl
         world.store.result(request.id)
     world.by_hand("UPDATE request SET execution = replace(execution, 'program', 'x'), state = 'failed'")
     with pytest.raises(errors.StoreCorruptError, match=request.id):
-        world.store.open(sample_call("order-4721", key="call_1"))
+        world.store.ask(sample_call("order-4721", key="call_1"))

@@ -28,7 +28,7 @@ _EFFECT = "refund:A-4721"
 
 
 def approved(world: World, run_id: str, *, again: bool = False) -> Request:
-    request = world.store.open(sample_call(run_id, effect=_EFFECT))
+    request = world.store.ask(sample_call(run_id, effect=_EFFECT))
     said = Decision("approve", Identity(LOCAL, "ada"), request.created_at, "test", "seen", "", again=again)
     return world.store.decide(request.id, said, roles=(), seen=None)
 

@@ -35,12 +35,12 @@ from tests.support.running import paying, started
 def due(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Fill a store with what waits, what is due, and what was broken off; return ids by what they are."""
     review = Review(store, reviewer="ada")
-    found = {"waits": store.open(sample_call(expires_at=clock() + timedelta(days=9))).id}
-    found["too late"] = store.open(sample_call()).id
-    found["question"] = store.open(sample_question()).id
-    found["approval too late"] = store.open(sample_call()).id
+    found = {"waits": store.ask(sample_call(expires_at=clock() + timedelta(days=9))).id}
+    found["too late"] = store.ask(sample_call()).id
+    found["question"] = store.ask(sample_question()).id
+    found["approval too late"] = store.ask(sample_call()).id
     review.approve(found["approval too late"])
-    found["broken off"] = store.open(sample_call()).id
+    found["broken off"] = store.ask(sample_call()).id
     review.approve(found["broken off"])
     store.start(found["broken off"], new_token())
     found["run"] = started(paying([]), amount=5).run_id
@@ -129,7 +129,7 @@ def test_what_is_due_is_decided_by_as_it_stands(store: Store, clock: Clock, monk
 
 
 def test_a_review_sweeps_unless_it_is_told_not_to(each_store: Store, clock: Clock) -> None:
-    request_id = each_store.open(sample_call()).id
+    request_id = each_store.ask(sample_call()).id
     clock.tick(days=2)
     looking = Review(each_store, reviewer="ada", sweeps=False)
     assert looking.list().requests == ()
@@ -155,12 +155,12 @@ def test_a_filter_at_an_instant_counts_what_is_due_as_expired(
 ) -> None:
     review = Review(each_store, reviewer="ada")
     late = clock() + timedelta(hours=48)
-    names = {each_store.open(sample_call()).id: "old"}
+    names = {each_store.ask(sample_call()).id: "old"}
     clock.tick(days=1)
     each_store.sweep()
     for name in ("late", "spent", "fresh", "granted", "no"):
         ends = late if name in {"fresh", "granted"} else clock() + timedelta(hours=1)
-        request = each_store.open(sample_call(expires_at=ends, approval_window=ends - clock()))
+        request = each_store.ask(sample_call(expires_at=ends, approval_window=ends - clock()))
         names[request.id] = name
         if name in {"spent", "granted"}:
             review.approve(request.id)

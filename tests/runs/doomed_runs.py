@@ -26,7 +26,7 @@ from sayso.stores.base import Filter, Store
 from sayso.testing import ScriptedModel
 from tests.gates.doomed import in_child
 
-VERBS = ("open", "decide", "take_run", "start", "save_run", "finish", "leave_run")
+VERBS = ("ask", "decide", "take_run", "start", "save_run", "finish", "leave_run")
 POINTS = [f"{when} {what}" for what in (*VERBS, "the call") for when in ("before", "after")]
 KINDS = ("tool", "agent", "workflow", "nested", "step")
 _deadly: list[str] = []

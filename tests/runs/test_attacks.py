@@ -426,7 +426,7 @@ def test_only_handlers_ask_persons(memory: Store, ran: list[Any], hook: str) -> 
 def test_a_store_that_fails_once_while_calls_are_asked_leaves_a_run_that_goes_on(
     each_store: Store, ran: list[Any], pay: Tool, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    asked, opened = [], each_store.open
+    asked, opened = [], each_store.ask
 
     def fails_once(*given: Any) -> Any:
         asked.append(1)
@@ -436,7 +436,7 @@ def test_a_store_that_fails_once_while_calls_are_asked_leaves_a_run_that_goes_on
 
     agent = agent_of([pay], [("pay", {"amount": n}) for n in range(4)])
     with monkeypatch.context() as patch:
-        patch.setattr(each_store, "open", fails_once)
+        patch.setattr(each_store, "ask", fails_once)
         broken = agent(prompt="go", run_id="r").run()
     assert broken.status.reason == "store_failed"
     paused = agent(prompt="go", run_id="r").run()

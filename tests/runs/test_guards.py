@@ -175,7 +175,7 @@ def test_an_outermost_question_is_handed_back_with_its_request(
 def test_a_call_that_is_approved_before_its_asking_returns_is_left_to_who_takes_the_run(
     each_store: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = each_store.open
+    opened = each_store.ask
 
     def open_and_lose(request: Request, saved: Saved | None = None) -> Request:
         sayso.Review(each_store).approve(opened(request, saved).id)
@@ -183,7 +183,7 @@ def test_a_call_that_is_approved_before_its_asking_returns_is_left_to_who_takes_
 
     pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
     with monkeypatch.context() as patch:
-        patch.setattr(each_store, "open", open_and_lose)
+        patch.setattr(each_store, "ask", open_and_lose)
         paused = pay(run_id="order-1").run()
     assert (reason(paused), ran) == (("cancelled", "approval_required"), [])
     assert reason(pay(run_id="order-1").run()) == ("success", None)

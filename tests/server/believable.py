@@ -92,7 +92,7 @@ def fill(store: Store) -> None:
         function, args, who, *_ = _DAY[number % len(_DAY)]
         request = _asked(function, args, who, f"before-{number}", created_at=at, expires_at=at + timedelta(days=1))
         with clock.use(lambda at=at: at):
-            store.open(request)
+            store.ask(request)
         with clock.use(lambda at=at, seconds=seconds: at + timedelta(seconds=seconds)):
             review = sayso.Review(
                 store, reviewer=("ada", "grace", "linus")[number % 3], channel=("web", "cli")[number % 2]
@@ -106,8 +106,8 @@ def fill(store: Store) -> None:
                     review.reject(request.id, "not this one")
                 case _:
                     review.feedback(request.id, "ask the customer first")
-    sayso.Review(store).claim(store.open(_question(now - timedelta(hours=1))).id, by="grace")
+    sayso.Review(store).claim(store.ask(_question(now - timedelta(hours=1))).id, by="grace")
     for function, args, who, run, minutes, fields in reversed(_DAY):
         at = now - timedelta(minutes=minutes)
         ends = at + timedelta(minutes=55)
-        store.open(_asked(function, args, who, run, created_at=at, expires_at=ends, **fields))
+        store.ask(_asked(function, args, who, run, created_at=at, expires_at=ends, **fields))

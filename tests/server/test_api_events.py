@@ -110,11 +110,11 @@ def told(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def test_what_happens_is_heard_in_order_whichever_process_did_it(server: Server, file_store: Store) -> None:
-    before = file_store.open(sample_call()).id
+    before = file_store.ask(sample_call()).id
     with stream(server) as client:
         (begun,) = client.take(1)
         assert (begun.event, begun.data) == ("open", {})
-        request_id = file_store.open(sample_call()).id
+        request_id = file_store.ask(sample_call()).id
         assert told(client.take(1)) == [("asked", request_id)]
         reject = [sys.executable, "-m", "sayso", "--store", file_store.url, "reject", before, request_id]
         subprocess.run([*reject, "--as", "bob"], check=True, capture_output=True, timeout=60)
@@ -129,13 +129,13 @@ def test_what_happens_is_heard_in_order_whichever_process_did_it(server: Server,
 def test_a_stream_that_broke_off_is_taken_up_without_loss(server: Server, file_store: Store) -> None:
     with stream(server) as client:
         assert client.take(1)[0].event == "open"  # what was asked before that is in the lists, and in no event
-        first = file_store.open(sample_call()).id
+        first = file_store.ask(sample_call()).id
         (last,) = client.take(1)
         assert told([last]) == [("asked", first)]
     # Nobody listens now, and what happens is caught up with.
     review = sayso.Review(file_store, reviewer="ada")
     review.reject(first)
-    second = file_store.open(sample_call()).id
+    second = file_store.ask(sample_call()).id
     review.reject(second)
     expected = [("rejected", first), ("asked", second), ("rejected", second)]
     with stream(server, last=last.id) as client:
@@ -149,7 +149,7 @@ def test_every_client_hears_every_event_once(server: Server, file_store: Store) 
     try:
         for client in clients:
             assert client.take(1)[0].event == "open"
-        asked = [file_store.open(sample_call()).id for _ in range(40)]
+        asked = [file_store.ask(sample_call()).id for _ in range(40)]
         for client in clients:
             assert told(client.take(40)) == [("asked", one) for one in asked]
     finally:
@@ -159,11 +159,11 @@ def test_every_client_hears_every_event_once(server: Server, file_store: Store) 
 
 @pytest.mark.parametrize("last", ["x", "00000000-3", "-", "life-0"])
 def test_what_cannot_be_taken_up_is_said(server: Server, file_store: Store, last: str) -> None:
-    file_store.open(sample_call())
+    file_store.ask(sample_call())
     with stream(server, last=last) as client:
         (begun,) = client.take(1)
         assert (begun.event, begun.data) == ("reset", {})
-        request_id = file_store.open(sample_call()).id
+        request_id = file_store.ask(sample_call()).id
         assert told(client.take(1)) == [("asked", request_id)]
 
 
@@ -177,16 +177,16 @@ def test_a_number_that_was_not_given_yet_is_not_taken_up(server: Server) -> None
 def test_an_ask_token_hears_of_its_own_requests_only(server: Server, file_store: Store) -> None:
     with stream(server, kind="ask", name="bot") as client:
         client.take(1)
-        file_store.open(sample_call(requester=Identity("token", "other")))
-        file_store.open(sample_call(requester=Identity("local", "bot")))
-        mine = file_store.open(sample_call(requester=Identity("token", "bot"))).id
+        file_store.ask(sample_call(requester=Identity("token", "other")))
+        file_store.ask(sample_call(requester=Identity("local", "bot")))
+        mine = file_store.ask(sample_call(requester=Identity("token", "bot"))).id
         assert told(client.take(1)) == [("asked", mine)]
 
 
 def test_an_event_tells_no_argument_and_no_word_of_a_person(server: Server, file_store: Store) -> None:
     with stream(server) as client:
         client.take(1)
-        request = file_store.open(sample_call(arguments={"amount": 1, "to": "canary"}))
+        request = file_store.ask(sample_call(arguments={"amount": 1, "to": "canary"}))
         sayso.Review(file_store, reviewer="ada").reject(request.id, "canary")
         for event in client.take(2):
             assert "canary" not in json.dumps(event.data)
@@ -197,7 +197,7 @@ def test_a_revoked_token_hears_no_more(server: Server, file_store: Store) -> Non
         client.take(1)
         (token,) = Tokens(file_store).all()
         Tokens(file_store).revoke(token.id)
-        file_store.open(sample_call())
+        file_store.ask(sample_call())
         assert client.next() is None
 
 
@@ -209,13 +209,13 @@ def test_what_happens_while_a_token_is_revoked_is_not_told(
     def revoked_meanwhile(happenings: Happenings, number: int) -> list[Happening] | None:
         for token in Tokens(file_store).all():
             Tokens(file_store).revoke(token.id)
-        file_store.open(sample_call())
+        file_store.ask(sample_call())
         return since(happenings, number)
 
     with stream(server) as client:
         client.take(1)
         monkeypatch.setattr(Happenings, "since", revoked_meanwhile)
-        file_store.open(sample_call())  # so that it looks
+        file_store.ask(sample_call())  # so that it looks
         assert client.next() is None
 
 
@@ -254,7 +254,7 @@ def test_the_ring_forgets_the_oldest_and_says_so(each_store: Store, monkeypatch:
     ring = Happenings(each_store)
     end = ring.listen(lambda: None)
     for number in range(12):
-        each_store.open(sample_call())
+        each_store.ask(sample_call())
         assert [one.number for one in ring.since(number) or []] == [number + 1]
     assert ring.since(1) is None
     assert [one.number for one in ring.since(2) or []] == list(range(3, 13))
@@ -267,7 +267,7 @@ def test_more_open_requests_than_can_be_followed_are_no_silent_loss(
     monkeypatch.setattr(happenings, "FOLLOWED", 3)
     ring = Happenings(each_store)
     end = ring.listen(lambda: None)
-    asked = [each_store.open(sample_call()).id for _ in range(5)]
+    asked = [each_store.ask(sample_call()).id for _ in range(5)]
     assert ring.since(0) is None
     review = sayso.Review(each_store, reviewer="ada")
     number = ring.number
@@ -284,10 +284,10 @@ def test_more_open_requests_than_can_be_followed_are_no_silent_loss(
 def test_a_store_that_did_not_answer_loses_no_event(
     ring: Happenings, each_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request_id = each_store.open(sample_call()).id
+    request_id = each_store.ask(sample_call()).id
     assert len(ring.since(0) or []) == 1
     sayso.Review(each_store, reviewer="ada").reject(request_id)
-    each_store.open(sample_call())
+    each_store.ask(sample_call())
 
     def broken(*_: Any, **__: Any) -> Any:
         raise errors.StoreBusyError("busy")
@@ -301,16 +301,16 @@ def test_a_store_that_did_not_answer_loses_no_event(
 
 def test_what_is_final_is_not_followed_any_more(ring: Happenings, each_store: Store) -> None:
     for _ in range(5):
-        sayso.Review(each_store, reviewer="ada").reject(each_store.open(sample_call()).id)
+        sayso.Review(each_store, reviewer="ada").reject(each_store.ask(sample_call()).id)
     assert len(ring.since(0) or []) == 10
     assert ring._followed == {}
 
 
 def test_what_happened_while_nobody_listened_is_caught_up_with(each_store: Store) -> None:
-    ring, request_id = Happenings(each_store), each_store.open(sample_call()).id
+    ring, request_id = Happenings(each_store), each_store.ask(sample_call()).id
     ring.listen(lambda: None)()
     sayso.Review(each_store, reviewer="ada").reject(request_id)
-    each_store.open(sample_call())
+    each_store.ask(sample_call())
     end = ring.listen(lambda: None)
     assert [one.entry.event for one in ring.since(0) or []] == ["rejected", "asked"]
     end()

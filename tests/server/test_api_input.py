@@ -294,7 +294,7 @@ def test_programs_that_sleep_take_no_room_and_those_that_wake_look_in_turn(
             assert asleep.acquire(timeout=30)
         assert wire.sent("GET", "/me").getresponse().status == 200  # they sleep, and nothing is under way
         held = Held(memory, monkeypatch)
-        memory.clear(request_id, Identity("tests", "ada"), "not wanted any more")
+        memory.withdraw(request_id, Identity("tests", "ada"), "not wanted any more")
         held.until_inside(2)
         try:
             assert wire.sent("GET", "/me").getresponse().status == 429, "who woke looks at the store and is not counted"

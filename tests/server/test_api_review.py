@@ -42,7 +42,7 @@ def at(request: Request | str, verb: str = "") -> str:
 
 
 def test_a_request_is_told_as_the_command_line_tells_it(ada: TestClient, store: Store) -> None:
-    for request in (store.get(bought()), store.open(sample_question())):
+    for request in (store.get(bought()), store.ask(sample_question())):
         told = ada.get(at(request)).json()
         document = request_document(request, program_gone=False)
         assert {name: told[name] for name in document} == document
@@ -66,15 +66,15 @@ def test_a_secret_is_never_told(ada: TestClient) -> None:
 
 def test_an_answer_is_ascii_so_that_nothing_in_it_deceives_an_eye(ada: TestClient, store: Store) -> None:
     deceiving = "a\u202eb\u001b[2J\U0001f600"
-    request = store.open(sample_call(arguments={"amount": 1, "to": deceiving}))
+    request = store.ask(sample_call(arguments={"amount": 1, "to": deceiving}))
     answer = ada.get(at(request))
     assert answer.content.isascii()
     assert answer.json()["arguments"]["to"] == deceiving
 
 
 def test_lists_are_filtered_and_go_on_by_cursor(ada: TestClient, store: Store, clock: Clock) -> None:
-    asked = [store.open(sample_call(f"run_{number % 2}", {"amount": number}, risk="high")).id for number in range(5)]
-    question = store.open(sample_question("run_q")).id
+    asked = [store.ask(sample_call(f"run_{number % 2}", {"amount": number}, risk="high")).id for number in range(5)]
+    question = store.ask(sample_question("run_q")).id
 
     def ids(**query: Any) -> list[str]:
         return [one["id"] for one in ada.get("/api/v1/requests", params=query).json()["requests"]]
@@ -114,8 +114,8 @@ def test_a_query_that_does_not_fit_is_refused(ada: TestClient, query: str) -> No
 
 def test_the_journal_goes_on_by_cursor(ada: TestClient, store: Store) -> None:
     for number in range(3):
-        store.open(sample_call("run_a:b.c", {"amount": number}))
-    request = store.open(sample_call("run_d"))
+        store.ask(sample_call("run_a:b.c", {"amount": number}))
+    request = store.ask(sample_call("run_d"))
     found, cursor = list[Any](), None
     while True:
         page = ada.get("/api/v1/journal", params={"limit": 3, **({"cursor": cursor} if cursor else {})}).json()
@@ -221,7 +221,7 @@ def test_a_bad_change_decides_nothing_and_says_where_it_is_wrong(ada: TestClient
 
 
 def test_a_question_is_answered_by_a_value_of_its_type(ada: TestClient, store: Store) -> None:
-    question = store.open(sample_question())
+    question = store.ask(sample_question())
     assert code_of(ada.post(at(question, "answer"), json={})) == (422, "invalid_input")
     assert code_of(ada.post(at(question, "answer"), json={"value": [1]})) == (422, "invalid_answer")
     assert code_of(ada.post(at(question, "approve"), json={"seen": "x"})) == (422, "wrong_kind")

@@ -36,7 +36,7 @@ def app(memory: Store) -> Starlette:
 
 def ids_in(store: Store) -> list[str]:
     """Fill a store; return ids of requests in it, and of none."""
-    asked = [store.open(sample_call(risk="high")).id, store.open(sample_question()).id, store.open(sample_call()).id]
+    asked = [store.ask(sample_call(risk="high")).id, store.ask(sample_question()).id, store.ask(sample_call()).id]
     started(paying([]), amount=5)
     return [*asked, "rq_" + "0" * 32]
 

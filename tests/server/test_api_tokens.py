@@ -145,7 +145,7 @@ def test_a_reviewer_has_the_roles_of_the_token_and_no_others(app: Starlette) -> 
 @pytest.mark.parametrize(("issuer", "name"), [("local", "ada"), ("corp", "Ada"), ("local", "ada@host")])
 def test_nobody_decides_what_a_token_of_their_name_asked(app: Starlette, store: Store, issuer: str, name: str) -> None:
     who = Reviewer("ada")
-    request = store.open(sample_call(requester=Identity("token", "ada"), on_behalf_of=who.identity))
+    request = store.ask(sample_call(requester=Identity("token", "ada"), on_behalf_of=who.identity))
     client = caller(app, "review", name, issuer=issuer)
     seen = {"seen": request.current_fingerprint}
     for verb, body in [
@@ -324,7 +324,7 @@ def test_a_review_token_reviews_as_whom_the_settings_let_in(store: Store) -> Non
 
 def test_how_often_an_approval_may_start_a_call_is_told(store: Store, clock: Clock) -> None:
     app = create_app(store)
-    request = store.open(sample_call(retries=2))
+    request = store.ask(sample_call(retries=2))
     told = caller(app).get(f"/api/v1/requests/{request.id}").json()
     assert (told["retries"], told["idempotent"]) == (2, False)
     assert "up to 3 times, again after each failure" in browser(app).get(f"/r/{request.id}").text

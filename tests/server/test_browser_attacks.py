@@ -161,7 +161,7 @@ def full_of(store: Store, text: str) -> str:
     """Record a call with a text in every place there is, and return its id."""
     words, run_id = text[:LONG], f"run {name_of(text)}"
     told: dict[str, Any] = {"prompt": words, "description": words, "rule": words, "context": {name_of(text): [words]}}
-    return store.open(sample_call(run_id, {"amount": 1, "to": words}, risk=name_of(text), **told)).id
+    return store.ask(sample_call(run_id, {"amount": 1, "to": words}, risk=name_of(text), **told)).id
 
 
 def test_what_a_person_types_into_a_search_stays_a_text(surf: Surf) -> None:

@@ -239,7 +239,7 @@ def test_the_page_of_a_link_that_has_ended_is_gone(monkeypatch: pytest.MonkeyPat
 def test_messages_lead_to_the_inboxs_own_name(file_store: Store, place: Path) -> None:
     (place / "sayso.toml").write_text('[channels.ops]\ntype = "terminal"\n')
     with opened(file_store, place) as (process, link, _):
-        request = file_store.open(sample_call())
+        request = file_store.ask(sample_call())
         assert process.stderr is not None
         said = ""
         while request.id not in said:

@@ -46,7 +46,7 @@ def changed(store: Store, ids: Sequence[str]) -> list[str]:
 
 def test_a_first_look_that_fails_half_way_loses_nothing_afterwards() -> None:
     store = Failing()
-    ids = [store.open(sample_call()).id for _ in range(5)]
+    ids = [store.ask(sample_call()).id for _ in range(5)]
     ring = Happenings(store)
     store.fails_at = 3
     with pytest.raises(errors.StoreBusyError):
@@ -61,7 +61,7 @@ def test_a_first_look_that_fails_half_way_loses_nothing_afterwards() -> None:
 def test_a_look_anew_that_fails_is_made_again_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(happenings, "FOLLOWED", 4)
     store = Failing()
-    ids = [store.open(sample_call()).id for _ in range(5)]
+    ids = [store.ask(sample_call()).id for _ in range(5)]
     ring = Happenings(store)
     ring.listen(lambda: None)
     monkeypatch.setattr(happenings, "FOLLOWED", 5)  # what was too much is not any more
@@ -78,7 +78,7 @@ def test_a_request_that_cannot_be_read_keeps_nobody_from_hearing_of_the_others(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore()
-    damaged, sound = (store.open(sample_call()).id for _ in range(2))
+    damaged, sound = (store.ask(sample_call()).id for _ in range(2))
     ring = Happenings(store)
     ring.listen(lambda: None)
     get = store.get

@@ -47,7 +47,7 @@ def past(store: Store, clock: Clock) -> dict[str, str]:
     ids: dict[str, str] = {}
 
     def ask(name: str, agent: str, **fields: Any) -> str:
-        ids[name] = store.open(sample_call(name, requester=Identity(PROGRAM, agent), **fields)).id
+        ids[name] = store.ask(sample_call(name, requester=Identity(PROGRAM, agent), **fields)).id
         clock.tick(seconds=30)
         return ids[name]
 
@@ -58,7 +58,7 @@ def past(store: Store, clock: Clock) -> dict[str, str]:
     shared = ask("shared", "ops-agent", quorum=Quorum(2))
     sayso.Review(store, reviewer="ada", channel="cli").approve(shared)
     sayso.Review(store, reviewer="cleo", channel="cli").approve(shared)
-    ids["question"] = store.open(sample_question()).id
+    ids["question"] = store.ask(sample_question()).id
     sayso.Review(store, reviewer="bob", channel="web").answer(ids["question"], "the main one")
     return ids
 
@@ -97,7 +97,7 @@ def test_a_filter_that_cannot_be_read_is_told_so(ada: Browser, query: str) -> No
 
 
 def test_the_inbox_is_narrowed_by_the_agent(ada: Browser, store: Store) -> None:
-    ids = [store.open(sample_call(requester=Identity(PROGRAM, agent))).id for agent in ("one", "other")]
+    ids = [store.ask(sample_call(requester=Identity(PROGRAM, agent))).id for agent in ("one", "other")]
     assert shown(ada.get("/?agent=ONE").text) == ids[:1]
     assert shown(ada.get("/").text) == ids
 
@@ -110,7 +110,7 @@ def test_a_filter_that_keeps_few_ends_a_page_early_and_goes_on_from_there(
     monkeypatch.setattr(listing, "PAGE", 3)
     wanted: list[str] = []
     for number in range(75):
-        request = store.open(sample_call(f"run-{number}"))
+        request = store.ask(sample_call(f"run-{number}"))
         by = "rare" if number % 15 == 0 or number in {31, 32, 33, 34} else "often"
         sayso.Review(store, reviewer=by).reject(request.id)
         wanted += [request.id] if by == "rare" else []
@@ -133,7 +133,7 @@ def test_a_filter_that_keeps_few_ends_a_page_early_and_goes_on_from_there(
 
 
 def test_both_files_say_who_decided_what_and_mask_secrets(ada: Browser, store: Store, clock: Clock) -> None:
-    request = store.open(sample_call("order-1", {"amount": 5, "to": "kim", "password": "hunter2"}, risk="high"))
+    request = store.ask(sample_call("order-1", {"amount": 5, "to": "kim", "password": "hunter2"}, risk="high"))
     clock.tick(seconds=2.5)
     sayso.Review(store, reviewer="bob", channel="slack").approve(request.id, changes={"amount": 4}, comment="half")
     said = json.loads(ada.get("/history.jsonl").text)
@@ -169,7 +169,7 @@ FORMULAS = [
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_cell_of_a_table_is_a_formula(ada: Browser, store: Store, text: str) -> None:
-    request = store.open(sample_call(f"{text}", {"amount": 1, "to": text}, risk=text))
+    request = store.ask(sample_call(f"{text}", {"amount": 1, "to": text}, risk=text))
     sayso.Review(store, channel=text).reject(request.id, text, by="ada")
     (row,) = rows_of(ada.get("/history.csv").text)
     assert set(row) == set(COLUMNS)

@@ -66,7 +66,7 @@ def send(client: TestClient, request: Request, subject: str = "ada", *, secret: 
 
 def test_a_hook_that_sends_too_often_waits_and_no_other_does(memory: Store) -> None:
     client = client_of(memory, stranger_rate="3/hour")
-    requests = [memory.open(sample_call()) for _ in range(4)]
+    requests = [memory.ask(sample_call()) for _ in range(4)]
     assert [send(client, one).status_code for one in requests[:3]] == [200] * 3
     late = send(client, requests[3])
     assert code_of(late) == (429, "rate_limited")
@@ -76,14 +76,14 @@ def test_a_hook_that_sends_too_often_waits_and_no_other_does(memory: Store) -> N
 
 
 def test_what_a_hook_was_refused_for_its_rate_is_no_answer_that_stays(memory: Store) -> None:
-    client, request = client_of(memory, stranger_rate="1/hour"), memory.open(sample_call())
-    send(client, memory.open(sample_call()))
+    client, request = client_of(memory, stranger_rate="1/hour"), memory.ask(sample_call())
+    send(client, memory.ask(sample_call()))
     assert code_of(send(client, request)) == (429, "rate_limited")
     assert len(memory.records("seen")) == 1
 
 
 def test_what_nobody_has_signed_is_soon_refused_by_address_alone(memory: Store) -> None:
-    app, request = create_app(memory, hooks=tables(), stranger_rate="3/hour"), memory.open(sample_call())
+    app, request = create_app(memory, hooks=tables(), stranger_rate="3/hour"), memory.ask(sample_call())
     one, other = (TestClient(app, base_url=BASE, client=(host, 50_000)) for host in ("10.0.0.1", "10.0.0.2"))
     assert [send(one, request, secret=WRONG).status_code for _ in range(3)] == [401] * 3
     refused = send(one, request, secret=WRONG)
@@ -95,7 +95,7 @@ def test_what_nobody_has_signed_is_soon_refused_by_address_alone(memory: Store) 
 def test_no_signature_is_computed_and_no_body_read_for_who_sent_too_much(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, request = client_of(memory, stranger_rate="2/hour"), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate="2/hour"), memory.ask(sample_call())
     for _ in range(2):
         send(client, request, secret=WRONG)
     looked = list[str]()
@@ -118,14 +118,14 @@ def test_a_body_that_is_too_long_counts_as_unsigned(memory: Store) -> None:
 
 
 def test_what_is_signed_is_not_counted_as_unsigned(memory: Store) -> None:
-    client, request = client_of(memory, stranger_rate="2/hour"), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate="2/hour"), memory.ask(sample_call())
     assert [send(client, request, verb="start").status_code for _ in range(2)] == [422] * 2
     assert send(client, request, secret=OTHER).status_code == 200
 
 
 def test_behind_a_trusted_proxy_the_address_is_the_senders(memory: Store) -> None:
     ways = SignIn(proxy=Proxy(networks(["10.0.0.1"])))
-    client, request = client_of(memory, stranger_rate="1/hour", sign_in=ways), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate="1/hour", sign_in=ways), memory.ask(sample_call())
     statuses = list[int]()
     for sender in ("203.0.113.1", "203.0.113.1", "203.0.113.2"):
         client.headers["x-forwarded-for"] = sender
@@ -135,7 +135,7 @@ def test_behind_a_trusted_proxy_the_address_is_the_senders(memory: Store) -> Non
 
 @pytest.mark.slow
 def test_there_can_be_no_limit_for_hooks(memory: Store) -> None:
-    client, request = client_of(memory, stranger_rate=None), memory.open(sample_call())
+    client, request = client_of(memory, stranger_rate=None), memory.ask(sample_call())
     assert {send(client, request, secret=WRONG).status_code for _ in range(700)} == {401}
 
 
@@ -150,7 +150,7 @@ def test_there_can_be_no_limit_for_hooks(memory: Store) -> None:
 )  # fmt: skip
 def test_a_hook_speaks_only_for_whom_the_server_lets_review(memory: Store, rules: dict[str, Any], status: int) -> None:
     client = client_of(memory, hooks=tables(roles=["finance"]), sign_in=SignIn(**rules))
-    request = memory.open(sample_call())
+    request = memory.ask(sample_call())
     answer = send(client, request)
     assert answer.status_code == status
     assert memory.get(request.id).state is (State.APPROVED if status == 200 else State.PENDING)
@@ -165,7 +165,7 @@ def test_each_person_of_a_hook_has_roles_of_their_own(memory: Store) -> None:
         ("ada", "finance", None), ("ada", "legal", "missing_role"), ("bob", "legal", None),
         ("bob", "finance", "missing_role"), ("kim", "finance", "missing_role"),
     ]:  # fmt: skip
-        request = memory.open(sample_call(quorum=Quorum(1, frozenset({role}))))
+        request = memory.ask(sample_call(quorum=Quorum(1, frozenset({role}))))
         answer = send(client, request, subject)
         assert (answer.status_code, answer.json().get("code")) == (200 if code is None else 403, code), (subject, role)
         assert (memory.get(request.id).state is State.APPROVED) == (code is None)
@@ -174,7 +174,7 @@ def test_each_person_of_a_hook_has_roles_of_their_own(memory: Store) -> None:
 def test_a_person_of_a_hook_may_be_of_another_issuer(memory: Store) -> None:
     client = client_of(memory, hooks=tables({"name": "ada", "issuer": "corp"}, "bob"))
     for subject, issuer in (("ada", "corp"), ("bob", "hook-desk")):
-        request = memory.open(sample_call())
+        request = memory.ask(sample_call())
         assert send(client, request, subject).status_code == 200
         decision = memory.get(request.id).decision
         assert decision is not None

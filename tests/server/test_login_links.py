@@ -261,7 +261,7 @@ def test_addresses_of_failed_attempts_do_not_fill_the_memory(monkeypatch: pytest
 
 
 def test_login_prints_a_link_that_begins_one_session(file_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    file_store.open(sample_call())
+    file_store.ask(sample_call())
     words = ["--store", file_store.url, "login", "ada", "--role", "finance", "--base-url", BASE]
     assert main(words) == 0
     out, err = capsys.readouterr()

@@ -47,7 +47,7 @@ def read(client: TestClient) -> dict[tuple[str, ...], float]:
 
 
 def decided(store: Store, clock: Clock, verb: str, seconds: float) -> None:
-    request = store.open(sample_question() if verb == "answer" else sample_call())
+    request = store.ask(sample_question() if verb == "answer" else sample_call())
     clock.tick(seconds=seconds)
     getattr(sayso.Review(store, reviewer="ada"), verb)(request.id, *(["x"] if verb in {"answer", "feedback"} else []))
 
@@ -74,7 +74,7 @@ def test_what_people_decide_is_counted_from_the_first_look_on(memory: Store, clo
 def test_a_vote_is_no_decision_yet(memory: Store, clock: Clock) -> None:
     client = scraper(create_app(memory))
     read(client)
-    request = memory.open(sample_call(quorum=Quorum(2)))
+    request = memory.ask(sample_call(quorum=Quorum(2)))
     sayso.Review(memory, reviewer="ada").approve(request.id)
     clock.tick(seconds=6)
     found = read(client)
@@ -85,8 +85,8 @@ def test_a_vote_is_no_decision_yet(memory: Store, clock: Clock) -> None:
 def test_what_waits_is_told_by_its_age(memory: Store, clock: Clock) -> None:
     for hours in (30, 2, 0.5, 0):
         at = clock.at - timedelta(hours=hours)
-        memory.open(sample_call(created_at=at, expires_at=clock.at + timedelta(hours=1)))
-    memory.open(sample_call(expires_at=clock.at))
+        memory.ask(sample_call(created_at=at, expires_at=clock.at + timedelta(hours=1)))
+    memory.ask(sample_call(expires_at=clock.at))
     found = read(scraper(create_app(memory)))
     ages = {age: found["sayso_pending", age] for age in ("0s", "1m", "10m", "1h", "1d")}
     assert ages == {"0s": 4, "1m": 3, "10m": 3, "1h": 2, "1d": 1}
@@ -96,14 +96,14 @@ def test_what_waits_is_told_by_its_age(memory: Store, clock: Clock) -> None:
 def test_ends_and_channels_are_told(memory: Store, clock: Clock) -> None:
     client = scraper(create_app(memory))
     read(client)
-    request, token = memory.open(sample_call()), new_token()
+    request, token = memory.ask(sample_call()), new_token()
     sayso.Review(memory, reviewer="ada").approve(request.id)
     memory.start(request.id, token)
     memory.finish(request.id, token, Outcome("unknown"))
     memory.keep(Record("channel", "ops", {"kind": "webhook", "by": "settings"}))
     memory.keep(Record("delivery/ops", "rq_1", {"changes": 0, "told": [], "given_up": True}, clock.at))
     memory.keep(Record("delivery/ops", "rq_2", {"changes": 0, "told": [], "tries": 3}, clock.at))
-    memory.open(sample_call(expires_at=clock.at + timedelta(seconds=1)))
+    memory.ask(sample_call(expires_at=clock.at + timedelta(seconds=1)))
     clock.tick(seconds=6)
     memory.sweep()
     found = read(client)

@@ -87,7 +87,7 @@ def test_filters_narrow_the_list(ada: Browser, clock: Clock) -> None:
 
 
 def test_pages_go_on_where_the_last_one_ended(ada: Browser, store: Store, clock: Clock) -> None:
-    ids = [store.open(sample_call(f"run-{number}")).id for number in range(103)]
+    ids = [store.ask(sample_call(f"run-{number}")).id for number in range(103)]
     seen: list[str] = []
     where: str | None = "/?risk="
     while where:
@@ -96,7 +96,7 @@ def test_pages_go_on_where_the_last_one_ended(ada: Browser, store: Store, clock:
         found = re.search(r'<a href="([^"]+)" rel="next">', text)
         where = None if found is None else found[1].replace("&amp;", "&")
         clock.tick(seconds=1)
-        store.open(sample_call())  # new ones come last, and move nothing
+        store.ask(sample_call())  # new ones come last, and move nothing
     assert seen[:103] == ids
     assert len(set(seen)) == len(seen)
 
@@ -141,7 +141,7 @@ def test_a_request_shows_all_that_a_decision_needs(ada: Browser, clock: Clock) -
 
 
 def test_facts_of_the_program_stand_apart_from_what_an_agent_says(ada: Browser, store: Store) -> None:
-    request = store.open(sample_call(prompt="Trust me.", context={"order": "C-17"}, rule="amount > 100"))
+    request = store.ask(sample_call(prompt="Trust me.", context={"order": "C-17"}, rule="amount > 100"))
     page = ada.get(f"/r/{request.id}").text
     context = page.partition('<h2 id="context">')[2].partition("</section>")[0]
     said = page.partition('class="unverified"')[2].partition("</section>")[0]
@@ -158,7 +158,7 @@ HOSTILE_WORDS = {
 
 
 def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: Store) -> None:
-    request = store.open(sample_call(requester=Identity("token", "bot"), **HOSTILE_WORDS))
+    request = store.ask(sample_call(requester=Identity("token", "bot"), **HOSTILE_WORDS))
     page = ada.get(f"/r/{request.id}").text
     before, _, rest = page.partition('class="unverified"')
     said, _, after = rest.partition("</section>")
@@ -176,8 +176,8 @@ def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: St
 
 
 def test_of_a_program_of_this_machine_only_the_prompt_is_unverified(store: Store) -> None:
-    assert request_document(store.open(sample_call(**HOSTILE_WORDS)))["unverified"] == ["prompt"]
-    assert request_document(store.open(sample_call("second")))["unverified"] == []
+    assert request_document(store.ask(sample_call(**HOSTILE_WORDS)))["unverified"] == ["prompt"]
+    assert request_document(store.ask(sample_call("second")))["unverified"] == []
 
 
 def test_the_same_address_shows_what_became_of_it(ada: Browser, store: Store, clock: Clock) -> None:
@@ -250,8 +250,8 @@ def pages_full_of(words: str, ada: Browser) -> list[str]:
             sayso.ask(words, choices=[words, "no"], wait="raise")
     question = caught.value.confirmation_id
     fields: dict[str, Any] = {"context": {words: [words]}, "risk": words, "rule": words, "prompt": words}
-    far = config.default_store().open(sample_call(requester=Identity("token", "bot"), description=words, **fields)).id
-    told = config.default_store().open(sample_call(words, **fields)).id
+    far = config.default_store().ask(sample_call(requester=Identity("token", "bot"), description=words, **fields)).id
+    told = config.default_store().ask(sample_call(words, **fields)).id
     texts = [
         ada.get(page).text
         for page in (
@@ -374,7 +374,7 @@ def test_the_first_page_does_not_grow_with_what_was_decided(
     held(pay, 5)
     before = len(ada.get("/").text)
     for number in range(30):
-        request = store.open(sample_call(f"run-{number}"))
+        request = store.ask(sample_call(f"run-{number}"))
         sayso.Review(store).reject(request.id, by="ada")
     assert len(ada.get("/").text) == before
 

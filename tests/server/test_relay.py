@@ -41,7 +41,7 @@ def with_relay(store: Store, work: Callable[[Happenings, Relay], Awaitable[None]
         ring = Happenings(store)
         here = Relays(ring).here()
         end = ring.listen(here.ring)
-        with here.open():
+        with here.ask():
             await work(ring, here)
         end()
 
@@ -68,7 +68,7 @@ async def take(here: Relay, one: Listener, count: int) -> list[int]:
 
 def ask(store: Store, count: int = 1, name: str = "other") -> None:
     for _ in range(count):
-        store.open(sample_call(requester=Identity("token", name)))
+        store.ask(sample_call(requester=Identity("token", name)))
 
 
 def test_streams_at_one_place_are_handed_the_same_bytes_of_one_look(
@@ -345,15 +345,15 @@ def test_a_relay_ends_with_its_last_stream_and_begins_with_the_next(memory: Stor
         relays = Relays(ring)
         here = relays.here()
         end = ring.listen(here.ring)
-        with here.open():
+        with here.ask():
             assert relays.here() is here
             (task,) = (each for each in asyncio.all_tasks() if each is not asyncio.current_task())
-            with here.open():
+            with here.ask():
                 pass
             assert not task.cancelling()
         await asyncio.wait([task], timeout=PATIENCE)
         assert task.cancelled()
-        with here.open():
+        with here.ask():
             ask(memory)
             one = listener(ring)
             one.seen = 0

@@ -154,7 +154,7 @@ def test_it_ends_without_cutting_off_the_pages_that_listen(file_store: Store, pl
 def test_it_delivers_to_channels_while_it_serves(file_store: Store, place: Path) -> None:
     (place / "sayso.toml").write_text('[channels.ops]\ntype = "terminal"\n')
     with opened(file_store) as (process, base, _):
-        request = file_store.open(sample_call())
+        request = file_store.ask(sample_call())
         assert process.stderr is not None
         said = ""
         while request.id not in said:
@@ -165,7 +165,7 @@ def test_it_delivers_to_channels_while_it_serves(file_store: Store, place: Path)
 
 
 def test_an_open_page_is_told_of_what_another_process_did(serving: Serving, file_store: Store) -> None:
-    request = file_store.open(sample_call())
+    request = file_store.ask(sample_call())
     client = signed_in(serving)
     since = (sayso_clock.now()).isoformat()
     lines: list[str] = []
@@ -180,7 +180,7 @@ def test_an_open_page_is_told_of_what_another_process_did(serving: Serving, file
     with client.stream("GET", "/events", params={"since": since, "rows": request.id}) as stream:
         said = stream.iter_lines()
         until('data-pending="1"', said)
-        file_store.open(sample_call())
+        file_store.ask(sample_call())
         until("1 new request, show", said)
         sayso.Review(file_store).reject(request.id, by="bob")
         until("rejected by bob", said)
@@ -211,7 +211,7 @@ def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
 ) -> None:
     app = create_app(store)
     session = app.state.settings.sessions.begin(Reviewer("ada"))
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     looks: list[str] = []
     for name in ("count", "get"):
         real = getattr(type(store), name)
@@ -240,7 +240,7 @@ def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
 def test_a_page_that_is_left_is_watched_no_more(store: Store) -> None:
     app = create_app(store)
     session = app.state.settings.sessions.begin(Reviewer("ada"))
-    ids = [store.open(sample_call()).id for _ in range(3)]
+    ids = [store.ask(sample_call()).id for _ in range(3)]
 
     async def leave() -> tuple[int, int]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
@@ -261,7 +261,7 @@ def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytes
     monkeypatch.setattr(live, "_AGAIN", 0.01)
     app = create_app(store)
     session = app.state.settings.sessions.begin(Reviewer("ada"))
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     sayso.Review(store).claim(request.id, by="bob")
     faults: list[Exception] = [errors.StoreBusyError("locked"), ValueError("a row that cannot be read")]
     look = live._Hub._look
@@ -314,6 +314,6 @@ def test_a_program_reaches_the_server_at_the_address_that_it_prints(file_store: 
     _, base, _ = serving
     assert ".localhost:" in base
     program = HttpStore(base, new_token(file_store, name="bot"))
-    asked = program.open(sample_call())
+    asked = program.ask(sample_call())
     program.close()
     assert file_store.get(asked.id).call == asked.call

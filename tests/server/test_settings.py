@@ -68,7 +68,7 @@ def tried(ada: Browser, channel: str) -> str:
 
 def test_the_store_and_the_gates_are_shown_with_what_they_take(ada: Browser, store: Store) -> None:
     for _ in range(2):
-        store.open(sample_call())
+        store.ask(sample_call())
     text = text_of(ada.get("/settings").text)
     assert store.url in text
     assert "2 asked, last just now" in text
@@ -103,7 +103,7 @@ def test_tokens_are_listed_and_their_secrets_are_not(ada: Browser, store: Store,
 
 
 def test_a_test_message_goes_out_and_decides_nothing(ada: Browser, store: Store, ops: Outlet) -> None:
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     assert tried(ada, "ops").startswith("200")
     (notice,) = ops.sent
     assert (notice.event, notice.request_id, notice.arguments) == ("test", "", None)

@@ -72,7 +72,7 @@ def tab(has_scripts: bool) -> Iterator[Any]:
 def test_a_person_signs_in_and_ends_on_the_page_that_was_wanted(
     inbox: str, provider: OpenId, tab: Any, has_scripts: bool
 ) -> None:
-    request = config.default_store().open(sample_call())
+    request = config.default_store().ask(sample_call())
     faults: list[str] = []
     tab.on("console", lambda line: faults.append(line.text))
     tab.on("pageerror", lambda fault: faults.append(str(fault)))

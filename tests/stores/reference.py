@@ -186,7 +186,7 @@ class Model:
             return self._to(wait, "approved")
         return self._to(wait, "done" if happened else "failed")
 
-    def clear(self, wait: Wait) -> str:
+    def withdraw(self, wait: Wait) -> str:
         """Let the program take it back."""
         if wait.state in {"pending", "approved"}:
             self._to(wait, "cancelled")

@@ -74,7 +74,7 @@ def test_a_row_that_was_rewritten_is_not_decided_and_shows(
         with pytest.raises(errors.StoreError):
             scene.decide("approve", request)
         if column != "holds":  # then there is nothing to clear
-            refusal(errors.StoreError, lambda: scene.store.clear(request.id, ADA))
+            refusal(errors.StoreError, lambda: scene.store.withdraw(request.id, ADA))
     with pytest.raises((errors.StartRefusedError, errors.StoreError)):
         scene.store.start(request.id, "token")
     assert [one.run_id for one in audit.verify(scene.store).broken] == [request.run_id]
@@ -185,7 +185,7 @@ def test_a_line_that_changes_a_request_without_a_row_is_not_run(tmp_path: Path, 
         if not is_open:
             scene._store = JsonlStore(path)
         refusal(errors.AlteredRequestError, lambda: scene.store.start(request.id, "token"))
-        refusal(errors.StoreCorruptError, lambda: scene.store.clear(request.id, ADA))
+        refusal(errors.StoreCorruptError, lambda: scene.store.withdraw(request.id, ADA))
         assert [one.run_id for one in audit.verify(scene.store).broken] == [request.run_id]
 
 
@@ -265,5 +265,5 @@ def test_no_history_of_the_state_machine_is_a_problem(playing: Callable[[str | N
     for state in State:
         request = scene.in_state(state)
         if state in {State.REJECTED, State.FEEDBACK, State.CANCELLED}:
-            scene.store.clear(request.id, ADA)
+            scene.store.withdraw(request.id, ADA)
     assert audit.verify(scene.store).broken == ()

@@ -184,20 +184,20 @@ def test_of_every_one_leaf_mutation_nothing_is_asked_that_lies(stage: Stage) -> 
         assert is_sound(asked, me), (path, value)
         assert asked.call.form == request.call.form or path[0] != "form", (path, value)
         told["asked"] += 1
-        stage.store.clear(asked.id, asked.requester)
+        stage.store.withdraw(asked.id, asked.requester)
     assert told["AskRefusedError"] >= 60, told
     assert told["StoreUnavailableError"] == 0, "something broke on the server, where it should have been refused"
 
 
 def test_what_was_approved_for_one_amount_runs_no_other(stage: Stage) -> None:
     program = stage.program()
-    request = program.open(sample_call("run_1", {"amount": 5, "to": "alice"}))
+    request = program.ask(sample_call("run_1", {"amount": 5, "to": "alice"}))
     stage.person().approve(request.id)
     for amount in range(6, 206):
-        swapped = program.open(sample_call("run_1", {"amount": amount, "to": "alice"}))
+        swapped = program.ask(sample_call("run_1", {"amount": amount, "to": "alice"}))
         assert swapped.state is State.PENDING
         refusal(errors.NotApprovedError, lambda swapped=swapped: program.start(swapped.id, new_token()))
-        program.clear(swapped.id, swapped.requester)
+        program.withdraw(swapped.id, swapped.requester)
     assert program.start(request.id, new_token()).effective.arguments["amount"] == 5
 
 
@@ -285,7 +285,7 @@ def test_nothing_waits_for_longer_than_the_server_lets_it(stage: Stage) -> None:
 
 def test_who_asks_is_the_token_whatever_the_program_says(stage: Stage) -> None:
     program = stage.program("ada")
-    request = program.open(sample_call(requester=Identity(LOCAL, "somebody-else")))
+    request = program.ask(sample_call(requester=Identity(LOCAL, "somebody-else")))
     assert request.requester == Identity("token", "ada")
     refusal(errors.OwnRequestError, lambda: stage.person("Ada").approve(request.id))
     assert stage.person("bob").approve(request.id).state is State.APPROVED
@@ -466,7 +466,7 @@ def test_a_call_that_would_hold_up_every_list_is_refused(stage: Stage) -> None:
     with pytest.raises(errors.AskRefusedError, match="more than 200 classes"):
         must_be_bound(working().call.form, json.dumps(classes))
     assert stage.store.count(Filter()) == 0
-    assert program.open(sample_call("run_1", {"rows": list(range(1_900)), "to": "x" * 50_000})).state is State.PENDING
+    assert program.ask(sample_call("run_1", {"rows": list(range(1_900)), "to": "x" * 50_000})).state is State.PENDING
 
 
 # -- T2: one approval, one start -------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ def test_a_call_that_would_hold_up_every_list_is_refused(stage: Stage) -> None:
 def test_of_fifty_who_start_at_once_one_runs(server: Serving, tmp_path: Path) -> None:
     stage = Stage(server, SqliteStore(tmp_path / "server.db"))
     program = stage.program()
-    request = program.open(sample_call())
+    request = program.ask(sample_call())
     stage.person().approve(request.id)
     told = outcomes_of([lambda: program.start(request.id, new_token()) for _ in range(50)])
     assert Counter(type(one).__name__ for one in told) == {"Request": 1, "AlreadyStartedError": 49}
@@ -484,7 +484,7 @@ def test_of_fifty_who_start_at_once_one_runs(server: Serving, tmp_path: Path) ->
 
 def test_a_start_that_is_sent_again_word_for_word_is_refused(stage: Stage) -> None:
     program = stage.program()
-    request = program.open(sample_call())
+    request = program.ask(sample_call())
     stage.person().approve(request.id)
     body = {"token": new_token(), "worker": "w"}
     starts = [lambda: program._line.post(f"/requests/{request.id}/start", body, request.id) for _ in range(50)]
@@ -495,7 +495,7 @@ def test_a_start_that_is_sent_again_word_for_word_is_refused(stage: Stage) -> No
 
 def test_only_the_fencing_token_ends_a_call(stage: Stage) -> None:
     program = stage.program()
-    request = program.open(sample_call())
+    request = program.ask(sample_call())
     stage.person().approve(request.id)
     program.start(request.id, "mine")
     for token in ("", "yours", "min", "mine "):
@@ -506,7 +506,7 @@ def test_only_the_fencing_token_ends_a_call(stage: Stage) -> None:
 
 def test_an_outcome_that_cannot_be_shown_is_refused(stage: Stage) -> None:
     program = stage.program()
-    request = program.open(sample_call())
+    request = program.ask(sample_call())
     stage.person().approve(request.id)
     program.start(request.id, "mine")
     for result in ("no JSON", "[1]", "{}", '{"result":NaN}', '{"result":' + "[" * 5_000 + "]" * 5_000 + "}"):
@@ -525,7 +525,7 @@ def every_verb(program: HttpStore, request_id: str) -> dict[str, Any]:
         "settle": lambda: program.settle(request_id),
         "start": lambda: program.start(request_id, "t"),
         "finish": lambda: program.finish(request_id, "t", Outcome("done")),
-        "clear": lambda: program.clear(request_id, me),
+        "withdraw": lambda: program.withdraw(request_id, me),
         "send_back": lambda: program.send_back(request_id, me, ["amount: is odd"]),
         "verify": lambda: program.resolve(request_id, me, roles=None, happened=True, comment=None, channel="verify"),
         "journal": lambda: program.journal(request_id=request_id),
@@ -533,7 +533,7 @@ def every_verb(program: HttpStore, request_id: str) -> dict[str, Any]:
 
 
 def test_every_verb_tells_a_foreign_request_and_none_in_the_same_words(stage: Stage) -> None:
-    theirs = stage.program("theirs").open(sample_call("run_theirs"))
+    theirs = stage.program("theirs").ask(sample_call("run_theirs"))
     stage.person().approve(theirs.id)
     before = stage.store.get(theirs.id)
     mine = stage.program("mine")
@@ -550,7 +550,7 @@ def test_every_verb_tells_a_foreign_request_and_none_in_the_same_words(stage: St
 
 
 def test_the_whole_answer_about_a_foreign_id_is_that_about_none(stage: Stage) -> None:
-    theirs = stage.program("theirs").open(sample_call("run_theirs"))
+    theirs = stage.program("theirs").ask(sample_call("run_theirs"))
     line = stage.program("mine")._line
     answers: list[Any] = []
     for request_id in (theirs.id, NOBODYS):
@@ -564,7 +564,7 @@ def test_the_whole_answer_about_a_foreign_id_is_that_about_none(stage: Stage) ->
 
 
 def test_the_whole_answer_about_a_foreign_run_is_that_about_none(stage: Stage) -> None:
-    stage.program("theirs").open(sample_call("order-1"))
+    stage.program("theirs").ask(sample_call("order-1"))
     line = stage.program("mine")._line
     answers: list[Any] = []
     for run_id in ("order-1", "order-2"):
@@ -587,14 +587,14 @@ def test_the_whole_answer_about_a_foreign_run_is_that_about_none(stage: Stage) -
 
 def test_of_every_foreign_run_and_request_none_is_met(stage: Stage) -> None:
     programs = {f"p{n}": stage.program(f"p{n}") for n in range(4)}
-    asked = {(name, n): programs[name].open(sample_call(f"run_{name}_{n}")) for name in programs for n in range(5)}
+    asked = {(name, n): programs[name].ask(sample_call(f"run_{name}_{n}")) for name in programs for n in range(5)}
     met = 0
     for name, program in programs.items():
         for (owner, n), request in asked.items():
             if owner == name:
                 continue
             refusal(errors.RequestNotFoundError, lambda p=program, r=request: p.get(r.id))
-            refusal(errors.RunNotFoundError, lambda p=program, o=owner, n=n: p.open(sample_call(f"run_{o}_{n}")))
+            refusal(errors.RunNotFoundError, lambda p=program, o=owner, n=n: p.ask(sample_call(f"run_{o}_{n}")))
             refusal(errors.RunNotFoundError, lambda p=program, o=owner, n=n: p.journal(run_id=f"run_{o}_{n}"))
             refusal(errors.RunNotFoundError, lambda p=program, o=owner, n=n: p.note(f"run_{o}_{n}", "denied", ADA, {}))
             met += 1
@@ -614,7 +614,7 @@ def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> N
     theirs, mine = stage.program("theirs"), stage.program("mine")
     saved = Saved(record("order-1"), [Step("/", '{"secret":1}')])
     theirs.save_run(saved)
-    theirs.open(sample_call("order-2"))
+    theirs.ask(sample_call("order-2"))
     kept = stage.store.get_run("order-1")
     for run_id in ("order-1", "order-2"):
         other = Saved(record(run_id), [Step("/x", "{}")])
@@ -624,7 +624,7 @@ def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> N
             lambda r=run_id: mine.take_run(r, "me", gone="holder"),
             lambda o=other: mine.save_run(o),
             lambda o=other: mine.leave_run(o, RunState.ENDED),
-            lambda o=other: mine.open(sample_call(), o),
+            lambda o=other: mine.ask(sample_call(), o),
         ):
             refusal(errors.RunNotFoundError, verb)
     assert mine.runs(RunFilter())[0] == []
@@ -634,16 +634,16 @@ def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> N
 
 
 def test_a_run_of_a_program_on_the_servers_own_machine_is_nobodys(stage: Stage) -> None:
-    stage.store.open(sample_call("order-1"))
+    stage.store.ask(sample_call("order-1"))
     stage.store.save_run(Saved(record("order-2"), []))
     program = stage.program()
     for run_id in ("order-1", "order-2"):
-        refusal(errors.RunNotFoundError, lambda r=run_id: program.open(sample_call(r)))
+        refusal(errors.RunNotFoundError, lambda r=run_id: program.ask(sample_call(r)))
         refusal(errors.RunNotFoundError, lambda r=run_id: program.get_run(r))
 
 
 def test_a_step_cannot_wait_for_anothers_request_to_learn_what_became_of_it(stage: Stage) -> None:
-    theirs = stage.program("theirs").open(sample_call())
+    theirs = stage.program("theirs").ask(sample_call())
     mine = stage.program("mine")
     saved = Saved(record("order-1"), [Step("/", "{}", theirs.id)])
     refusal(errors.RequestNotFoundError, lambda: mine.save_run(saved))
@@ -651,7 +651,7 @@ def test_a_step_cannot_wait_for_anothers_request_to_learn_what_became_of_it(stag
 
 
 def test_an_id_that_is_taken_or_can_be_guessed_is_refused(stage: Stage) -> None:
-    theirs = stage.program("theirs").open(sample_call())
+    theirs = stage.program("theirs").ask(sample_call())
     program = stage.program("mine")
     with pytest.raises(errors.AskRefusedError, match="id is taken"):
         send(program, {**asked_wire(sample_call()), "id": theirs.id})
@@ -661,7 +661,7 @@ def test_an_id_that_is_taken_or_can_be_guessed_is_refused(stage: Stage) -> None:
 
 
 def test_watching_a_foreign_request_tells_nothing(stage: Stage) -> None:
-    theirs = stage.program("theirs").open(sample_call())
+    theirs = stage.program("theirs").ask(sample_call())
     seen = {theirs.id: None, NOBODYS: None}
     assert stage.program("mine")._line.post("/changes", {"seen": seen, "wait": 0.0})["changed"] == {}
 
@@ -671,10 +671,10 @@ def test_watching_a_foreign_request_tells_nothing(stage: Stage) -> None:
 
 @pytest.mark.parametrize("kind", ["review", "admin"])
 def test_no_other_kind_of_token_asks_starts_or_ends(stage: Stage, kind: str) -> None:
-    request = stage.program().open(sample_call())
+    request = stage.program().ask(sample_call())
     stage.person().approve(request.id)
     other = stage.program("agent", kind=kind)
-    for verb in [*every_verb(other, request.id).values(), lambda: other.open(sample_call())]:
+    for verb in [*every_verb(other, request.id).values(), lambda: other.ask(sample_call())]:
         with pytest.raises(errors.StoreForbiddenError):
             verb()
     assert stage.store.get(request.id).state is State.APPROVED
@@ -685,67 +685,67 @@ def test_no_other_kind_of_token_asks_starts_or_ends(stage: Stage, kind: str) -> 
 
 def test_one_run_has_no_more_than_its_share_open_and_hinders_no_other(stage: Stage) -> None:
     program = stage.program()
-    asked = [program.open(sample_call("run_flood", {"amount": n})) for n in range(20)]
-    fault = refusal(errors.TooManyOpenError, lambda: program.open(sample_call("run_flood", {"amount": 20})))
+    asked = [program.ask(sample_call("run_flood", {"amount": n})) for n in range(20)]
+    fault = refusal(errors.TooManyOpenError, lambda: program.ask(sample_call("run_flood", {"amount": 20})))
     assert (fault.run_id, fault.limit) == ("run_flood", 20)
-    assert program.open(sample_call("run_flood", {"amount": 3})) == asked[3]  # it is found, and not asked
-    assert program.open(sample_call("run_other", {"amount": 20})).state is State.PENDING
-    assert stage.program("other").open(sample_call("run_third")).state is State.PENDING
+    assert program.ask(sample_call("run_flood", {"amount": 3})) == asked[3]  # it is found, and not asked
+    assert program.ask(sample_call("run_other", {"amount": 20})).state is State.PENDING
+    assert stage.program("other").ask(sample_call("run_third")).state is State.PENDING
     stage.person().reject(asked[0].id)
-    assert program.open(sample_call("run_flood", {"amount": 20})).state is State.PENDING
+    assert program.ask(sample_call("run_flood", {"amount": 20})).state is State.PENDING
 
 
 def test_one_program_has_no_more_than_its_share_open_over_all_runs_and_hinders_no_other(stage: Stage) -> None:
     stage.server.of(stage.store, open_per_token=6)
     program, again = stage.program("flood"), stage.program("flood")
-    asked = [program.open(sample_call(f"run_{n % 3}", {"amount": n})) for n in range(6)]
+    asked = [program.ask(sample_call(f"run_{n % 3}", {"amount": n})) for n in range(6)]
     for one in (program, again):  # tokens of one name are one program
-        fault = refusal(errors.TooManyOpenForTokenError, lambda one=one: one.open(sample_call("run_new")))
+        fault = refusal(errors.TooManyOpenForTokenError, lambda one=one: one.ask(sample_call("run_new")))
         assert (fault.name, fault.limit) == ("flood", 6)
         assert "let people decide some of them first; nothing was asked" in str(fault)
-    assert program.open(sample_call("run_0", {"amount": 3})) == asked[3]  # it is found, and not asked
-    assert stage.program("other").open(sample_call("run_other")).state is State.PENDING
+    assert program.ask(sample_call("run_0", {"amount": 3})) == asked[3]  # it is found, and not asked
+    assert stage.program("other").ask(sample_call("run_other")).state is State.PENDING
     assert stage.store.count(Filter()) == 7
 
 
-@pytest.mark.parametrize("end", ["approve", "reject", "cancel", "feedback", "expire", "clear"])
+@pytest.mark.parametrize("end", ["approve", "reject", "cancel", "feedback", "expire", "withdraw"])
 def test_what_waits_no_more_leaves_its_program_room(stage: Stage, clock: Clock, end: str) -> None:
     stage.server.of(stage.store, open_per_token=1)
     program, person = stage.program(), stage.person()
-    request = program.open(sample_call("run_a"))
-    refusal(errors.TooManyOpenForTokenError, lambda: program.open(sample_call("run_b")))
+    request = program.ask(sample_call("run_a"))
+    refusal(errors.TooManyOpenForTokenError, lambda: program.ask(sample_call("run_b")))
     match end:
         case "expire":
             clock.tick(hours=25)
-        case "clear":
-            program.clear(request.id, request.requester)
+        case "withdraw":
+            program.withdraw(request.id, request.requester)
         case "feedback":
             person.feedback(request.id, "less")
         case _:
             getattr(person, end)(request.id)
-    assert program.open(sample_call("run_b")).state is State.PENDING
-    refusal(errors.TooManyOpenForTokenError, lambda: program.open(sample_call("run_c")))
+    assert program.ask(sample_call("run_b")).state is State.PENDING
+    refusal(errors.TooManyOpenForTokenError, lambda: program.ask(sample_call("run_c")))
 
 
 def test_a_vote_or_a_longer_span_leaves_no_room(stage: Stage, clock: Clock) -> None:
     stage.server.of(stage.store, open_per_token=1)
     program, person = stage.program(), stage.person()
-    request = program.open(sample_call("run_a", quorum=Quorum(2)))
+    request = program.ask(sample_call("run_a", quorum=Quorum(2)))
     person.extend(request.id, timedelta(hours=48))
     person.claim(request.id)
     person.approve(request.id)
     clock.tick(hours=25)
-    refusal(errors.TooManyOpenForTokenError, lambda: program.open(sample_call("run_b")))
+    refusal(errors.TooManyOpenForTokenError, lambda: program.ask(sample_call("run_b")))
 
 
 def test_what_programs_ask_without_a_server_is_counted_for_no_token(store: Store, clock: Clock) -> None:
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     assert store.records(waiting_kind(request.requester)) == []
 
 
 def test_a_share_is_counted_without_a_look_at_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     program = stage.program()
-    program.open(sample_call("run_a"))
+    program.ask(sample_call("run_a"))
     looked = list[Filter]()
     real = type(stage.store).count
 
@@ -754,7 +754,7 @@ def test_a_share_is_counted_without_a_look_at_other_requests(stage: Stage, monke
         return real(store, wanted)
 
     monkeypatch.setattr(type(stage.store), "count", count)
-    program.open(sample_call("run_b"))
+    program.ask(sample_call("run_b"))
     assert {one.run_id for one in looked} == {"run_b"}
 
 
@@ -776,10 +776,10 @@ def test_of_many_who_ask_at_once_no_more_find_room_than_there_is(server: Serving
     stage = Stage(server, Slow())
     server.of(stage.store, open_per_run=5)
     program = stage.program()
-    told = outcomes_of([lambda n=n: program.open(sample_call("run_1", {"amount": n})) for n in range(16)])
+    told = outcomes_of([lambda n=n: program.ask(sample_call("run_1", {"amount": n})) for n in range(16)])
     assert Counter(type(one).__name__ for one in told) == {"Request": 5, "TooManyOpenError": 11}
     server.of(stage.store, open_per_token=9)
-    told = outcomes_of([lambda n=n: program.open(sample_call(f"run_of_{n}")) for n in range(16)])
+    told = outcomes_of([lambda n=n: program.ask(sample_call(f"run_of_{n}")) for n in range(16)])
     assert Counter(type(one).__name__ for one in told) == {"Request": 4, "TooManyOpenForTokenError": 12}
     stage.close()
 
@@ -830,7 +830,7 @@ def looked(program: HttpStore, request: Request, query: str, tag: str | None) ->
 
 def test_a_request_is_told_again_only_when_it_differs(stage: Stage) -> None:
     program = stage.program()
-    request = program.open(sample_call())
+    request = program.ask(sample_call())
     tag = f'"{mark_of(request)}"'
     assert looked(program, request, "", None)[0] == 200
     assert looked(program, request, "", tag) == (304, b"")
@@ -842,7 +842,7 @@ def test_a_request_is_told_again_only_when_it_differs(stage: Stage) -> None:
 def test_looking_and_waiting_write_nothing(server: Serving, tmp_path: Path) -> None:
     stage = Stage(server, SqliteStore(tmp_path / "server.db"))
     program = stage.program()
-    request = program.open(sample_call("run_1"))
+    request = program.ask(sample_call("run_1"))
     program.get(request.id)  # the token's day of use is written down once
     before = list(stage.store.journal()), stage.store.list(Filter()).requests, stage.store.records("token")
     program.get(request.id)
@@ -859,7 +859,7 @@ def test_looking_and_waiting_write_nothing(server: Serving, tmp_path: Path) -> N
 def test_a_question_is_bound_to_its_words(stage: Stage) -> None:
     program = stage.program()
     question = sample_question("run_1")
-    assert program.open(question).question.text == "Which account?"
+    assert program.ask(question).question.text == "Which account?"
     for changes in ({"form": '{"text":"Which one?"}'}, {"tool": "pay", "name": "pay"}, {"digest": "1" * 64}):
         with pytest.raises(errors.AskRefusedError):
             send(program, {**asked_wire(sample_question("run_2")), **changes})

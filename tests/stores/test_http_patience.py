@@ -97,7 +97,7 @@ def test_a_server_that_says_later_is_asked_again_when_it_says_so(there: Store, h
     with serving(store=there) as server:
         here = HttpStore(server.url, new_token(there))
         server.app = limiting(server.app, [(429, "7"), (503, "3"), (429, "59")])
-        request = here.open(sample_call())
+        request = here.ask(sample_call())
         here.close()
     assert there.get(request.id) == request
     first, second, third = hours.slept
@@ -117,7 +117,7 @@ def test_what_is_full_and_says_no_instant_is_told_at_once(there: Store, hours: H
         here = HttpStore(server.url, new_token(there))
         server.app = limiting(server.app, [(429, None)])
         with pytest.raises(errors.StoreBusyError):
-            here.open(sample_call())
+            here.ask(sample_call())
         here.close()
     assert hours.slept == []
 
@@ -157,7 +157,7 @@ def test_a_batch_of_a_hundred_gated_calls_goes_through_one_token(there: Store) -
 
 
 def _asks(here: HttpStore, there: Store, _: Request) -> State:
-    return here.open(sample_call("another")).state
+    return here.ask(sample_call("another")).state
 
 
 def _starts(here: HttpStore, there: Store, request: Request) -> State:
@@ -185,7 +185,7 @@ def test_a_server_that_is_away_for_thirty_seconds_fails_no_call(
         port = line.enter_context(reserved_port())
         with serving(port) as first:
             here = HttpStore(first.of(there), new_token(there))
-            request = here.open(sample_call())
+            request = here.ask(sample_call())
         approved(there, request)
         hours.after(30, lambda: line.enter_context(serving(port, there)))
         assert verb(here, there, request) is state
@@ -262,10 +262,10 @@ def test_a_withdrawal_gives_up_after_two_seconds(
 ) -> None:
     with serving(store=there) as server:
         here = HttpStore(server.of(there), new_token(there))
-        request = here.open(sample_call())
+        request = here.ask(sample_call())
         fault(here, server, hours, monkeypatch)
         with pytest.raises((errors.StoreUnavailableError, errors.StoreBusyError)):
-            here.withdraw(request.id, requester(), "nobody waits for it")
+            here.withdraw(request.id, requester(), "nobody waits for it", is_brief=True)
         here.close()
     assert hours.now <= 2
 
@@ -291,7 +291,7 @@ def test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal(
         taking, none = server.app, limiting(server.app, [(503, None)] * 1_000)
 
         async def but_withdrawals(scope: Any, receive: Any, send: Any) -> None:
-            await (none if scope["path"].endswith("/clear") else taking)(scope, receive, send)
+            await (none if scope["path"].endswith("/withdraw") else taking)(scope, receive, send)
 
         server.app = but_withdrawals
         sayso.configure(store=server.url, token=new_token(there))
@@ -316,7 +316,7 @@ def test_a_process_sends_few_verbs_at_a_time_and_the_others_queue(there: Store) 
 
         server.app = counting
         here = HttpStore(server.url, new_token(there))
-        threads = [threading.Thread(target=here.open, args=[sample_call(f"run-{n}")]) for n in range(100)]
+        threads = [threading.Thread(target=here.ask, args=[sample_call(f"run-{n}")]) for n in range(100)]
         for thread in threads:
             thread.start()
         for thread in threads:

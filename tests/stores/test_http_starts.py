@@ -48,12 +48,12 @@ class Agent:
     def __init__(self, stage: Stage, run_id: str = "order") -> None:
         self.stage, self.store, self.lease = stage, stage.program(), Lease()
         self.run = RunRecord(run_id, "agent", "agent", RunState.RUNNING, self.lease.holder, _now(), _now())
-        self.request = self.store.open(sample_call(run_id))
+        self.request = self.store.ask(sample_call(run_id))
         stage.person().approve(self.request.id)
 
     def asks(self, amount: int) -> Request:
         inner = sample_call(self.run.id, {"amount": amount})
-        return self.store.open(inner, Saved(self.run, [Step("/inner", "{}", inner.id)]))
+        return self.store.ask(inner, Saved(self.run, [Step("/inner", "{}", inner.id)]))
 
     def stops(self, token: str) -> Request:
         return self.store.finish(self.request.id, token, STOPPED)
@@ -92,7 +92,7 @@ def test_what_the_program_takes_back_is_no_answer(stage: Stage) -> None:
     agent.starts("1")
     inner = agent.asks(1)
     agent.stops("1")
-    agent.store.clear(inner.id, Identity("program", "me"), "never mind")
+    agent.store.withdraw(inner.id, Identity("program", "me"), "never mind")
     refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
 
 
@@ -118,21 +118,21 @@ def test_an_answer_to_another_program_or_in_another_run_pays_for_nothing(stage: 
     agent, other = Agent(stage), stage.program("other")
     agent.starts("1")
     agent.stops("1")
-    foreign = stage.store.open(sample_call("order", {"amount": 3}, requester=Identity("token", "other")))
-    for request in (foreign, other.open(sample_call("its own")), agent.store.open(sample_call("another run"))):
+    foreign = stage.store.ask(sample_call("order", {"amount": 3}, requester=Identity("token", "other")))
+    for request in (foreign, other.ask(sample_call("its own")), agent.store.ask(sample_call("another run"))):
         stage.person().approve(request.id)
         refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
 
 
 def test_more_retries_than_a_server_gives_are_refused(stage: Stage) -> None:
     program = stage.program()
-    refusal(errors.AskRefusedError, lambda: program.open(sample_call(retries=6)))
-    assert program.open(sample_call(retries=5)).retries == 5
+    refusal(errors.AskRefusedError, lambda: program.ask(sample_call(retries=6)))
+    assert program.ask(sample_call(retries=5)).retries == 5
 
 
 def test_an_idempotent_call_has_its_share_of_starts(stage: Stage) -> None:
     program = stage.program()
-    request = program.open(sample_call(idempotent=True))
+    request = program.ask(sample_call(idempotent=True))
     stage.person().approve(request.id)
     for count in range(6):
         program.start(request.id, str(count))
@@ -142,7 +142,7 @@ def test_an_idempotent_call_has_its_share_of_starts(stage: Stage) -> None:
 
 def test_what_a_program_calls_its_hook_is_not_recorded(stage: Stage) -> None:
     program = stage.program()
-    request = program.open(sample_call())
+    request = program.ask(sample_call())
     stage.person().approve(request.id)
     program.start(request.id, "1")
     program.finish(request.id, "1", Outcome("unknown"))
@@ -162,24 +162,24 @@ def test_of_two_programs_that_begin_a_run_at_once_one_is_refused(stage: Stage, m
         if not refused:
             refused.append(None)
             try:
-                two.open(sample_call("new"))
+                two.ask(sample_call("new"))
             except errors.SaysoError as error:
                 refused[0] = error
         return threading.Lock()
 
     monkeypatch.setattr("sayso.server.api.ask._room", room)
-    assert one.open(sample_call("new")).requester.subject == "one"
+    assert one.ask(sample_call("new")).requester.subject == "one"
     assert refused != [None]
 
 
 def test_rows_of_another_programs_request_are_not_read_with_ones_own_run(stage: Stage) -> None:
     mine, other = stage.program("mine"), stage.program("other")
-    mine.open(sample_call("shared"))
-    foreign = other.open(sample_call("elsewhere"))
+    mine.ask(sample_call("shared"))
+    foreign = other.ask(sample_call("elsewhere"))
     stage.store.note("shared", "denied", Identity("token", "other"), {})
-    moved = stage.store.open(sample_call("shared", {"amount": 3}, requester=foreign.requester))
+    moved = stage.store.ask(sample_call("shared", {"amount": 3}, requester=foreign.requester))
     stage.person().reject(moved.id, "of no concern to mine")
-    mine.open(sample_call("shared", {"amount": 4}))
+    mine.ask(sample_call("shared", {"amount": 4}))
     for limit in (1, 100):
         seen, after = list[Any](), None
         while rows := mine.journal(run_id="shared", after=after, limit=limit):

@@ -217,7 +217,7 @@ def test_who_waits_misses_nothing_that_is_decided_while_the_line_is_down(there: 
         port = line.enter_context(reserved_port())
         with serving(port) as first:
             here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
-            request = here.open(sample_call())
+            request = here.ask(sample_call())
             woken = threading.Event()
             unwatch = here.watch(request.id, woken.set)
         woken.clear()
@@ -235,7 +235,7 @@ def test_a_verb_is_sent_again_when_the_server_comes_back(there: Store) -> None:
         port = line.enter_context(reserved_port())
         with serving(port) as first:
             here = HttpStore(first.of(there), new_token(there), patience=PATIENCE)
-            request = here.open(sample_call())
+            request = here.ask(sample_call())
         asking = threading.Thread(target=lambda: answers.append(here.get(request.id)))
         asking.start()
         line.enter_context(serving(port, there))
@@ -313,7 +313,7 @@ def test_a_row_that_was_altered_on_the_server_starts_nothing(here: HttpStore, th
 
 
 def test_a_call_of_another_machine_is_not_given_up_by_the_server(here: HttpStore, there: Store) -> None:
-    request = here.open(sample_call())
+    request = here.ask(sample_call())
     person(there).approve(request.id)
     mine = worker.current().split("/")
     elsewhere = "/".join(["another-host", *mine[1:4], "999999", *mine[5:]])
@@ -324,7 +324,7 @@ def test_a_call_of_another_machine_is_not_given_up_by_the_server(here: HttpStore
 
 
 def test_a_dead_call_is_given_up_by_who_is_on_its_machine(here: HttpStore, there: Store) -> None:
-    request = here.open(sample_call())
+    request = here.ask(sample_call())
     person(there).approve(request.id)
     here.start(request.id, "t", by="far/boot/space/1/1/m")
     assert here.settle(request.id, gone="near/boot/space/1/1/m").state is State.RUNNING
@@ -383,7 +383,7 @@ def test_another_token_for_the_same_server_takes_the_place_of_the_first(server: 
     sayso.configure(store=url, token=first)
     old = config.default_store()
     sayso.configure(store=url, token=new_token(there, name="two"))
-    request = config.default_store().open(sample_call())
+    request = config.default_store().ask(sample_call())
     assert request.requester.subject == "two"
     old.close()
 
@@ -398,7 +398,7 @@ def test_a_folder_cannot_name_the_server_that_decides(place: Path, monkeypatch: 
 def test_a_token_that_ended_opens_nothing_and_the_program_is_told(server: Serving, there: Store) -> None:
     here = HttpStore(server.of(there), "sst_" + "0" * 16 + "_" + "0" * 64)
     with pytest.raises(errors.StoreForbiddenError, match="does not know SAYSO_TOKEN: revoked, ended or mistyped") as no:
-        here.open(sample_call())
+        here.ask(sample_call())
     assert "Authorization" not in str(no.value)
     assert "sst_" not in repr(here) + repr(vars(here)["url"])
     here.close()
@@ -420,7 +420,7 @@ def test_what_answers_there_is_no_server_is_a_fault_and_no_yes(server: Serving, 
 def every_read(here: HttpStore) -> dict[str, Callable[[], object]]:
     request = sample_call()
     return {
-        "open": lambda: here.open(request),
+        "ask": lambda: here.ask(request),
         "get": lambda: here.get(request.id),
         "settle": lambda: here.settle(request.id),
         "start": lambda: here.start(request.id, "t"),
@@ -481,7 +481,7 @@ def test_a_run_that_another_thread_of_the_program_begins_meanwhile_is_the_progra
 
 
 def test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name(here: HttpStore, there: Store) -> None:
-    there.open(sample_call("o-1"))
+    there.ask(sample_call("o-1"))
 
     @sayso.gate(wait="raise", name="refund")
     def refund(amount: int) -> int:
@@ -550,7 +550,7 @@ def test_a_redirect_is_not_followed(server: Serving) -> None:
 
 
 def test_deciding_through_a_programs_store_is_refused_before_anything_is_sent(here: HttpStore, there: Store) -> None:
-    request = here.open(sample_call())
+    request = here.ask(sample_call())
     verbs = (
         lambda: Review(here, reviewer="eve").approve(request.id),
         lambda: Review(here, reviewer="eve").reject(request.id),
@@ -567,7 +567,7 @@ def test_deciding_through_a_programs_store_is_refused_before_anything_is_sent(he
 
 
 def test_a_forked_child_shares_no_connection_with_its_parent(here: HttpStore) -> None:
-    request = here.open(sample_call())
+    request = here.ask(sample_call())
     idle = set(map(id, here._line._idle))
     assert idle
     here.after_fork()
@@ -579,10 +579,10 @@ def test_a_program_whose_clock_is_ahead_asks_the_server_calmly(
     here: HttpStore, there: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
-    opened = here.open
+    asked = here.ask
 
-    def open_and_run_ahead(request: Request) -> Request:
-        found = opened(request)
+    def ask_and_run_ahead(request: Request) -> Request:
+        found = asked(request)
         clock.tick("25h")
         return found
 
@@ -594,7 +594,7 @@ def test_a_program_whose_clock_is_ahead_asks_the_server_calmly(
     def refund(amount: int) -> None:
         raise AssertionError("it ran")
 
-    monkeypatch.setattr(here, "open", open_and_run_ahead)
+    monkeypatch.setattr(here, "ask", ask_and_run_ahead)
     monkeypatch.setattr(here, "settle", settle)
     with frozen_clock() as clock, pytest.raises(sayso.ConfirmationRequired):
         refund(1)
@@ -602,7 +602,7 @@ def test_a_program_whose_clock_is_ahead_asks_the_server_calmly(
 
 
 def test_a_store_that_is_closed_leaves_no_thread_behind(here: HttpStore) -> None:
-    request = here.open(sample_call())
+    request = here.ask(sample_call())
     unwatch = here.watch(request.id, lambda: None)
     thread = next(one for one in threading.enumerate() if one.name == "sayso-listener" and one.is_alive())
     unwatch()
@@ -617,7 +617,7 @@ def test_what_sayso_serve_listens_with_answers_without_a_pause() -> None:
 
 
 def test_an_outcome_with_half_a_character_is_recorded(here: HttpStore, there: Store) -> None:
-    request = here.open(sample_call())
+    request = here.ask(sample_call())
     person(there).approve(request.id)
     here.start(request.id, "t")
     failed = here.finish(request.id, "t", Outcome("failed", error="no file \udcff"))
@@ -628,7 +628,7 @@ def test_an_outcome_with_half_a_character_is_recorded(here: HttpStore, there: St
 def test_memory_behind_the_server_serves_as_well(server: Serving) -> None:
     behind = MemoryStore()
     here = HttpStore(server.of(behind), new_token(behind))
-    request = here.open(sample_call())
+    request = here.ask(sample_call())
     assert behind.get(request.id) == request
     here.close()
 

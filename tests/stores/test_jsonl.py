@@ -55,7 +55,7 @@ def scene(path: Path) -> Iterator[Scene]:
 
 def live(scene: Scene, n: int = 0) -> str:
     """Let a request go through its life: four lines."""
-    request = scene.decide("approve", scene.store.open(sample_call(f"run_{n}")))
+    request = scene.decide("approve", scene.store.ask(sample_call(f"run_{n}")))
     scene.store.start(request.id, "t")
     return scene.store.finish(request.id, "t", Outcome("done")).id
 
@@ -94,7 +94,7 @@ def test_an_address_in_the_settings_file_is_meant_from_there(tmp_path: Path, mon
 def test_only_its_owner_can_read_the_file_and_the_lock(path: Path) -> None:
     before = os.umask(0)
     try:
-        JsonlStore(path).open(sample_call())
+        JsonlStore(path).ask(sample_call())
     finally:
         os.umask(before)
     found = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
@@ -107,7 +107,7 @@ def test_who_only_reads_makes_no_file_and_no_folder(path: Path) -> None:
     store.sweep()
     assert (store.journal(), store.list(Filter()).requests, store.count(Filter())) == ([], (), 0)
     assert not path.parent.exists()
-    store.open(sample_call("run_1"))
+    store.ask(sample_call("run_1"))
     assert len(store.journal()) == 1
     store.close()
 
@@ -165,7 +165,7 @@ def test_a_verb_reads_only_what_was_appended(scene: Scene, path: Path, monkeypat
 
 def test_a_key_seals_everything_that_is_said(path: Path) -> None:
     store = JsonlStore(path, key=KEY)
-    request = store.open(sample_call(arguments={"amount": 1, "to": "canary-to"}, prompt="canary-prompt"))
+    request = store.ask(sample_call(arguments={"amount": 1, "to": "canary-to"}, prompt="canary-prompt"))
     lease, now = Lease(), sayso.Review(store, reviewer="ada").approve(request.id, comment="canary-said").created_at
     store.start(request.id, "t")
     store.finish(request.id, "t", Outcome("done", result='{"result":"canary-result"}'))
@@ -218,7 +218,7 @@ def test_a_torn_last_line_does_not_count_and_is_cut_off_wherever_it_was_torn(
         refusal(errors.RequestNotFoundError, lambda store=store: store.get(request.id))
         assert [record.message.count("line 6 is not whole") for record in caplog.records] == [1]
         assert path.read_bytes() == whole + torn[:cut]  # who only reads cuts nothing off
-        asked = store.open(sample_call())
+        asked = store.ask(sample_call())
         assert "cut off" in caplog.records[-1].message
         assert path.read_bytes().startswith(whole + b'{"')
         assert ids_in(path)[1:] == [asked.id]
@@ -228,25 +228,25 @@ def test_a_torn_last_line_does_not_count_and_is_cut_off_wherever_it_was_torn(
 def test_a_last_line_whose_beginning_was_lost_is_torn_as_well(scene: Scene, path: Path) -> None:
     live(scene)
     whole = path.read_bytes()
-    scene.store.open(sample_call(arguments={"to": "x" * 9000}))  # longer than what is written over it
+    scene.store.ask(sample_call(arguments={"to": "x" * 9000}))  # longer than what is written over it
     torn = path.read_bytes()[len(whole) :]
     for lost in (b"\0" * len(torn), b"\0" * 300 + torn[300:], torn[:200] + b"\0" * 100 + torn[300:]):
         path.write_bytes(whole + lost)
         store = JsonlStore(path)
         assert store.count(Filter()) == 1
-        asked = store.open(sample_call())
+        asked = store.ask(sample_call())
         assert ids_in(path)[1:] == [asked.id]
         store.close()
 
 
 def test_a_torn_first_line_is_a_new_store(path: Path) -> None:
-    JsonlStore(path).open(sample_call())
+    JsonlStore(path).ask(sample_call())
     first = path.read_bytes().splitlines(keepends=True)[0]
     for cut in (0, 1, 20, len(first) - 1):
         path.write_bytes(first[:cut])
         store = JsonlStore(path)
         assert store.count(Filter()) == 0
-        asked = store.open(sample_call())
+        asked = store.ask(sample_call())
         assert ids_in(path) == [asked.id]
         store.close()
 
@@ -257,7 +257,7 @@ from sayso.stores.jsonl import JsonlStore
 from sayso.testing import sample_call
 store = JsonlStore(sys.argv[1])
 while True:
-    print(store.open(sample_call(arguments={"amount": 1, "to": "x" * 3000})).id, flush=True)
+    print(store.ask(sample_call(arguments={"amount": 1, "to": "x" * 3000})).id, flush=True)
 """
 
 
@@ -286,7 +286,7 @@ def refused(path: Path, kind: type[errors.StoreError]) -> str:
     """Show that a store on this file refuses to read and to write, and leaves every byte as it was."""
     before = path.read_bytes()
     messages = {str(refusal(kind, lambda: JsonlStore(path).get("rq_x")))}
-    messages.add(str(refusal(kind, lambda: JsonlStore(path).open(sample_call()))))
+    messages.add(str(refusal(kind, lambda: JsonlStore(path).ask(sample_call()))))
     assert path.read_bytes() == before
     assert len(messages) == 1
     return messages.pop()
@@ -330,14 +330,14 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_was(tmp_path: Path, c
 
 
 def test_a_newer_format_is_refused_and_left_as_it_was(path: Path) -> None:
-    JsonlStore(path).open(sample_call())
+    JsonlStore(path).ask(sample_call())
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
     assert "upgrade sayso" in refused(path, errors.StoreVersionError)
 
 
 def test_a_newer_line_is_refused_and_left_as_it_was(path: Path) -> None:
     store = JsonlStore(path)
-    store.open(sample_call())
+    store.ask(sample_call())
     text, _ = store._file._lines.written({"version": 2, "something": "new"})
     with path.open("ab") as file:
         file.write(text)
@@ -350,7 +350,7 @@ def test_a_file_that_was_replaced_or_removed_is_read_anew(scene: Scene, path: Pa
     path.rename(path.with_name("old"))
     refusal(errors.RequestNotFoundError, lambda: other.get(request.id))
     refusal(errors.RequestNotFoundError, lambda: scene.decide("approve", request))
-    asked = [scene.ask().id, other.open(sample_call()).id]
+    asked = [scene.ask().id, other.ask(sample_call()).id]
     assert ids_in(path) == asked
     path.with_name("old").rename(path)
     assert other.get(request.id) == request
@@ -361,12 +361,12 @@ def test_a_file_that_was_replaced_or_removed_is_read_anew(scene: Scene, path: Pa
 def test_a_lock_that_was_removed_keeps_nobody_apart_and_is_made_anew(scene: Scene, path: Path) -> None:
     other = JsonlStore(path)
     scene.ask()
-    other.open(sample_call())
+    other.ask(sample_call())
     lock = path.with_name("requests.jsonl.lock")
     lock.unlink()
     inside = threading.Event()
     with scene.store._file.alone():  # makes the lock anew
-        late = threading.Thread(target=lambda: (other.open(sample_call()), inside.set()))
+        late = threading.Thread(target=lambda: (other.ask(sample_call()), inside.set()))
         late.start()
         assert not inside.wait(0.2)  # it holds a lock on a file that is gone, sees that, and waits
     late.join()
@@ -398,7 +398,7 @@ def test_a_forked_child_does_not_take_its_parents_lock_along(scene: Scene, path:
         if child == 0:
             try:
                 jsonl_file._BUSY_SECONDS = 0.2
-                store.open(sample_call())  # the parent writes: it must wait, and gives up
+                store.ask(sample_call())  # the parent writes: it must wait, and gives up
             except errors.StoreBusyError:
                 os._exit(3)
             finally:
@@ -417,7 +417,7 @@ def test_a_forked_child_goes_on_by_itself_whatever_was_locked_in_its_parent(scen
         child = os.fork()
         if child == 0:
             signal.alarm(20)
-            store.open(sample_call("run_child"))
+            store.ask(sample_call("run_child"))
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert store.count(Filter(run_id="run_child")) == 1
@@ -478,11 +478,11 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (32 * 1024, hard))
 refused = 0
 for n in range(20):
     try:
-        print(store.open(sample_call(arguments={{"amount": n, "to": "x" * 2000}})).id)
+        print(store.ask(sample_call(arguments={{"amount": n, "to": "x" * 2000}})).id)
     except errors.StoreFullError:
         refused += 1
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-print(store.open(sample_call()).id)
+print(store.ask(sample_call()).id)
 print(refused)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
@@ -508,11 +508,11 @@ def test_who_is_broken_off_while_writing_finds_what_the_file_says(
 
 
 def test_a_folder_or_a_pipe_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
-    refusal(errors.StoreUnavailableError, lambda: JsonlStore(tmp_path).open(sample_call()))
+    refusal(errors.StoreUnavailableError, lambda: JsonlStore(tmp_path).ask(sample_call()))
     os.mkfifo(tmp_path / "pipe")
-    refusal(errors.StoreUnavailableError, lambda: JsonlStore(tmp_path / "pipe").open(sample_call()))
+    refusal(errors.StoreUnavailableError, lambda: JsonlStore(tmp_path / "pipe").ask(sample_call()))
     (tmp_path / "file").touch()
-    refusal(errors.StoreUnavailableError, lambda: JsonlStore(tmp_path / "file" / "x").open(sample_call()))
+    refusal(errors.StoreUnavailableError, lambda: JsonlStore(tmp_path / "file" / "x").ask(sample_call()))
 
 
 def test_a_file_that_must_not_be_written_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,5 +520,5 @@ def test_a_file_that_must_not_be_written_is_refused(path: Path, monkeypatch: pyt
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(jsonl_file.os, "open", denied)
-    refusal(errors.StoreReadOnlyError, lambda: JsonlStore(path).open(sample_call()))
+    refusal(errors.StoreReadOnlyError, lambda: JsonlStore(path).ask(sample_call()))
     refusal(errors.StoreReadOnlyError, lambda: JsonlStore(path).list(Filter()))

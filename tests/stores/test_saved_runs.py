@@ -89,7 +89,7 @@ def test_a_run_is_read_in_one_query_however_many_steps_it_has(path: Path) -> Non
 
 def test_what_can_go_on_is_found_without_walking_over_what_has_ended(path: Path) -> None:
     with closing(SqliteStore(path)) as store:
-        request = store.open(sample_call())
+        request = store.ask(sample_call())
         kept(store, Step("/", "{}", request.id))
         statements = list[str]()
         store._writer().set_trace_callback(statements.append)

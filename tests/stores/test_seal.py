@@ -48,7 +48,7 @@ def acting(path: Path, key: str | None = KEY) -> Iterator[Scene]:
 def full(scene: Scene) -> str:
     """Leave a request in whose row every column that is sealed has a text."""
     request = sample_call(arguments={"amount": 1, "password": "canary-argument"}, prompt="canary-prompt")
-    edited = scene.decide("approve", scene.store.open(request), edited=sample_edit(request, password="canary-edit"))
+    edited = scene.decide("approve", scene.store.ask(request), edited=sample_edit(request, password="canary-edit"))
     scene.store.start(edited.id, "t")
     scene.store.finish(edited.id, "t", Outcome("failed", error="canary-error"))
     return request.id
@@ -81,7 +81,7 @@ def test_a_sealed_text_cannot_be_moved_to_another_column(path: Path, source: str
 
 def test_a_sealed_text_cannot_be_moved_to_another_request(path: Path) -> None:
     with acting(path) as scene:
-        cheap, dear = (scene.store.open(sample_call(arguments={"amount": amount})) for amount in (1, 1_000_000))
+        cheap, dear = (scene.store.ask(sample_call(arguments={"amount": amount})) for amount in (1, 1_000_000))
     with by_hand(path) as connection:
         connection.execute(
             "UPDATE request SET form = (SELECT form FROM request WHERE id = ?) WHERE id = ?", (dear.id, cheap.id)

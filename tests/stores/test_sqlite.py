@@ -78,7 +78,7 @@ def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> Non
     before = os.umask(0)
     try:
         store = SqliteStore(path)
-        store.open(sample_call())
+        store.ask(sample_call())
         found = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
         store.close()
     finally:
@@ -88,7 +88,7 @@ def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> Non
 
 
 def test_every_commit_is_synced(store: SqliteStore) -> None:
-    store.open(sample_call())
+    store.ask(sample_call())
     with closing(store._connect()) as another:
         for connection in (store._writer(), another):
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -96,7 +96,7 @@ def test_every_commit_is_synced(store: SqliteStore) -> None:
 
 
 def test_the_journal_refuses_changes(store: SqliteStore, path: Path) -> None:
-    store.open(sample_call())
+    store.ask(sample_call())
     with by_hand(path) as connection:
         for statement in ("UPDATE journal SET event = 'approved'", "DELETE FROM journal"):
             with pytest.raises(sqlite3.IntegrityError, match="only added to"):
@@ -111,7 +111,7 @@ def refused_untouched(path: Path, kind: type[errors.StoreError]) -> str:
     """Show that a store on this file refuses to read and to write, and leaves every byte as it was."""
     before = path.read_bytes()
     messages = {str(refusal(kind, lambda: SqliteStore(path).get("rq_x")))}
-    messages.add(str(refusal(kind, lambda: SqliteStore(path).open(sample_call()))))
+    messages.add(str(refusal(kind, lambda: SqliteStore(path).ask(sample_call()))))
     assert path.read_bytes() == before
     assert len(messages) == 1
     return messages.pop()
@@ -126,7 +126,7 @@ def test_another_programs_database_is_refused_and_left_as_it_was(tmp_path: Path)
 
 def test_a_newer_schema_is_refused_and_left_as_it_was(path: Path) -> None:
     with closing(SqliteStore(path)) as store:
-        store.open(sample_call())
+        store.ask(sample_call())
     with by_hand(path) as connection:
         connection.execute("PRAGMA user_version = 999")
     message = refused_untouched(path, errors.StoreVersionError)
@@ -138,7 +138,7 @@ def test_a_later_migration_is_applied_once_to_a_store_with_all_that_is_in_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(SqliteStore(path)) as store:
-        request = store.open(sample_call())
+        request = store.ask(sample_call())
     later = (newest_schema() + 1, "ALTER TABLE shape ADD COLUMN more TEXT;\nCREATE TABLE once (n INTEGER);\n")
     scripts = (*migrate._scripts(), later)
     monkeypatch.setattr(migrate, "_scripts", lambda: scripts)
@@ -160,27 +160,27 @@ def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
     with closing(SqliteStore(path)) as store:
-        assert store.open(sample_call()).state is State.PENDING
+        assert store.ask(sample_call()).state is State.PENDING
 
 
 def test_a_damaged_page_is_found_and_named(path: Path) -> None:
     with closing(SqliteStore(path)) as store:
-        ids = [store.open(sample_call()).id for _ in range(200)]
+        ids = [store.ask(sample_call()).id for _ in range(200)]
     pages = path.read_bytes()
     path.write_bytes(pages[:8192] + b"\xff" * (len(pages) - 8192))
     with closing(SqliteStore(path)) as damaged:
         error = refusal(errors.StoreCorruptError, lambda: [damaged.get(request_id) for request_id in ids])
-        refusal(errors.StoreCorruptError, lambda: damaged.open(sample_call()))
+        refusal(errors.StoreCorruptError, lambda: damaged.ask(sample_call()))
     assert str(path) in str(error)
 
 
 def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
-    refusal(errors.StoreError, lambda: SqliteStore(tmp_path).open(sample_call()))
+    refusal(errors.StoreError, lambda: SqliteStore(tmp_path).ask(sample_call()))
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    error = refusal(errors.StoreUnavailableError, lambda: SqliteStore(tmp_path / "file" / "x.db").open(sample_call()))
+    error = refusal(errors.StoreUnavailableError, lambda: SqliteStore(tmp_path / "file" / "x.db").ask(sample_call()))
     assert "cannot be opened" in str(error)
 
 
@@ -220,7 +220,7 @@ def open_folder() -> Iterator[Path]:
 
 def try_both(path: Path) -> str:
     store, told = SqliteStore(path), list[str]()
-    for verb in (lambda: store.open(sample_call()), lambda: store.list(Filter())):
+    for verb in (lambda: store.ask(sample_call()), lambda: store.list(Filter())):
         try:
             verb()
         except errors.SaysoError as error:
@@ -234,7 +234,7 @@ def try_both(path: Path) -> str:
 def test_a_read_only_file_is_refused(open_folder: Path) -> None:
     path = open_folder / "requests.db"
     with closing(SqliteStore(path)) as store:
-        store.open(sample_call())
+        store.ask(sample_call())
     path.chmod(0o444)
     if os.geteuid() == 0:
         open_folder.chmod(0o777)
@@ -247,7 +247,7 @@ def test_a_read_only_file_is_refused(open_folder: Path) -> None:
 def test_a_read_only_folder_is_refused(open_folder: Path) -> None:
     path = open_folder / "requests.db"
     with closing(SqliteStore(path)) as store:
-        store.open(sample_call())
+        store.ask(sample_call())
     path.chmod(0o666)
     open_folder.chmod(0o555)
     told = as_nobody(lambda: try_both(path)).splitlines()
@@ -271,7 +271,7 @@ def live(scene: Scene, n: int) -> list[Callable[[], object]]:
     request = sample_call(f"run_{n}", {"amount": n, "to": "x" * 3000})
     store = scene.store
     return [
-        lambda: store.open(request),
+        lambda: store.ask(request),
         lambda: scene.decide("approve", store.get(request.id)),
         lambda: store.start(request.id, "t"),
         lambda: store.finish(request.id, "t", Outcome("done", result='{"result":"' + "y" * 3000 + '"}')),
@@ -279,7 +279,7 @@ def live(scene: Scene, n: int) -> list[Callable[[], object]]:
 
 
 def test_when_the_disk_is_full_a_verb_is_recorded_whole_or_refused(scene: Scene, store: SqliteStore) -> None:
-    store.open(sample_call())
+    store.ask(sample_call())
     refused = 0
     for n in range(12):
         used = store._writer().execute("PRAGMA page_count").fetchone()[0]
@@ -309,7 +309,7 @@ from sayso import errors
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 store = SqliteStore({str(path)!r})
-first = store.open(sample_call())
+first = store.ask(sample_call())
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
@@ -317,11 +317,11 @@ recorded, refused = [], 0
 for n in range(60):
     request = sample_call(arguments={{"amount": n, "to": "x" * 2000}})
     try:
-        recorded.append(store.open(request).id)
+        recorded.append(store.ask(request).id)
     except errors.StoreError:
         refused += 1
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-last = store.open(sample_call()).id
+last = store.ask(sample_call()).id
 store.close()
 store = SqliteStore({str(path)!r})
 assert [store.get(id).id for id in [first.id, *recorded, last]] == [first.id, *recorded, last]
@@ -379,11 +379,11 @@ def waiting_together(store: SqliteStore, works: list[Callable[[], object]]) -> l
 
 
 def test_verbs_that_wait_together_share_one_commit(store: SqliteStore, failing: type[Failing]) -> None:
-    store.open(sample_call())
+    store.ask(sample_call())
     commits: list[str] = []
     failing.after = staticmethod(commits.append)
     asked = [sample_call() for _ in range(40)]
-    told = waiting_together(store, [lambda request=request: store.open(request) for request in asked])
+    told = waiting_together(store, [lambda request=request: store.ask(request) for request in asked])
     assert told == asked
     assert commits.count("COMMIT") == 1
     assert audit.verify(store) == (41, 41, (), 41, 0)
@@ -397,7 +397,7 @@ def test_a_file_that_stays_locked_is_refused_once_for_all_who_wait(
     with by_hand(path) as other:
         other.execute("BEGIN IMMEDIATE")
         failing.before = staticmethod(tried.append)
-        told = waiting_together(store, [lambda: store.open(sample_call()) for _ in range(8)])
+        told = waiting_together(store, [lambda: store.ask(sample_call()) for _ in range(8)])
         other.execute("ROLLBACK")
     assert {type(one) for one in told} == {errors.StoreBusyError}
     assert tried.count("BEGIN IMMEDIATE") == 1  # it waits as long as a writer may; not eight times
@@ -409,8 +409,8 @@ def test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain(store: 
     """Each remembers the end of the chain as it was before the other wrote."""
     with closing(SqliteStore(path)) as other:
         for turn in range(3):
-            store.open(sample_call("run_shared", {"amount": turn}))
-            other.open(sample_call("run_shared", {"amount": turn + 100}))
+            store.ask(sample_call("run_shared", {"amount": turn}))
+            other.ask(sample_call("run_shared", {"amount": turn + 100}))
         assert audit.verify(store) == (6, 1, (), 6, 0)
         assert other.journal() == store.journal()
 
@@ -524,7 +524,7 @@ from sayso.testing import sample_call
 print("ready", flush=True)
 for line in sys.stdin:
     store = SqliteStore(line.strip())
-    store.open(sample_call("run_shared", {"amount": 1, "to": str(time.monotonic_ns())}))
+    store.ask(sample_call("run_shared", {"amount": 1, "to": str(time.monotonic_ns())}))
     print(store._writer().execute("PRAGMA user_version").fetchone()[0], flush=True)
     store.close()
 """
@@ -618,7 +618,7 @@ def test_a_forked_child_has_threads_of_its_own_for_async_verbs() -> None:
 
 def test_without_the_key_nothing_sealed_is_read_or_decided(path: Path) -> None:
     with closing(SqliteStore(path, key=KEY)) as sealed:
-        request = sealed.open(sample_call())
+        request = sealed.ask(sample_call())
     for key in (None, OTHER_KEY):
         with closing(SqliteStore(path, key=key)) as store:
             refusal(errors.StoreSealedError, lambda store=store: store.get(request.id))
@@ -678,7 +678,7 @@ def test_code_that_runs_is_heard(ran: list[str]) -> None:
 
 @pytest.mark.parametrize("column", Row._fields)
 def test_whatever_stands_in_a_row_runs_nothing(store: SqliteStore, path: Path, ran: list[str], column: str) -> None:
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     looks = [lambda: store.get(request.id), lambda: store.list(Filter()), lambda: store.start(request.id, "t")]
     read = unread = 0
     with by_hand(path) as connection:

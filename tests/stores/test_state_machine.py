@@ -124,21 +124,21 @@ class Lives(RuleBasedStateMachine):
             (run, amount), amount, self.model.now + span, needed=needed, role=role, retries=retries,
             idempotent=idempotent, barred=frozenset({"agent", behalf or "agent"}),
         )  # fmt: skip
-        self.open(request, wait)
+        self.asks(request, wait)
 
     @rule(run=st.sampled_from("ab"), text=st.sampled_from(["who?", "when?"]))
     def ask_question(self, run: str, text: str) -> None:
         end = self.clock() + timedelta(seconds=60)
         request = sample_question(f"run_{run}", text, requester=identity("agent"), expires_at=end)
         barred = frozenset({"agent"})
-        self.open(request, Wait((run, text), 0, self.model.now + 60, kind="question", barred=barred))
+        self.asks(request, Wait((run, text), 0, self.model.now + 60, kind="question", barred=barred))
 
-    def open(self, request: Request, wait: Wait) -> None:
+    def asks(self, request: Request, wait: Wait) -> None:
         stands = self.model.ask(wait)
         if stands is wait:
             self.asked.append(request)
         expected = self.asked[next(n for n, known in enumerate(self.model.waits) if known is stands)].id
-        assert {store.open(request).id for store in (self.memory, self.file, self.lines)} == {expected}
+        assert {store.ask(request).id for store in (self.memory, self.file, self.lines)} == {expected}
 
     @rule(which=WHICH)
     def start(self, which: int) -> None:
@@ -179,9 +179,9 @@ class Lives(RuleBasedStateMachine):
             wait.worker_is_gone = True
 
     @rule(which=WHICH)
-    def clear(self, which: int) -> None:
+    def withdraw(self, which: int) -> None:
         wait, request_id = self.chosen(which)
-        self.step(lambda store: store.clear(request_id, identity("agent")), self.model.clear(wait))
+        self.step(lambda store: store.withdraw(request_id, identity("agent")), self.model.withdraw(wait))
 
     # -- people ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ def elsewhere(program: str, *arguments: str) -> None:
 def waited(tmp_path: Path) -> Iterator[tuple[SqliteStore, Request]]:
     """A store with a request that somebody waits for, so that its file is open for writing and for watching."""
     store, woken = SqliteStore(tmp_path / "requests.db"), threading.Event()
-    request = store.open(sample_call())
+    request = store.ask(sample_call())
     unwatch = store.watch(request.id, woken.set)
     assert woken.wait(30)
     yield store, request

@@ -48,7 +48,7 @@ def stores(tmp_path: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
 
 def test_fifty_who_wait_share_one_thread_that_ends_with_them(stores: tuple[SqliteStore, SqliteStore]) -> None:
     mine, theirs = stores
-    ids = [mine.open(sample_call()).id for _ in range(50)]
+    ids = [mine.ask(sample_call()).id for _ in range(50)]
     for _ in range(2):
         woken = [threading.Event() for _ in ids]
         ends = [mine.watch(request_id, event.set) for request_id, event in zip(ids, woken, strict=True)]
@@ -64,7 +64,7 @@ def test_fifty_who_wait_share_one_thread_that_ends_with_them(stores: tuple[Sqlit
 
 def test_only_who_waits_for_what_changed_is_woken(stores: tuple[SqliteStore, SqliteStore]) -> None:
     mine, theirs = stores
-    changed, other = (mine.open(sample_call()).id for _ in range(2))
+    changed, other = (mine.ask(sample_call()).id for _ in range(2))
     calls = {changed: 0, other: 0}
 
     def count(request_id: str) -> Callable[[], None]:
@@ -87,7 +87,7 @@ def test_only_who_waits_for_what_changed_is_woken(stores: tuple[SqliteStore, Sql
 
 def test_nobody_who_comes_as_the_thread_ends_is_forgotten(stores: tuple[SqliteStore, SqliteStore]) -> None:
     mine, theirs = stores
-    request_id = mine.open(sample_call()).id
+    request_id = mine.ask(sample_call()).id
     review = sayso.Review(theirs, reviewer="ada")
     for n in range(60):
         woken = threading.Event()

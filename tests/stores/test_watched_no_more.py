@@ -75,7 +75,7 @@ def wait_for_any(server: Serving, store: SqliteStore) -> Generator[None]:
 @contextmanager
 def wait_for_one(server: Serving, store: SqliteStore) -> Generator[None]:
     with closing(program(server, store)) as here:
-        unwatch = here.watch(here.open(sample_call()).id, lambda: None)
+        unwatch = here.watch(here.ask(sample_call()).id, lambda: None)
         yield
         unwatch()
 
@@ -131,7 +131,7 @@ def test_a_program_that_leaves_while_it_is_about_to_ask_asks_no_more(store: Sqli
             here.close()
 
         here._listener._news = Leaving(leave)
-        unwatch.append(here.watch(here.open(sample_call()).id, lambda: None))
+        unwatch.append(here.watch(here.ask(sample_call()).id, lambda: None))
         is_there.set()
         until(lambda: here._listener._thread is None)
         here.close()

@@ -46,7 +46,7 @@ def in_every_state(scene: Scene) -> list[Request]:
 
 def live(scene: Scene, run_id: str) -> Request:
     """Let a call be asked, approved and carried out: four rows in the chain of its run."""
-    request = scene.store.open(sample_call(run_id))
+    request = scene.store.ask(sample_call(run_id))
     scene.decide("approve", request)
     scene.store.start(request.id, "t")
     return scene.store.finish(request.id, "t", Outcome("done"))

@@ -127,7 +127,7 @@ class World:
         self.review.cancel(self.last.id, by="ada")
 
     def withdraw(self) -> None:
-        self.store.clear(self.last.id, Identity(LOCAL, "program"))
+        self.store.withdraw(self.last.id, Identity(LOCAL, "program"))
 
     def process_approved(self) -> None:
         process_decision(self.sure, Decision(status="approved", decided_by_role="dba"), store=self.store)

@@ -152,7 +152,7 @@ def test_no_test_runner_is_imported() -> None:
 
 
 class AsksTwice(MemoryStore):
-    def open(self, request: Request) -> Request:
+    def ask(self, request: Request) -> Request:
         self._transact(lambda tx: tx.insert(lifecycle.asked(request)))
         return request
 

@@ -82,7 +82,7 @@ def check(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> 
         lacks = needs.unmet_by(found) if found.state in _OPEN else None
         if lacks is not None:
             # Asked anew, and of everybody: two programs that differ would else withdraw each other's requests for ever.
-            yield StoreCall(store, store.clear, found.id, requester(), lacks)
+            yield StoreCall(store, store.withdraw, found.id, requester(), lacks)
             needs = needs.joined(found)
             continue
         answer = yield from _answer(gate, store, found, needs)
@@ -345,7 +345,7 @@ def open_request(store: Store, request: Request, saved: Saved | None = None) -> 
     where somebody can come back to it: in a run with a name, or one that is saved together with it.
     """
     if saved is not None or not is_random(request.run_id):
-        return telemetry.asked((yield StoreCall(store, store.open, request, saved)))
+        return telemetry.asked((yield StoreCall(store, store.ask, request, saved)))
     is_left = threading.Event()
     try:
         return telemetry.asked((yield StoreCall(store, _opened, store, request, is_left)))
@@ -358,7 +358,7 @@ def open_request(store: Store, request: Request, saved: Saved | None = None) -> 
 
 
 def _opened(store: Store, request: Request, is_left: threading.Event) -> Request:
-    found = store.open(request)
+    found = store.ask(request)
     if is_left.is_set():  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
         with suppress(errors.SaysoError):
             drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
@@ -371,8 +371,7 @@ def withdraw(store: Store, request_id: str, why: str, error: BaseException) -> E
     Raises:
         StoreError: The store failed; the request may still be pending.
     """
-    # A store on another machine gives up sooner here: whoever stops waiting must not be held up.
-    verb: Callable[..., Request] = getattr(store, "withdraw", store.clear)
+    verb = partial(store.withdraw, is_brief=True)  # whoever stops waiting must not be held up
     if isinstance(error, GeneratorExit):  # nothing can be awaited any more
         verb(request_id, requester(), why)
     else:

@@ -46,7 +46,6 @@ __all__ = [
     "abandon",
     "asked",
     "claim",
-    "clear",
     "decide",
     "escalate",
     "expire",
@@ -61,6 +60,7 @@ __all__ = [
     "result_to_keep",
     "send_back",
     "start",
+    "withdraw",
 ]
 
 MOST_KEPT = 1_048_576
@@ -351,8 +351,8 @@ def resolve(
 # -- the program -----------------------------------------------------------------------------------------------
 
 
-def clear(request: Request, by: Identity, now: datetime, reason: str | None = None) -> Transition | None:
-    """Let the program take back what it asked, or forget a no; None where there is nothing to clear.
+def withdraw(request: Request, by: Identity, now: datetime, reason: str | None = None) -> Transition | None:
+    """Let the program take back what it asked, or forget a no; None where there is nothing to take back.
 
     A request that waits or was approved becomes `cancelled`. What is running or unknown stays as it is.
     """

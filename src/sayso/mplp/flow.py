@@ -143,7 +143,7 @@ def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
     rounds: list[Request] = yield StoreCall(store, rounds_of, store, run_id)
     first = next((one for one in rounds if one.state is State.PENDING and facts_of(one) is not None), request)
     if first.id != request.id and request.state is State.PENDING:
-        yield StoreCall(store, store.clear, request.id, requester(), f"{first.id} waits for the same target")
+        yield StoreCall(store, store.withdraw, request.id, requester(), f"{first.id} waits for the same target")
         raise _changed(first)
 
 
@@ -151,7 +151,7 @@ def _taken_back(store: Store, group: Group) -> Effects[ConfirmRefusedError]:
     """Take a request back whose Confirm another program was first to write about, and return what that says."""
     confirm_id, request = group.confirm.confirm_id, group.last
     if request.state is State.PENDING:
-        yield StoreCall(store, store.clear, request.id, requester(), "another program uses the id of its Confirm")
+        yield StoreCall(store, store.withdraw, request.id, requester(), "another program uses the id of its Confirm")
     reason = f"another program uses the id of Confirm {confirm_id}, and {request.id} does not wait any more"
     return ConfirmRefusedError(confirm_id, f"{reason}; submit it under a new Confirm")
 

@@ -211,7 +211,7 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
     yield journal.alone(frame)
     try:
         saved, numbers = journal.offer((place, body), left=RunState.PAUSED if frame.is_outermost else None)
-        held = telemetry.asked((yield StoreCall(store, store.open, request, saved)))
+        held = telemetry.asked((yield StoreCall(store, store.ask, request, saved)))
         is_back = frame.is_outermost and held.id == request.id
         journal.confirm(numbers, (place, {**body, "waits": held.id}), is_back=is_back)
     finally:

@@ -263,7 +263,7 @@ class ReAct(Module):
         if no.confirmation_id is not None:
             # It was heard: if the model comes back with the same call, a person is asked again.
             request_id, where = no.confirmation_id, store_of(no.confirmation_id) or store
-            await _verb(where, lambda: where.clear(request_id, requester()))
+            await _verb(where, lambda: where.withdraw(request_id, requester()))
         return Observation(no.message_for_model, is_error=True)
 
     async def _withdraw(self, course: Course) -> None:
@@ -271,7 +271,7 @@ class ReAct(Module):
         for one in course.waiting:
             store = self._store(one)
             if (await _verb(store, lambda s=store, w=one: s.settle(w.request))).state is State.PENDING:
-                await _verb(store, lambda s=store, w=one: s.clear(w.request, requester(), "the run has ended"))
+                await _verb(store, lambda s=store, w=one: s.withdraw(w.request, requester(), "the run has ended"))
 
     # -- what waited -------------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class ReAct(Module):
             # Asked anew: because it had expired, or because somebody else who goes on from here was faster.
             after = await _verb(store, lambda: store.settle(request.id))
             if after.state in {State.DONE, State.FAILED}:
-                await _verb(store, lambda: store.clear(got.confirmation_id, requester(), "made elsewhere"))
+                await _verb(store, lambda: store.withdraw(got.confirmation_id, requester(), "made elsewhere"))
                 return recorded(after)
         return got
 

@@ -293,7 +293,7 @@ async def _end(frame: Frame, output: OutputEvent) -> None:
     journal = frame.journal
     try:
         for request_id in {body["waits"] for _, body in journal.waiting()}:
-            clear = partial(journal.store.clear, request_id, requester(), "the run has ended")
+            clear = partial(journal.store.withdraw, request_id, requester(), "the run has ended")
             await (offload(clear) if journal.store.blocks else _at_once(clear))
     except errors.SaysoError:
         _log.exception("what the run %s still asked could not be taken back", journal.run_id)

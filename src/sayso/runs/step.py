@@ -204,7 +204,7 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
             case State.EXPIRED:
                 arguments, expired = canonical.decode(request.call.form, gate.schema.classes), True
             case State.PENDING | State.APPROVED if why := _why_anew(frame, request):
-                yield StoreCall(store, store.clear, waits, requester(), why)
+                yield StoreCall(store, store.withdraw, waits, requester(), why)
                 arguments, expired = canonical.decode(request.call.form, gate.schema.classes), _is_late(frame, request)
             case _:
                 return (yield from again(gate, store, request, frame.gate_place))
@@ -327,7 +327,7 @@ def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[An
     if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
         # Its end stands in the journal, and nothing starts it again: its approval is not left open.
         store = frame.journal.store
-        yield StoreCall(store, store.clear, request.id, requester(), "it has ended")
+        yield StoreCall(store, store.withdraw, request.id, requester(), "it has ended")
     if not isinstance(attempt.raised, Suspended):
         frame.count("approvals:approved")
     if attempt.is_ambiguous:

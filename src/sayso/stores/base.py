@@ -178,7 +178,7 @@ class ProgramStore(RequestStore):
     def _kept_result(self, request_id: str) -> str | None:
         """Return the text that was kept as the real result of a request; None where there is none."""
 
-    def open(self, request: Request, saved: Saved | None = None) -> Request:
+    def ask(self, request: Request, saved: Saved | None = None) -> Request:
         """In one transaction, find the request that answers for this one, or record it, and save a run.
 
         With a key, the request with this key in this run answers, whatever has become of it; without one, the request
@@ -208,12 +208,22 @@ class ProgramStore(RequestStore):
 
         return self._transact(work)
 
-    def clear(self, request_id: str, by: Identity, reason: str | None = None) -> Request:
-        """In one transaction, let the program take back what it asked, or forget a no; the journal keeps the reason."""
+    def withdraw(
+        self,
+        request_id: str,
+        by: Identity,
+        reason: str | None = None,
+        *,
+        is_brief: bool = False,  # noqa: ARG002  only a store on another machine can wait for long
+    ) -> Request:
+        """In one transaction, let the program take back what it asked, or forget a no; the journal keeps the reason.
+
+        With `is_brief`, a store on another machine gives up within two seconds: who stops waiting is not held up.
+        """
 
         def work(tx: Transaction) -> Request:
             request = tx.load(request_id)
-            change = lifecycle.clear(request, by, tx.now(), reason)
+            change = lifecycle.withdraw(request, by, tx.now(), reason)
             if change is None:
                 return request
             update(tx, change)

@@ -294,7 +294,7 @@ class HttpStore(HttpRuns, Store):
 
     # -- what programs do --------------------------------------------------------------------------------------
 
-    def open(self, request: Request, saved: Saved | None = None) -> Request:
+    def ask(self, request: Request, saved: Saved | None = None) -> Request:
         body = {"request": asked_wire(request), "saved": saved_wire(saved)}
         with beginning(request.run_id):
             return self._read(self._line.post("/requests", body, request.run_id, patience=self._late))
@@ -314,13 +314,10 @@ class HttpStore(HttpRuns, Store):
             changed += self.settle(request.id).state is not State.RUNNING
         return changed
 
-    def clear(self, request_id: str, by: Identity, reason: str | None = None) -> Request:
-        return self._done(request_id, "clear", {"reason": None if reason is None else storable(reason)}, self._late)
-
-    def withdraw(self, request_id: str, by: Identity, reason: str) -> Request:
-        """As `clear`, for a program that stops waiting and must not be held up: it gives up within two seconds."""
-        patience = min(self._late, _BRIEF)
-        return self._done(request_id, "clear", {"reason": storable(reason)}, patience, is_brief=True)
+    def withdraw(self, request_id: str, by: Identity, reason: str | None = None, *, is_brief: bool = False) -> Request:
+        body = {"reason": None if reason is None else storable(reason)}
+        patience = min(self._late, _BRIEF) if is_brief else self._late
+        return self._done(request_id, "withdraw", body, patience, is_brief=is_brief)
 
     def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
         return self._done(request_id, "return", {"problems": [storable(one) for one in problems]}, self._late)

@@ -50,7 +50,7 @@ class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, 
 
     def test_of_eight_who_ask_the_same_at_once_all_get_one_request(self) -> None:
         asked = [sample_call("run_same") for _ in range(8)]
-        found = outcomes_of([lambda request=request: self.store.open(request) for request in asked])
+        found = outcomes_of([lambda request=request: self.store.ask(request) for request in asked])
         assert len({request.id for request in found if isinstance(request, Request)}) == 1
         assert self.store.count(Filter()) == 1
 
@@ -73,7 +73,7 @@ class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, 
 
     def test_many_verbs_at_once_leave_one_whole_chain(self) -> None:
         def live() -> None:
-            request = self.store.open(sample_call("run_shared", {"amount": threading.get_ident()}))
+            request = self.store.ask(sample_call("run_shared", {"amount": threading.get_ident()}))
             self.decide("approve", request)
             self.store.start(request.id, request.id)
             self.store.finish(request.id, request.id, Outcome("done"))
@@ -109,8 +109,8 @@ class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, 
 
     def test_a_request_asked_elsewhere_is_found_and_not_asked_twice(self) -> None:
         other = self.elsewhere(self.store)
-        first = other.open(sample_call("run_same"))
-        assert self.store.open(sample_call("run_same")) == first
+        first = other.ask(sample_call("run_same"))
+        assert self.store.ask(sample_call("run_same")) == first
         other.close()
 
     def test_after_close_verbs_open_the_store_again(self) -> None:
@@ -183,9 +183,9 @@ class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, 
         assert self.store.settle(request.id).state is State.EXPIRED
 
     def test_asking_again_after_the_end_asks_anew(self) -> None:
-        first = self.store.open(sample_call("run_same"))
+        first = self.store.ask(sample_call("run_same"))
         self.clock.tick("24h")
-        second = self.store.open(sample_call("run_same"))
+        second = self.store.ask(sample_call("run_same"))
         assert second.id != first.id
         assert self.store.get(first.id).state is State.EXPIRED
         assert self.store.find(first.fingerprint) == second

@@ -28,7 +28,7 @@ class EvidenceContract(Scene):
     def _done(self) -> Request:
         """Let a call be run whose every text is a canary."""
         arguments = {"to": _CANARY, "password": _CANARY}
-        request = self.store.open(sample_call("run_a", arguments, prompt=_CANARY, context={"of": _CANARY}))
+        request = self.store.ask(sample_call("run_a", arguments, prompt=_CANARY, context={"of": _CANARY}))
         self.decide("approve", request)
         self.store.start(request.id, "t")
         return self.store.finish(request.id, "t", Outcome("done", canonical.encode({"result": _CANARY}).text))
@@ -58,7 +58,7 @@ class EvidenceContract(Scene):
 
     def test_a_purge_removes_what_a_keyed_call_returned_and_its_key_stays_used(self) -> None:
         words = {"title": _CANARY, "summary": _CANARY}
-        request = self.store.open(sample_call("run_a", None, key="call_1", effect="refund:A-4721", **words))
+        request = self.store.ask(sample_call("run_a", None, key="call_1", effect="refund:A-4721", **words))
         self.decide("approve", request)
         self.store.start(request.id, "t")
         kept = canonical.encode({"result": _CANARY}).text
@@ -70,7 +70,7 @@ class EvidenceContract(Scene):
         assert self.store.record("result", request.id) is None
         assert "purged" in str(refusal(errors.ValueNotKeptError, lambda: self.store.result(request.id)))
         assert self.store.find_key("run_a", "call_1") == after
-        assert self.store.open(replace(request, id=new_request_id())) == after
+        assert self.store.ask(replace(request, id=new_request_id())) == after
         assert list(self.store.by_effect("refund:A-4721")) == [after]
         assert audit.verify(self.store).broken == ()
 

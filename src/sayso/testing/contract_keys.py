@@ -30,7 +30,7 @@ class KeyContract(Scene):
 
     def again(self, key: str = _KEY, amount: int = 10, run_id: str = _RUN) -> Request:
         """Ask the keyed call, as a program that has lost its memory would."""
-        return self.store.open(sample_call(run_id, {"amount": amount, "to": "alice"}, key=key))
+        return self.store.ask(sample_call(run_id, {"amount": amount, "to": "alice"}, key=key))
 
     def brought(self, request: Request, state: State) -> Request:
         """Bring a pending request into a state."""
@@ -62,7 +62,7 @@ class KeyContract(Scene):
         }
         request = sample_call(_RUN, **words)
         recorded = self.recorded(request)
-        assert self.store.open(request) == recorded
+        assert self.store.ask(request) == recorded
         other = self.elsewhere(self.store)
         assert other.get(request.id) == recorded
         assert {name: getattr(recorded, name) for name in words} == words
@@ -87,7 +87,7 @@ class KeyContract(Scene):
 
     def test_a_key_finds_its_request_after_it_was_cleared(self) -> None:
         request = self.again()
-        self.store.clear(request.id, request.requester)
+        self.store.withdraw(request.id, request.requester)
         assert self.again().id == request.id
 
     def test_two_keys_are_two_requests_of_one_call(self) -> None:
@@ -100,9 +100,9 @@ class KeyContract(Scene):
 
     def test_a_call_without_a_key_is_another_request_than_the_same_with_one(self) -> None:
         keyed = self.again()
-        plain = self.store.open(sample_call(_RUN))
+        plain = self.store.ask(sample_call(_RUN))
         assert keyed.id != plain.id
-        assert self.store.open(sample_call(_RUN)) == plain
+        assert self.store.ask(sample_call(_RUN)) == plain
 
     def test_a_key_is_refused_for_other_arguments_and_for_another_kind(self) -> None:
         first = self.again()

@@ -57,9 +57,9 @@ class OutboxContract(Scene):
 
     def test_a_request_that_is_found_again_owes_nothing_more(self) -> None:
         self.enter("ops")
-        request = self.store.open(sample_call("run_same"))
+        request = self.store.ask(sample_call("run_same"))
         said = self.settle_account(request)
-        assert self.store.open(sample_call("run_same")) == request
+        assert self.store.ask(sample_call("run_same")) == request
         assert self.owed(request) == said
 
     def test_without_a_channel_nothing_is_owed_and_nothing_is_kept(self) -> None:
@@ -135,7 +135,7 @@ class OutboxContract(Scene):
         request, asked = self.ask(), sample_call()
         before = self.everything()
         with patch.object(transaction, "delivery_kind", side_effect=RuntimeError("broken off")):
-            refusal(RuntimeError, lambda: self.store.open(asked))
+            refusal(RuntimeError, lambda: self.store.ask(asked))
             refusal(RuntimeError, lambda: self.decide("approve", request))
         assert self.everything() == before
         assert [record.key for record in self.store.records(transaction.delivery_kind("ops"))] == [request.id]

@@ -143,31 +143,31 @@ class RunContract(Scene):
     def test_a_request_and_its_run_are_recorded_together_or_not_at_all(self) -> None:
         run, request = self.run(), sample_call()
         step = Step("/", "{}", request.id)
-        assert self.store.open(request, Saved(run, [step])) == self.recorded(request)
+        assert self.store.ask(request, Saved(run, [step])) == self.recorded(request)
         assert self.store.get_run(run.id) == Kept(run, (step,))
         before, other = self.everything(), self.run(run_id=run.id)
-        refusal(errors.RunBusyError, lambda: self.store.open(sample_call(), Saved(other, [step])))
+        refusal(errors.RunBusyError, lambda: self.store.ask(sample_call(), Saved(other, [step])))
         assert (self.everything(), len(self.steps(run))) == (before, 1)
 
     def test_a_run_is_saved_by_who_finds_its_request_asked_already(self) -> None:
-        first = self.store.open(sample_call("run_same"))
+        first = self.store.ask(sample_call("run_same"))
         run = self.run()
-        assert self.store.open(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)])) == first
+        assert self.store.ask(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)])) == first
         assert len(self.steps(run)) == 1
 
     def test_a_run_is_handed_back_with_the_request_for_which_it_waits(self) -> None:
         run, request = self.run(), sample_call()
         saved = Saved(run, [Step("/", "{}", request.id)], RunState.PAUSED)
-        self.store.open(request, saved)
+        self.store.ask(request, saved)
         kept = self.store.get_run(run.id)
         assert (kept.run.state, kept.run.holder, kept.steps) == (RunState.PAUSED, None, tuple(saved.steps))
         refusal(errors.RunBusyError, lambda: self.store.save_run(Saved(run, [])))
-        assert self.store.open(request, saved) == self.recorded(request)  # sent again, when the answer was lost
+        assert self.store.ask(request, saved) == self.recorded(request)  # sent again, when the answer was lost
         assert self.store.get_run(run.id) == kept
 
     def test_a_run_stays_in_hand_where_another_request_holds_its_call(self) -> None:
-        first, run = self.store.open(sample_call("run_same")), self.run()
-        found = self.store.open(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)], RunState.PAUSED))
+        first, run = self.store.ask(sample_call("run_same")), self.run()
+        found = self.store.ask(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)], RunState.PAUSED))
         assert (found, self.store.get_run(run.id).run) == (first, run)
 
     def test_a_run_is_handed_back_with_the_end_of_its_call(self) -> None:
@@ -270,11 +270,11 @@ class RunContract(Scene):
         request, run = self.ask(), self.run()
         other = self.elsewhere(self.store)
         changes = [
-            lambda: self.store.open(sample_call()),
+            lambda: self.store.ask(sample_call()),
             lambda: self.decide("approve", request),
             lambda: self.store.save_run(Saved(run, [])),
             lambda: other.save_run(Saved(run, [Step("/", "{}")])),
-            lambda: other.open(sample_call()),
+            lambda: other.ask(sample_call()),
         ]
         for change in changes:
             woken = threading.Event()
@@ -299,7 +299,7 @@ class RunContract(Scene):
         """Ask for another call in the run of a call that is running, and keep the run as waiting for it."""
         run = self.run(run_id=request.run_id, lease=lease)
         inner = sample_call(request.run_id, {"amount": amount})
-        return self.store.open(inner, Saved(run, [Step("/inner", "{}", inner.id)]))
+        return self.store.ask(inner, Saved(run, [Step("/inner", "{}", inner.id)]))
 
     def test_a_call_that_stopped_to_ask_gives_its_start_back(self) -> None:
         request = self.started("mine")

@@ -102,7 +102,7 @@ class Scene:
 
     def ask(self, run_id: str | None = None, **fields: Any) -> Request:
         """Record a new request for a call."""
-        return self.store.open(sample_call(run_id, **fields))
+        return self.store.ask(sample_call(run_id, **fields))
 
     def decide(
         self, verb: Verb, request: Request, by: Identity = ADA, *, roles: Collection[str] = (),
@@ -152,7 +152,7 @@ class Scene:
 
     def question(self, **fields: Any) -> Request:
         """Record a new question."""
-        return self.store.open(sample_question(**fields))
+        return self.store.ask(sample_question(**fields))
 
     def events(self, request: Request) -> list[str]:
         """Return what the journal says happened to a request."""

@@ -48,13 +48,13 @@ class VerbContract(Scene):
         request = sample_call("run ü", {"amount": 10, "to": "ü\u200b", **_SECRET}, **full)
         assert all(getattr(request, field.name) == full[field.name] for field in fields(Request) if field.name in full)
         recorded = self.recorded(request)
-        assert self.store.open(request) == recorded
+        assert self.store.ask(request) == recorded
         other = self.elsewhere(self.store)
         assert other.get(request.id) == recorded
         other.close()
 
     def test_progress_comes_back_equal_in_every_field(self) -> None:
-        request = self.store.open(sample_call(quorum=Quorum(3), retries=1))
+        request = self.store.ask(sample_call(quorum=Quorum(3), retries=1))
         claimed = self.store.claim(request.id, ADA, roles=(), channel="test")
         voted = self.decide("approve", claimed, ADA)
         edited = self.decide("approve", voted, BOB, edited=sample_edit(voted, amount=7, **_SECRET))
@@ -73,17 +73,17 @@ class VerbContract(Scene):
         other.close()
 
     def test_asking_the_same_in_the_same_run_finds_the_request(self) -> None:
-        first = self.store.open(sample_call("run_same"))
-        assert self.store.open(sample_call("run_same")) == first
+        first = self.store.ask(sample_call("run_same"))
+        assert self.store.ask(sample_call("run_same")) == first
         assert self.store.find(first.fingerprint) == first
         assert self.events(first) == ["asked"]
 
     def test_the_same_call_in_another_run_is_another_request(self) -> None:
-        assert self.store.open(sample_call("run_a")).id != self.store.open(sample_call("run_b")).id
+        assert self.store.ask(sample_call("run_a")).id != self.store.ask(sample_call("run_b")).id
 
     def test_other_arguments_are_another_request(self) -> None:
-        first = self.store.open(sample_call("run_same", {"amount": 1}))
-        assert self.store.open(sample_call("run_same", {"amount": True})).id != first.id
+        first = self.store.ask(sample_call("run_same", {"amount": 1}))
+        assert self.store.ask(sample_call("run_same", {"amount": True})).id != first.id
 
     def test_a_no_holds_and_a_spent_approval_does_not(self) -> None:
         holding = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN, State.REJECTED, State.FEEDBACK}
@@ -104,7 +104,7 @@ class VerbContract(Scene):
         assert self.everything() == ([], [])
 
     def test_ids_are_matched_by_their_beginning(self) -> None:
-        ids = sorted(self.store.open(replace(sample_call(), id=f"rq_{tail}")).id for tail in ("aab", "aac", "b", "a%"))
+        ids = sorted(self.store.ask(replace(sample_call(), id=f"rq_{tail}")).id for tail in ("aab", "aac", "b", "a%"))
         assert sorted(self.store.match("rq_")) == ids
         assert sorted(self.store.match("rq_aa")) == ["rq_aab", "rq_aac"]
         assert list(self.store.match("rq_a%")) == ["rq_a%"]
@@ -269,11 +269,11 @@ class VerbContract(Scene):
         states = {State.PENDING: "cancelled", State.APPROVED: "cancelled", State.REJECTED: "rejected"}
         for state, after in states.items():
             request = self.in_state(state)
-            assert self.store.clear(request.id, program).state == after
+            assert self.store.withdraw(request.id, program).state == after
             assert self.store.find(request.fingerprint) is None
         for state in (State.RUNNING, State.UNKNOWN, State.DONE):
             request = self.in_state(state)
-            assert self.store.clear(request.id, program) == request
+            assert self.store.withdraw(request.id, program) == request
 
     # -- start and finish --------------------------------------------------------------------------------------
 
@@ -338,8 +338,8 @@ class VerbContract(Scene):
     # -- the journal -------------------------------------------------------------------------------------------
 
     def test_every_transition_is_a_row_in_the_chain_of_its_run(self) -> None:
-        request = self.store.open(sample_call("run_a"))
-        self.store.open(sample_call("run_b"))
+        request = self.store.ask(sample_call("run_a"))
+        self.store.ask(sample_call("run_b"))
         self.decide("approve", request)
         self.store.start(request.id, "t")
         self.store.finish(request.id, "t", Outcome("done"))
@@ -378,7 +378,7 @@ class VerbContract(Scene):
 
     def test_the_journal_holds_no_argument(self) -> None:
         request = sample_call(arguments={"amount": 31337, "to": "canary-to", "password": "canary-secret"})
-        edited = self.decide("approve", self.store.open(request), edited=sample_edit(request, to="canary-edit"))
+        edited = self.decide("approve", self.store.ask(request), edited=sample_edit(request, to="canary-edit"))
         self.store.start(edited.id, "t")
         self.store.finish(edited.id, "t", Outcome("failed", error="canary-error"))
         text = "".join(str(row) for row in self.store.journal())

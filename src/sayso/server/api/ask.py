@@ -29,7 +29,6 @@ from sayso.server.api.row_wire import (
     Ask,
     ByEffect,
     Changed,
-    Clear,
     Entries,
     FindKey,
     FindQuery,
@@ -51,6 +50,7 @@ from sayso.server.api.row_wire import (
     Verify,
     WaitQuery,
     Which,
+    Withdraw,
 )  # fmt: skip
 from sayso.server.api.sound import sound
 from sayso.server.api.wait import Changes, until_changed
@@ -64,7 +64,6 @@ __all__ = [
     "ask",
     "by_effect",
     "changes",
-    "clear",
     "find",
     "find_key",
     "finish",
@@ -79,6 +78,7 @@ __all__ = [
     "start",
     "sweep",
     "verify",
+    "withdraw",
 ]
 
 _KINDS = ("ask",)
@@ -117,7 +117,7 @@ def ask(asked: Asked) -> Answer:
             _must_have_share(asked, own)
         # A key is compared with what it was used for by the store.
         is_known = known is not None and saved is None and not known.holds and request.key is None
-        opened = known if known is not None and is_known else own.store.open(request, saved)
+        opened = known if known is not None and is_known else own.store.ask(request, saved)
     once.after(opened)
     return Answer(_row(opened), 201 if known is None and opened.id == request.id else 200)
 
@@ -232,10 +232,10 @@ def _must_be_shown(result: str) -> None:
         raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
 
 
-def clear(asked: Asked) -> Row:
+def withdraw(asked: Asked) -> Row:
     """Take it back."""
     own = Own(asked)
-    return _row(own.store.clear(own.request(asked.path("request_id")).id, own.me, asked.said(Clear).reason))
+    return _row(own.store.withdraw(own.request(asked.path("request_id")).id, own.me, asked.said(Withdraw).reason))
 
 
 def send_back(asked: Asked) -> Row:
@@ -404,7 +404,7 @@ OPERATIONS = [
               answer=Row, problems=(*_NOT_THERE, *_START)),
     Operation("POST", f"{_AT}/finish", "Say how a started call ended", finish, kinds=_KINDS, body=Finish, answer=Row,
               problems=(*_NOT_THERE, "start_refused", "argument", *_SAVING)),
-    Operation("POST", f"{_AT}/clear", "Take a request back, or forget a no", clear, kinds=_KINDS, body=Clear,
+    Operation("POST", f"{_AT}/withdraw", "Take a request back, or forget a no", withdraw, kinds=_KINDS, body=Withdraw,
               answer=Row, problems=_NOT_THERE),
     Operation("POST", f"{_AT}/return", "Let an approved edit wait anew that the function's own types refuse", send_back,
               kinds=_KINDS, body=Return, answer=Row, problems=_NOT_THERE),

@@ -18,9 +18,9 @@ from sayso.server.api.sound import AskedRequest
 from sayso.server.api.wait import LONGEST
 
 __all__ = [
-    "Ask", "ByEffect", "Changed", "Clear", "Ended", "Entries", "FindKey", "FindQuery", "Finish", "Found", "Ids",
+    "Ask", "ByEffect", "Changed", "Ended", "Entries", "FindKey", "FindQuery", "Finish", "Found", "Ids",
     "JournalQuery", "Kept", "MatchQuery", "Note", "Nothing", "Return", "Row", "Rows", "Seen", "Settle", "Start",
-    "Swept", "Verify", "WaitQuery", "Wanted", "Which",
+    "Swept", "Verify", "WaitQuery", "Wanted", "Which", "Withdraw",
 ]  # fmt: skip
 
 _MOST_WATCHED = 2_000
@@ -122,7 +122,7 @@ class Settle(Input):
     gone: str | None = Field(None, max_length=500, description="A worker on the program's own machine that has ended.")
 
 
-class Clear(Input):
+class Withdraw(Input):
     """Take a request back, or forget a no."""
 
     reason: Reason = None
