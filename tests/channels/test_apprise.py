@@ -12,8 +12,7 @@ import pytest
 
 from sayso import errors
 from sayso.channels import registry
-from sayso.channels.http_post import NotTakenError
-from sayso.channels.notification import Notice, Outlet
+from sayso.channels.notification import Channel, Notification, NotTakenError
 from tests.channels.test_webhook_out import NOTICE
 from tests.support.receiver import Receiver, receiver
 
@@ -28,7 +27,7 @@ def service() -> Iterator[Receiver]:
         yield one
 
 
-def channel(*urls: str, **settings: Any) -> Outlet:
+def channel(*urls: str, **settings: Any) -> Channel:
     return registry.make("phones", {"type": "apprise", **({"urls": list(urls)} if urls else {}), **settings})
 
 
@@ -54,7 +53,7 @@ def test_arguments_never_go_along(service: Receiver) -> None:
 
 
 def test_an_outcome_is_a_message_of_its_own(service: Receiver) -> None:
-    told: Notice = replace(NOTICE, event="outcome", title="refund: approved by ada", outcome="approved by ada")
+    told: Notification = replace(NOTICE, event="outcome", title="refund: approved by ada", outcome="approved by ada")
     channel(url_of(service)).follow_up(told, None)
     assert said(service)[0][0] == "refund: approved by ada"
 
@@ -95,7 +94,7 @@ def test_no_url_of_a_service_is_shown_or_logged(service: Receiver, caplog: pytes
             channel(url_of(service), wrong)
         shown.append(str(refused.value))
     assert "hunter2" not in "\n".join([*shown, caplog.text])
-    assert repr(phones) == "AppriseOutlet('phones', json)"
+    assert repr(phones) == "AppriseChannel('phones', json)"
 
 
 def test_urls_may_come_from_the_environment(service: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

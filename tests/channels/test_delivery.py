@@ -30,14 +30,14 @@ def new(request: Request, *told: str, **fields: object) -> Delivery:
 def test_a_delivery_comes_back_from_its_record_as_it_was(clock: Clock) -> None:
     request = sample_call()
     full = new(
-        request, "asked", "50", reference="r", said_at=clock(), holder="w#t", tries=3, failing_since=clock(),
+        request, "asked", "50", reference="r", sent_at=clock(), holder="w#t", tries=3, failing_since=clock(),
         error="OSError: no", given_up=True, changes=7,
     )  # fmt: skip
     for delivery in (new(request), full):
         record = delivery.record("ops", clock())
         assert Delivery.of(record) == delivery
         assert (record.kind, record.key, record.due) == ("delivery/ops", request.id, clock())
-    assert Delivery.of(Record("delivery/ops", request.id, {"changes": 0, "told": []})) == new(request)
+    assert Delivery.of(Record("delivery/ops", request.id, {"changes": 0, "sent": []})) == new(request)
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - {State.PENDING, State.RUNNING}))
@@ -62,9 +62,9 @@ def test_the_announcement_comes_first_and_takes_with_it_what_is_past(clock: Cloc
     escalated = replace(request, escalated_at=late)
     due = due_message(new(request), escalated, late)
     assert due == Due("asked", "asked")
-    said = new(request).said(due, escalated, "ref", late)
-    assert said.told == ("50", "asked", "escalated")
-    assert (said.reference, said.said_at) == ("ref", late)
+    said = new(request).after_sending(due, escalated, "ref", late)
+    assert said.sent == ("50", "asked", "escalated")
+    assert (said.reference, said.sent_at) == ("ref", late)
     assert due_message(said, escalated, late) is None
     assert due_at(said, escalated, late) == request.created_at + 9 * HOUR
 
@@ -74,15 +74,15 @@ def test_the_later_reminder_stands_for_the_earlier_one(clock: Clock) -> None:
     now = clock.tick("9h30m")
     due = due_message(new(request, "asked"), request, now)
     assert due == Due("reminder", "90")
-    said = new(request, "asked").said(due, request, None, now)
-    assert set(said.told) == {"asked", "50", "90"}
+    said = new(request, "asked").after_sending(due, request, None, now)
+    assert set(said.sent) == {"asked", "50", "90"}
     assert due_at(said, request, now) is None
 
 
 def test_no_reminder_follows_another_message_within_a_minute(clock: Clock) -> None:
     request = sample_call(expires_at=clock() + timedelta(minutes=10))
     at = request.created_at + timedelta(minutes=5)
-    delivery = new(request, "asked", said_at=at - timedelta(seconds=10))
+    delivery = new(request, "asked", sent_at=at - timedelta(seconds=10))
     assert due_message(delivery, request, at) is None
     assert due_at(delivery, request, at) == at + timedelta(seconds=50)
     assert due_message(delivery, request, at + timedelta(seconds=50)) == Due("reminder", "50")
@@ -97,14 +97,14 @@ def test_a_request_that_is_extended_is_reminded_of_by_its_new_end(clock: Clock) 
 
 def test_a_failure_forgets_nothing_and_a_success_forgets_the_failures(clock: Clock) -> None:
     request = sample_call()
-    failed, due = new(request, "asked", reference="r").failed("OSError: no", clock(), for_good=False)
-    assert (failed.told, failed.reference, failed.tries, due) == (
+    failed, due = new(request, "asked", reference="r").after_failure("OSError: no", clock(), for_good=False)
+    assert (failed.sent, failed.reference, failed.tries, due) == (
         ("asked",),
         "r",
         1,
         clock() + timedelta(seconds=5),
     )
-    again, due = failed.failed("OSError: no", clock.tick("10s"), for_good=False)
+    again, due = failed.after_failure("OSError: no", clock.tick("10s"), for_good=False)
     assert (again.tries, again.failing_since, due) == (2, failed.failing_since, clock() + timedelta(seconds=10))
-    said = again.said(Due("reminder", "50"), request, "other", clock())
+    said = again.after_sending(Due("reminder", "50"), request, "other", clock())
     assert (said.tries, said.failing_since, said.error, said.reference) == (0, None, None, "r")

@@ -15,8 +15,8 @@ import sayso as package
 from sayso import clock as sayso_clock
 from sayso import config, errors
 from sayso.channels import health, registry
-from sayso.channels.plain import TerminalOutlet
-from sayso.channels.registry import MOST_WAITING, Roll
+from sayso.channels.notification import TerminalChannel
+from sayso.channels.registry import MOST_WAITING, ChannelRegistry
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.commands import ask_question, ask_refund, sayso
@@ -129,13 +129,13 @@ def test_a_channel_whose_first_deliverer_died_announces_what_waited_all_the_same
 ) -> None:  # fmt: skip
     request = ask_refund()
 
-    def dies(_: Roll, __: str) -> int:
+    def dies(_: ChannelRegistry, __: str) -> int:
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Roll, "announce_waiting", dies)
+        patch.setattr(ChannelRegistry, "announce_waiting", dies)
         with pytest.raises(SystemExit):
-            Roll(store).enter([TerminalOutlet("desk")], by="settings")
+            ChannelRegistry(store).register([TerminalChannel("desk")], by="settings")
     settings(TERMINAL)
     done = sayso("notify", "--once")
     assert done.out == "desk: 1 sent\n"
@@ -274,7 +274,7 @@ def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_settings_make_channels_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     settings('base_url = "https://sayso.example/"\n' + TERMINAL)
     assert list(config.channel_tables()) == ["desk"]
-    assert isinstance(registry.configured()["desk"], TerminalOutlet)
+    assert isinstance(registry.configured()["desk"], TerminalChannel)
     assert config.base_url() == "https://sayso.example"
     monkeypatch.setenv("SAYSO_BASE_URL", "http://other.example")
     assert config.base_url() == "http://other.example"

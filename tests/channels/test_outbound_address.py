@@ -15,12 +15,12 @@ import pytest
 
 from sayso import errors
 from sayso.channels.http_post import AddressRefusedError, Destination
-from sayso.channels.notification import Notice
-from sayso.channels.webhook import WebhookKeys, WebhookOutlet
+from sayso.channels.notification import Notification
+from sayso.channels.webhook import WebhookChannel, WebhookKeys
 
 KEYS = WebhookKeys(["whsec_" + "A" * 32], whose="the test")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-NOTICE = Notice(
+NOTICE = Notification(
     id="msg_1", event="test", request_id="rq_1", run_id="run_1", tool="m:f", kind="call", risk=None, state="pending",
     fingerprint="f" * 64, title="a test", line="a test", link=None, asked_at=AT, expires_at=AT, arguments=None,
     outcome=None,
@@ -75,7 +75,7 @@ def send(url: str, *answers: Collection[str], allow_private: bool = False) -> li
         return left.pop(0) if len(left) > 1 else left[0]
 
     where = Destination.parse(url, allow_private=allow_private)
-    WebhookOutlet("ops", where, KEYS, resolve=resolve).send(NOTICE)
+    WebhookChannel("ops", where, KEYS, resolve=resolve).send(NOTICE)
     return named
 
 
@@ -177,7 +177,7 @@ def test_a_further_port_can_be_named() -> None:
 def test_what_is_shown_of_a_destination_holds_no_path() -> None:
     where = Destination.parse("https://example.com/T0/hunter2?key=hunter2")
     assert where.path == "/T0/hunter2?key=hunter2"
-    assert "hunter2" not in f"{where!r} {where.origin} {WebhookOutlet('ops', where, KEYS)!r}"
+    assert "hunter2" not in f"{where!r} {where.origin} {WebhookChannel('ops', where, KEYS)!r}"
     for url in ["http://example.com/hunter2", "https://127.0.0.1/hunter2", "https://u:hunter2@example.com/"]:
         with pytest.raises(errors.ConfigError) as caught:
             Destination.parse(url)

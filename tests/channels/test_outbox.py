@@ -19,9 +19,9 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.channels import Notice, UndeliverableError, deliver, forget, health, queue_outlet
+from sayso.channels import Notification, UndeliverableError, deliver, forget, health, queue_channel
 from sayso.channels.outbox import GIVES_UP_AFTER, KEPT_FOR, LEASE, Deliverer
-from sayso.channels.registry import Roll
+from sayso.channels.registry import ChannelRegistry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request
 from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
@@ -41,26 +41,26 @@ class Chat:
 
     def __init__(self, name: str = "ops", fault: Exception | None = None) -> None:
         self.name, self.fault = name, fault
-        self.said: list[Notice] = []
-        self.edits: list[tuple[Notice, str | None]] = []
+        self.said: list[Notification] = []
+        self.edits: list[tuple[Notification, str | None]] = []
         self.tries = 0
 
-    def send(self, notice: Notice) -> str | None:
+    def send(self, notification: Notification) -> str | None:
         self.tries += 1
         if self.fault is not None:
             raise self.fault
-        self.said.append(notice)
+        self.said.append(notification)
         return f"ref-{len(self.said)}"
 
-    def follow_up(self, notice: Notice, reference: str | None) -> None:
+    def follow_up(self, notification: Notification, reference: str | None) -> None:
         self.tries += 1
         if self.fault is not None:
             raise self.fault
-        self.edits.append((notice, reference))
+        self.edits.append((notification, reference))
 
     @property
     def events(self) -> list[str]:
-        return [notice.event for notice in self.said]
+        return [notification.event for notification in self.said]
 
 
 class Desk:
@@ -71,7 +71,7 @@ class Desk:
         self.deliverer = self.another(self.chat)
 
     def another(self, chat: Chat) -> Deliverer:
-        Roll(self.store).enter([chat], by="program")
+        ChannelRegistry(self.store).register([chat], by="program")
         return Deliverer(self.store, chat, "https://sayso.example")
 
     def ask(self, **fields: Any) -> Request:
@@ -121,11 +121,11 @@ def test_a_request_is_announced_once_and_its_outcome_follows_the_message(desk: D
     assert (desk.run(), desk.run()) == (1, 0)
     desk.finish(request)
     assert (desk.run(), desk.run()) == (1, 0)
-    assert [(notice.outcome, reference) for notice, reference in desk.chat.edits] == [
+    assert [(notification.outcome, reference) for notification, reference in desk.chat.edits] == [
         ("approved by ada (browser), not run yet", "ref-1"),
         ("approved by ada (browser), executed", "ref-1"),
     ]
-    ids = {notice.id for notice in [asked, *(notice for notice, _ in desk.chat.edits)]}
+    ids = {notification.id for notification in [asked, *(notification for notification, _ in desk.chat.edits)]}
     assert len(ids) == 3
     assert desk.owed() == []  # nothing can happen to it any more
 
@@ -143,7 +143,7 @@ def test_each_decision_is_told_with_who_and_through_which_channel(desk: Desk, ve
     desk.run()
     desk.decide(verb, request)
     desk.run()
-    assert [notice.outcome for notice, _ in desk.chat.edits] == [outcome]
+    assert [notification.outcome for notification, _ in desk.chat.edits] == [outcome]
     assert desk.owed() == []
 
 
@@ -154,7 +154,7 @@ def test_an_expired_request_and_a_withdrawn_one_are_told_so(desk: Desk) -> None:
     desk.store.sweep()
     desk.store.withdraw(withdrawn.id, withdrawn.requester)
     desk.run()
-    told = {notice.request_id: notice.outcome for notice, _ in desk.chat.edits}
+    told = {notification.request_id: notification.outcome for notification, _ in desk.chat.edits}
     assert told == {expired.id: "expired, nobody decided", withdrawn.id: "withdrawn by the program"}
 
 
@@ -163,8 +163,8 @@ def test_what_is_decided_before_it_was_announced_is_one_message_that_says_it_all
     desk.decide("approve", request)
     desk.finish(request)
     assert desk.run() == 1
-    (notice,) = desk.chat.said
-    assert (notice.event, notice.outcome) == ("outcome", "approved by ada (browser), executed")
+    (notification,) = desk.chat.said
+    assert (notification.event, notification.outcome) == ("outcome", "approved by ada (browser), executed")
     assert desk.chat.edits == []
     assert desk.owed() == []
 
@@ -178,15 +178,15 @@ def test_a_call_that_is_tried_again_is_told_when_it_has_ended(desk: Desk) -> Non
     assert desk.run() == 0
     desk.finish(request)
     desk.run()
-    assert [notice.state for notice, _ in desk.chat.edits] == ["approved", "done"]
+    assert [notification.state for notification, _ in desk.chat.edits] == ["approved", "done"]
 
 
 def test_a_question_is_announced_without_its_words(desk: Desk) -> None:
     desk.store.ask(sample_question(text="Is canary the password?"))
     desk.run()
-    (notice,) = desk.chat.said
-    assert notice.title == "tests (program) asks a question"
-    assert "canary" not in repr(notice)
+    (notification,) = desk.chat.said
+    assert notification.title == "tests (program) asks a question"
+    assert "canary" not in repr(notification)
 
 
 def test_a_message_carries_no_argument_prompt_context_or_comment(desk: Desk) -> None:
@@ -207,10 +207,10 @@ def test_a_gate_that_opts_in_sends_its_arguments_masked(desk: Desk) -> None:
     arguments = {"amount": 4_711, "to": "alice", "password": "canary-secret"}
     desk.store.ask(sample_call(None, arguments, notify_arguments=True))
     desk.run()
-    (notice,) = desk.chat.said
-    assert notice.arguments is not None
-    assert (notice.arguments["amount"], notice.arguments["to"]) == (4_711, "alice")
-    assert "canary" not in repr(notice)
+    (notification,) = desk.chat.said
+    assert notification.arguments is not None
+    assert (notification.arguments["amount"], notification.arguments["to"]) == (4_711, "alice")
+    assert "canary" not in repr(notification)
 
 
 def test_the_option_of_a_gate_and_of_a_tool_reaches_the_message(desk: Desk) -> None:
@@ -233,7 +233,7 @@ def test_the_option_of_a_gate_and_of_a_tool_reaches_the_message(desk: Desk) -> N
         with pytest.raises(sayso.ConfirmationRequired):
             tool.call(amount=4_711)
     desk.run()
-    told = {notice.tool: notice.arguments for notice in desk.chat.said}
+    told = {notification.tool: notification.arguments for notification in desk.chat.said}
     arguments = {"amount": 4_711}
     assert told == {"quiet": None, "loud": arguments, "pay_False": None, "pay_True": arguments}
 
@@ -242,9 +242,9 @@ def test_what_a_program_named_itself_cannot_deceive_in_a_message(desk: Desk) -> 
     who = Identity("program", "bot; approved by ada")
     desk.ask(requester=who, risk="low\n\x1b[2K\u202e high", run_id="run\u202e\x1b")
     desk.run()
-    (notice,) = desk.chat.said
-    assert notice.title.startswith("'bot; approved by ada' (program) wants to run")
-    shown = notice.line + notice.title + notice.run_id + str(notice.risk)
+    (notification,) = desk.chat.said
+    assert notification.title.startswith("'bot; approved by ada' (program) wants to run")
+    shown = notification.line + notification.title + notification.run_id + str(notification.risk)
     assert shown.isprintable()
     assert "\u202e" not in shown
 
@@ -262,7 +262,7 @@ def test_reminders_come_at_half_and_nine_tenths_of_the_time_and_once_each(desk: 
         desk.clock.tick(minutes=5)
     assert [minute for minute, _ in told] == [0, 300, 540]
     assert desk.chat.events == ["asked", "reminder", "reminder"]
-    assert len({notice.id for notice in desk.chat.said}) == 3
+    assert len({notification.id for notification in desk.chat.said}) == 3
     assert desk.chat.said[1].title == "still waiting: tests (program) wants to run pay"
 
 
@@ -508,8 +508,8 @@ def test_of_two_deliverers_one_sends(desk: Desk) -> None:
     sent: list[str] = []
 
     class Slow(Chat):
-        def send(self, notice: Notice) -> str | None:
-            sent.append(notice.request_id)
+        def send(self, notification: Notification) -> str | None:
+            sent.append(notification.request_id)
             assert second.deliver_due() == 0  # while the first one is sending
             return None
 
@@ -529,13 +529,13 @@ def test_eight_deliverers_at_once_send_each_message_once(desk: Desk) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(notice.request_id for notice in chat.said) == sorted(request.id for request in requests)
+    assert sorted(notification.request_id for notification in chat.said) == sorted(request.id for request in requests)
 
 
 def test_a_message_whose_sender_never_said_how_it_went_is_sent_again_when_its_lease_has_ended(desk: Desk) -> None:
     class Dying(Chat):
-        def send(self, notice: Notice) -> str | None:
-            self.said.append(notice)
+        def send(self, notification: Notification) -> str | None:
+            self.said.append(notification)
             raise KeyboardInterrupt  # as a process that is killed: nothing more is written
 
     desk.ask()
@@ -550,15 +550,18 @@ def test_a_message_whose_sender_never_said_how_it_went_is_sent_again_when_its_le
 
 def test_what_changes_while_it_is_sent_is_told_next(desk: Desk) -> None:
     class Quick(Chat):
-        def send(self, notice: Notice) -> str | None:
+        def send(self, notification: Notification) -> str | None:
             desk.decide("reject", request)  # before the announcement is recorded
-            return super().send(notice)
+            return super().send(notification)
 
     request = desk.ask()
     quick = Quick()
     assert desk.another(quick).deliver_due() == 1
     assert desk.another(quick).deliver_due() == 1
-    assert (quick.events, [notice.outcome for notice, _ in quick.edits]) == (["asked"], ["rejected by ada (browser)"])
+    assert (quick.events, [notification.outcome for notification, _ in quick.edits]) == (
+        ["asked"],
+        ["rejected by ada (browser)"],
+    )
 
 
 def test_what_changes_while_a_sent_message_is_recorded_is_told_next(clock: Clock, tmp_path: Path) -> None:
@@ -566,7 +569,7 @@ def test_what_changes_while_a_sent_message_is_recorded_is_told_next(clock: Clock
         is_quiet = False
 
         def swap(self, before: Record, after: Record) -> bool:
-            if "asked" in after.body.get("told", ()) and not self.is_quiet:
+            if "asked" in after.body.get("sent", ()) and not self.is_quiet:
                 self.is_quiet = True
                 desk.decide("reject", request)  # after the request was read, and before what was sent is written
             return super().swap(before, after)
@@ -574,17 +577,17 @@ def test_what_changes_while_a_sent_message_is_recorded_is_told_next(clock: Clock
     desk = Desk(Between(tmp_path / "between.db"), clock)
     request = desk.ask()
     assert (desk.run(), desk.run()) == (1, 1)
-    assert [notice.outcome for notice, _ in desk.chat.edits] == ["rejected by ada (browser)"]
+    assert [notification.outcome for notification, _ in desk.chat.edits] == ["rejected by ada (browser)"]
     desk.store.close()
 
 
 def test_a_channel_that_is_gone_from_the_settings_is_told_nothing_more(desk: Desk) -> None:
     gone, own = Chat("gone"), Chat("own")
-    Roll(desk.store).enter([gone], by="settings")
-    Roll(desk.store).enter([own], by="program")
+    ChannelRegistry(desk.store).register([gone], by="settings")
+    ChannelRegistry(desk.store).register([own], by="program")
     desk.ask()
     assert len(list(desk.store.records(transaction.delivery_kind("gone")))) == 1
-    Roll(desk.store).leave_only({"ops"})
+    ChannelRegistry(desk.store).forget_removed({"ops"})
     assert [one.name for one in health(desk.store)] == ["ops", "own"]
     assert list(desk.store.records(transaction.delivery_kind("gone"))) == []
     assert forget(desk.store, "own")
@@ -612,27 +615,27 @@ def until(fact: Any, patience: float = 30) -> None:
 
 
 def test_deliver_sends_while_its_block_runs_and_not_after() -> None:
-    store, notices = MemoryStore(), queue.Queue[Notice]()
-    with deliver(store, [queue_outlet(notices)]):
+    store, notifications = MemoryStore(), queue.Queue[Notification]()
+    with deliver(store, [queue_channel(notifications)]):
         request = store.ask(sample_call())
-        assert notices.get(timeout=30).request_id == request.id
+        assert notifications.get(timeout=30).request_id == request.id
         sayso.Review(store).reject(request.id, by="bob")
-        assert notices.get(timeout=30).outcome == "rejected by bob (python)"
+        assert notifications.get(timeout=30).outcome == "rejected by bob (python)"
     later = store.ask(sample_call())
-    assert notices.empty()
-    with deliver(store, [queue_outlet(notices)]):
-        assert notices.get(timeout=30).request_id == later.id
+    assert notifications.empty()
+    with deliver(store, [queue_channel(notifications)]):
+        assert notifications.get(timeout=30).request_id == later.id
 
 
 def test_an_asyncio_queue_gets_its_notices_in_its_own_loop() -> None:
     async def main() -> str:
-        notices = asyncio.Queue[Notice]()
+        notifications = asyncio.Queue[Notification]()
         store = MemoryStore()
-        with deliver(store, [queue_outlet(notices)]):
+        with deliver(store, [queue_channel(notifications)]):
             request = store.ask(sample_call())
-            notice = await asyncio.wait_for(notices.get(), 30)
-            assert notice.request_id == request.id
-            return notice.event
+            notification = await asyncio.wait_for(notifications.get(), 30)
+            assert notification.request_id == request.id
+            return notification.event
 
     assert asyncio.run(main()) == "asked"
 
@@ -641,11 +644,11 @@ def test_a_channel_that_hangs_keeps_nobody_from_leaving_the_block() -> None:
     is_left, begun, ended = threading.Event(), threading.Event(), threading.Event()
 
     class Hanging(Chat):
-        def send(self, notice: Notice) -> str | None:
+        def send(self, notification: Notification) -> str | None:
             begun.set()
             is_left.wait(30)
             ended.set()
-            return super().send(notice)
+            return super().send(notification)
 
     store, quick = MemoryStore(), Chat("quick")
     with deliver(store, [Hanging("slow"), quick]):
@@ -685,18 +688,18 @@ def test_two_channels_of_one_name_are_refused() -> None:
 KILLED = """
 import os, signal, sys
 from sayso.channels.outbox import Deliverer
-from sayso.channels.registry import Roll
+from sayso.channels.registry import ChannelRegistry
 from sayso.stores.sqlite import SqliteStore
 
 class File:
     name = "ops"
-    def send(self, notice):
+    def send(self, notification):
         with open(sys.argv[2], "a") as file:
-            file.write(notice.id + " " + notice.event + "\\n")
+            file.write(notification.id + " " + notification.event + "\\n")
         if sys.argv[3] == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-    def follow_up(self, notice, reference):
-        self.send(notice)
+    def follow_up(self, notification, reference):
+        self.send(notification)
 
 store = SqliteStore(sys.argv[1])
 deliverer = Deliverer(store, File())
@@ -710,7 +713,7 @@ def test_a_deliverer_that_is_killed_between_sending_and_recording_is_followed_by
     tmp_path: Path,
 ) -> None:
     store, told = SqliteStore(tmp_path / "sayso.db"), tmp_path / "told.txt"
-    Roll(store).enter([Chat()], by="program")
+    ChannelRegistry(store).register([Chat()], by="program")
     request = store.ask(sample_call())
     store.close()
 

@@ -16,11 +16,10 @@ from slack_sdk.socket_mode import SocketModeClient
 import sayso
 from sayso import errors
 from sayso.channels import notification
-from sayso.channels.http_post import NotTakenError
-from sayso.channels.notification import Notice, UndeliverableError
+from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
 from sayso.channels.outbox import deliver
-from sayso.channels.slack import SlackOutlet, make
-from sayso.channels.slack_desk import Desk
+from sayso.channels.slack import SlackChannel, make
+from sayso.channels.slack_review import Desk
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
@@ -49,7 +48,7 @@ def slack(workspace: FakeSlack) -> FakeSlack:
     return workspace
 
 
-def outlet_of(slack: FakeSlack, monkeypatch: pytest.MonkeyPatch, **more: Any) -> SlackOutlet:
+def channel_of(slack: FakeSlack, monkeypatch: pytest.MonkeyPatch, **more: Any) -> SlackChannel:
     monkeypatch.setenv("SLACK_BOT", BOT)
     monkeypatch.setenv("SLACK_APP", APP)
     settings = {
@@ -60,18 +59,18 @@ def outlet_of(slack: FakeSlack, monkeypatch: pytest.MonkeyPatch, **more: Any) ->
 
 
 @pytest.fixture
-def ops(slack: FakeSlack, monkeypatch: pytest.MonkeyPatch) -> SlackOutlet:
-    return outlet_of(slack, monkeypatch)
+def ops(slack: FakeSlack, monkeypatch: pytest.MonkeyPatch) -> SlackChannel:
+    return channel_of(slack, monkeypatch)
 
 
 @pytest.fixture
-def listening(ops: SlackOutlet, slack: FakeSlack, memory: Store, clock: Clock) -> Iterator[None]:
+def listening(ops: SlackChannel, slack: FakeSlack, memory: Store, clock: Clock) -> Iterator[None]:
     with ops.listening(memory, BASE):
         slack.connected()
         yield
 
 
-def notice_of(request: Request, **more: Any) -> Notice:
+def notification_for(request: Request, **more: Any) -> Notification:
     tool = request.call.tool if request.kind == "call" else ""
     fields: dict[str, Any] = {
         "id": f"{request.id}-asked", "event": "asked", "request_id": request.id, "run_id": request.run_id, "tool": tool,
@@ -79,11 +78,11 @@ def notice_of(request: Request, **more: Any) -> Notice:
         "title": "support-bot wants to run pay", "line": "pay, in a run", "link": f"{BASE}/r/{request.id}",
         "asked_at": request.created_at, "expires_at": request.expires_at, "arguments": None, "outcome": None,
     }  # fmt: skip
-    return Notice(**fields | more)
+    return Notification(**fields | more)
 
 
-def posted(slack: FakeSlack, ops: SlackOutlet, request: Request, **more: Any) -> dict[str, Any]:
-    reference = ops.send(notice_of(request, **more))
+def posted(slack: FakeSlack, ops: SlackChannel, request: Request, **more: Any) -> dict[str, Any]:
+    reference = ops.send(notification_for(request, **more))
     return slack.messages[reference.partition("/")[2]]
 
 
@@ -95,7 +94,7 @@ def words(thing: Any) -> str:
 
 
 def test_a_message_has_the_tool_a_button_and_a_link_and_no_arguments(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store
+    slack: FakeSlack, ops: SlackChannel, memory: Store
 ) -> None:
     request = memory.ask(sample_call(arguments={"amount": 4711, "to": "alice"}))
     message = posted(slack, ops, request)
@@ -108,7 +107,7 @@ def test_a_message_has_the_tool_a_button_and_a_link_and_no_arguments(
 
 
 def test_arguments_are_shown_where_the_notice_has_them_and_they_are_short(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store
+    slack: FakeSlack, ops: SlackChannel, memory: Store
 ) -> None:
     request = memory.ask(sample_call())
     message = posted(slack, ops, request, arguments={"amount": 4711, "note": "<!channel> *hi*"})
@@ -117,7 +116,7 @@ def test_arguments_are_shown_where_the_notice_has_them_and_they_are_short(
     assert "too long for a message" in words(long["blocks"])
 
 
-def test_nothing_is_markup_but_our_own_words(slack: FakeSlack, ops: SlackOutlet, memory: Store) -> None:
+def test_nothing_is_markup_but_our_own_words(slack: FakeSlack, ops: SlackChannel, memory: Store) -> None:
     bait = "<https://evil.example|Approve> <!channel> *b* `c` <@U1> :tada:"
     request = memory.ask(sample_call(arguments={"amount": 1, "to": bait}, prompt=bait, context={"x": bait}))
     message = posted(slack, ops, request, title=bait, line=bait, arguments={"to": bait})
@@ -136,16 +135,16 @@ def test_nothing_is_markup_but_our_own_words(slack: FakeSlack, ops: SlackOutlet,
 def test_what_is_risky_has_a_link_only(
     slack: FakeSlack, memory: Store, monkeypatch: pytest.MonkeyPatch, risk: str | None, inline: bool, can_review: bool
 ) -> None:
-    ops = outlet_of(slack, monkeypatch, inline=inline)
+    ops = channel_of(slack, monkeypatch, inline=inline)
     message = posted(slack, ops, memory.ask(sample_call(risk=risk)))
     assert ("sayso_review" in json.dumps(message)) is can_review
     assert f"{BASE}/r/" in json.dumps(message)
 
 
-def test_a_message_is_edited_with_the_outcome(slack: FakeSlack, ops: SlackOutlet, memory: Store) -> None:
+def test_a_message_is_edited_with_the_outcome(slack: FakeSlack, ops: SlackChannel, memory: Store) -> None:
     request = memory.ask(sample_call())
-    reference = ops.send(notice_of(request))
-    outcome = notice_of(request, event="outcome", state="approved", outcome="approved by ada (web)")
+    reference = ops.send(notification_for(request))
+    outcome = notification_for(request, event="outcome", state="approved", outcome="approved by ada (web)")
     ops.follow_up(outcome, reference)
     message = slack.messages[reference.partition("/")[2]]
     assert "approved by ada (web)" in words(message["blocks"])
@@ -156,32 +155,32 @@ def test_a_message_is_edited_with_the_outcome(slack: FakeSlack, ops: SlackOutlet
 
 
 def test_what_slack_refuses_is_tried_again_unless_it_never_will_be(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store
+    slack: FakeSlack, ops: SlackChannel, memory: Store
 ) -> None:
-    notice = notice_of(memory.ask(sample_call()))
+    notification = notification_for(memory.ask(sample_call()))
     slack.fails[:] = ["ratelimited", "channel_not_found", "invalid_auth"]
     for _ in range(3):
         with pytest.raises(NotTakenError):
-            ops.send(notice)
+            ops.send(notification)
     slack.fails[:] = ["invalid_blocks"]
     with pytest.raises(UndeliverableError):
-        ops.send(notice)
+        ops.send(notification)
     with pytest.raises(UndeliverableError, match="message_not_found"):
-        ops.follow_up(notice, f"{CHANNEL}/1.1")
+        ops.follow_up(notification, f"{CHANNEL}/1.1")
 
 
 def test_tokens_stand_nowhere(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, caplog: pytest.LogCaptureFixture
+    slack: FakeSlack, ops: SlackChannel, memory: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     slack.fails[:] = ["invalid_auth"]
     with pytest.raises(NotTakenError) as caught:
-        ops.send(notice_of(memory.ask(sample_call())))
+        ops.send(notification_for(memory.ask(sample_call())))
     assert "hunter2" not in f"{ops!r} {caught.value!r} {caught.value.__cause__!r} {caplog.text}"
 
 
-def test_a_test_says_that_nothing_is_to_be_done(slack: FakeSlack, ops: SlackOutlet) -> None:
-    reference = ops.send(notification.test_notice("ops", BASE))
+def test_a_test_says_that_nothing_is_to_be_done(slack: FakeSlack, ops: SlackChannel) -> None:
+    reference = ops.send(notification.test_notification("ops", BASE))
     message = slack.messages[reference.partition("/")[2]]
     assert "nothing is to be done" in words(message["blocks"])
     assert "sayso_review" not in json.dumps(message)
@@ -191,7 +190,7 @@ def test_a_test_says_that_nothing_is_to_be_done(slack: FakeSlack, ops: SlackOutl
 
 
 def test_review_opens_what_would_run_and_decide_decides(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call(arguments={"amount": 320, "to": "alice", "password": "hunter2"}))
     view = slack.opens("U1", posted(slack, ops, request))
@@ -211,7 +210,7 @@ def test_review_opens_what_would_run_and_decide_decides(
     [("reject", "", "rejected"), ("reject", "no", "rejected"), ("feedback", "less", "feedback")],
 )
 def test_each_decision_does_what_it_says(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, verb: str, note: str, state: str
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None, verb: str, note: str, state: str
 ) -> None:
     request = memory.ask(sample_call())
     slack.submit("U1", slack.opens("U1", posted(slack, ops, request)), verb, note=note)
@@ -219,7 +218,7 @@ def test_each_decision_does_what_it_says(
 
 
 def test_nothing_is_chosen_beforehand_and_nothing_chosen_decides_nothing(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call())
     view = slack.opens("U1", posted(slack, ops, request))
@@ -232,7 +231,7 @@ def test_nothing_is_chosen_beforehand_and_nothing_chosen_decides_nothing(
 
 
 def test_a_value_can_be_changed_and_what_is_left_alone_stays(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call(arguments={"amount": 320, "to": "alice", "password": "hunter2"}))
     view = slack.opens("U1", posted(slack, ops, request))
@@ -247,7 +246,7 @@ def test_a_value_can_be_changed_and_what_is_left_alone_stays(
 
 
 def test_values_that_cannot_stand_in_one_line_are_not_changed_in_slack(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     odd = {"amount": 1, "to": "two\nlines", "password": "x"}
     view = slack.opens("U1", posted(slack, ops, memory.ask(sample_call(arguments=odd))))
@@ -256,7 +255,7 @@ def test_values_that_cannot_stand_in_one_line_are_not_changed_in_slack(
     ]
 
 
-def test_a_question_is_answered(slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None) -> None:
+def test_a_question_is_answered(slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None) -> None:
     request = memory.ask(sample_question(text="Which *account*?"))
     view = slack.opens("U1", posted(slack, ops, request))
     assert "Which *account*?" in words(view)
@@ -266,7 +265,7 @@ def test_a_question_is_answered(slack: FakeSlack, ops: SlackOutlet, memory: Stor
 
 
 def test_what_is_too_long_for_a_modal_is_not_decided_there(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     for size in (40_000, 400_000):
         request = memory.ask(sample_call(arguments={"amount": 1, "to": "x" * size}))
@@ -278,7 +277,7 @@ def test_what_is_too_long_for_a_modal_is_not_decided_there(
 
 @pytest.mark.parametrize("size", [1_000, 5_000, 20_000])
 def test_what_fits_is_shown_whole(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, size: int
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None, size: int
 ) -> None:
     for at in (0, size // 2, size - 8):
         text = "x" * at + "MARKER42" + "x" * (size - at - 8)
@@ -293,7 +292,7 @@ def test_what_fits_is_shown_whole(
 
 
 def test_somebody_who_is_not_known_is_told_so_and_decides_nothing(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call())
     message = posted(slack, ops, request)
@@ -308,7 +307,7 @@ def test_somebody_who_is_not_known_is_told_so_and_decides_nothing(
 
 
 def test_a_member_of_another_workspace_decides_nothing(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call())
     message = posted(slack, ops, request)
@@ -320,7 +319,7 @@ def test_a_member_of_another_workspace_decides_nothing(
 
 
 def test_roles_and_the_bar_for_requesters_count_in_slack(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     finance = memory.ask(sample_call(quorum=Quorum(1, frozenset({"finance"}))))
     own = memory.ask(sample_call(on_behalf_of=Identity("local", "ada")))
@@ -339,7 +338,7 @@ def test_who_may_not_review_on_the_server_decides_nothing_in_slack(
     for rule in ('reviewers = ["bob"]', 'required_role = "finance"', 'reviewers = ["corp:bob", "local:bob"]'):
         (place / "sayso.toml").write_text(f"[serve]\n{rule}\n")
         (place / "sayso.toml").chmod(0o600)
-        ops = outlet_of(slack, monkeypatch)
+        ops = channel_of(slack, monkeypatch)
         connected = slack.opened
         with ops.listening(memory, BASE):
             slack.connected(connected + 1)
@@ -357,7 +356,7 @@ def test_who_may_not_review_on_the_server_decides_nothing_in_slack(
 
 
 def test_one_person_counts_once_by_slack_and_elsewhere(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call(quorum=Quorum(2)))
     sayso.Review(memory).approve(request.id, by="ada")
@@ -372,7 +371,7 @@ def test_one_person_counts_once_by_slack_and_elsewhere(
 
 
 def test_a_call_that_was_changed_since_it_was_shown_is_not_decided(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call(arguments={"amount": 1, "to": "alice", "password": "x"}, quorum=Quorum(2)))
     view = slack.opens("U1", posted(slack, ops, request))
@@ -384,7 +383,7 @@ def test_a_call_that_was_changed_since_it_was_shown_is_not_decided(
 
 
 def test_what_was_decided_elsewhere_is_told_and_stays(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call())
     message = posted(slack, ops, request)
@@ -397,7 +396,7 @@ def test_what_was_decided_elsewhere_is_told_and_stays(
 
 
 def test_an_expired_request_is_not_decided(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, clock: Clock
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None, clock: Clock
 ) -> None:
     request = memory.ask(sample_call())
     view = slack.opens("U1", posted(slack, ops, request))
@@ -407,7 +406,7 @@ def test_an_expired_request_is_not_decided(
 
 
 def test_a_risky_call_is_refused_in_slack_whatever_the_message_said(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request, small = memory.ask(sample_call(risk="high")), memory.ask(sample_call())
     slack.press("U1", posted(slack, ops, request, risk=None))
@@ -420,7 +419,7 @@ def test_a_risky_call_is_refused_in_slack_whatever_the_message_said(
 
 @pytest.mark.parametrize("metadata", ["", "{}", "[]", "null", '{"id": "rq_nothing", "seen": "f"}', "{"])
 def test_a_modal_that_says_nothing_decides_nothing(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, metadata: str
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None, metadata: str
 ) -> None:
     request = memory.ask(sample_call())
     view = slack.opens("U1", posted(slack, ops, request))
@@ -428,7 +427,7 @@ def test_a_modal_that_says_nothing_decides_nothing(
     assert memory.get(request.id).state is State.PENDING
 
 
-def test_a_request_of_another_store_is_told(slack: FakeSlack, ops: SlackOutlet, listening: None) -> None:
+def test_a_request_of_another_store_is_told(slack: FakeSlack, ops: SlackChannel, listening: None) -> None:
     slack.press("U1", posted(slack, ops, sample_call()))
     assert "not in the store" in words(slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1]))
 
@@ -437,7 +436,7 @@ def test_a_request_of_another_store_is_told(slack: FakeSlack, ops: SlackOutlet, 
 
 
 def test_an_envelope_that_comes_again_has_one_effect_and_one_answer(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     request = memory.ask(sample_call(quorum=Quorum(2)))
     view = slack.opens("U1", posted(slack, ops, request))
@@ -448,7 +447,7 @@ def test_an_envelope_that_comes_again_has_one_effect_and_one_answer(
 
 
 def test_a_press_that_comes_again_opens_one_modal(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
 ) -> None:
     message = posted(slack, ops, memory.ask(sample_call()))
     trigger = slack.press("U1", message, times=3)
@@ -470,7 +469,7 @@ def test_other_envelopes_are_acknowledged_and_do_nothing(slack: FakeSlack, liste
 
 @pytest.mark.parametrize("way", ["drop", "cut"])
 def test_it_connects_anew_when_the_connection_ends(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, listening: None, way: str
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None, way: str
 ) -> None:
     getattr(slack, way)()
     slack.connected(2)
@@ -480,7 +479,7 @@ def test_it_connects_anew_when_the_connection_ends(
 
 
 def test_it_connects_when_slack_is_there_again(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, caplog: pytest.LogCaptureFixture
+    slack: FakeSlack, ops: SlackChannel, memory: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     slack.fails[:] = ["internal_error"]
     with ops.listening(memory, BASE):
@@ -491,12 +490,12 @@ def test_it_connects_when_slack_is_there_again(
 
 def test_it_ends_at_once_also_while_nothing_answers(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = FakeSlack(url="http://127.0.0.1:9/api/")
-    with outlet_of(nowhere, monkeypatch).listening(memory, None):
+    with channel_of(nowhere, monkeypatch).listening(memory, None):
         pass
 
 
 def test_what_it_opens_while_it_is_ended_is_closed(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, monkeypatch: pytest.MonkeyPatch
+    slack: FakeSlack, ops: SlackChannel, memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[SocketModeClient] = []
     is_asked, may_go_on, real = threading.Event(), threading.Event(), SocketModeClient.issue_new_wss_url
@@ -526,7 +525,7 @@ def said_of(slack: FakeSlack, request: Request) -> str:
 
 
 def test_a_request_comes_to_slack_and_is_decided_there_and_its_message_tells_the_end(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, clock: Clock
+    slack: FakeSlack, ops: SlackChannel, memory: Store, clock: Clock
 ) -> None:
     with deliver(memory, [ops], base_url=BASE):
         slack.connected()
@@ -543,7 +542,7 @@ def test_a_request_comes_to_slack_and_is_decided_there_and_its_message_tells_the
 
 
 def test_what_is_decided_elsewhere_is_told_in_slack(
-    slack: FakeSlack, ops: SlackOutlet, memory: Store, clock: Clock
+    slack: FakeSlack, ops: SlackChannel, memory: Store, clock: Clock
 ) -> None:
     with deliver(memory, [ops], base_url=BASE):
         request = memory.ask(sample_call())
@@ -628,4 +627,4 @@ def test_a_wrong_setting_is_refused(
     slack: FakeSlack, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(errors.ConfigError, match=said):
-        outlet_of(slack, monkeypatch, **more)
+        channel_of(slack, monkeypatch, **more)

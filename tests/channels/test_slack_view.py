@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sayso.channels import slack_view
-from sayso.channels.notification import Notice
+from sayso.channels import slack_review as show
+from sayso.channels.notification import Notification
 from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.testing import sample_call, sample_question
@@ -44,8 +44,8 @@ def hostile(text: str) -> list[Request]:
     ]
 
 
-def notice(text: str, event: Any) -> Notice:
-    return Notice(
+def notification(text: str, event: Any) -> Notification:
+    return Notification(
         id="msg_1", event=event, request_id="rq_" + "1" * 32, run_id=text, tool=text, kind="call", risk=None,
         state="pending", fingerprint="f", title=escape(text), line=escape(text), link=None, asked_at=NOW,
         expires_at=NOW, arguments={text: text}, outcome=escape(text),
@@ -58,11 +58,11 @@ def test_there_are_150_payloads() -> None:
 
 @pytest.mark.parametrize("text", PAYLOADS)
 def test_every_text_is_plain_and_visible(text: str) -> None:
-    views = [slack_view.modal(request, NOW, link=None) for request in hostile(text)]
+    views = [show.modal(request, NOW, link=None) for request in hostile(text)]
     shown = [
         *views,
-        slack_view.message(notice(text, "asked"), can_review=True),
-        slack_view.outcome(notice(text, "outcome")),
+        show.message(notification(text, "asked"), can_review=True),
+        show.outcome(notification(text, "outcome")),
     ]
     for thing in shown:
         assert thing is not None
@@ -76,10 +76,8 @@ def test_every_text_is_plain_and_visible(text: str) -> None:
 
 @pytest.mark.parametrize("text", PAYLOADS[::7])
 def test_what_would_run_is_the_same_whatever_the_program_says(text: str) -> None:
-    plain = slack_view.modal(sample_call("run_a", {"amount": 1, "to": "alice"}), NOW, link=None)
-    prompted = slack_view.modal(
-        sample_call("run_a", {"amount": 1, "to": "alice"}, prompt=text, rule=text), NOW, link=None
-    )
+    plain = show.modal(sample_call("run_a", {"amount": 1, "to": "alice"}), NOW, link=None)
+    prompted = show.modal(sample_call("run_a", {"amount": 1, "to": "alice"}, prompt=text, rule=text), NOW, link=None)
     assert plain is not None
     assert prompted is not None
     assert plain["blocks"][:2] == prompted["blocks"][:2]

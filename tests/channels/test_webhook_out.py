@@ -19,10 +19,10 @@ import standardwebhooks
 from sayso import Review, errors
 from sayso import clock as sayso_clock
 from sayso.channels import webhook
-from sayso.channels.http_post import Destination, NotTakenError, post
-from sayso.channels.notification import Notice, UndeliverableError
+from sayso.channels.http_post import Destination, post
+from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
 from sayso.channels.outbox import deliver
-from sayso.channels.webhook import WebhookKeys, WebhookOutlet, document, make
+from sayso.channels.webhook import WebhookChannel, WebhookKeys, document, make
 from sayso.model.lifecycle import Outcome
 from sayso.server import hook as hook_settings
 from sayso.stores.base import Store
@@ -32,7 +32,7 @@ from tests.support.receiver import Receiver, certificate, receiver
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 AT = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-NOTICE = Notice(
+NOTICE = Notification(
     id="msg_7f", event="asked", request_id="rq_1", run_id="order-1", tool="shop:refund", kind="call", risk="high",
     state="pending", fingerprint="f" * 64, title="a program wants to run refund", line="refund, for order-1",
     link="https://approvals.example.com/r/rq_1", asked_at=AT, expires_at=AT + timedelta(hours=24), arguments=None,
@@ -47,12 +47,12 @@ def hook() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def ops(hook: Receiver, monkeypatch: pytest.MonkeyPatch) -> WebhookOutlet:
+def ops(hook: Receiver, monkeypatch: pytest.MonkeyPatch) -> WebhookChannel:
     monkeypatch.setenv("OPS_SECRET", SECRET)
     return make("ops", {"type": "webhook", "url": hook.url, "secret_env": "OPS_SECRET", "allow_private": True})
 
 
-def test_a_message_is_json_that_another_library_verifies(ops: WebhookOutlet, hook: Receiver) -> None:
+def test_a_message_is_json_that_another_library_verifies(ops: WebhookChannel, hook: Receiver) -> None:
     with sayso_clock.use(lambda: datetime.now(UTC)):
         assert ops.send(NOTICE) is None
     (got,) = hook.got
@@ -69,7 +69,7 @@ def test_a_message_is_json_that_another_library_verifies(ops: WebhookOutlet, hoo
     }  # fmt: skip
 
 
-def test_arguments_go_along_only_where_the_notice_has_them(ops: WebhookOutlet, hook: Receiver) -> None:
+def test_arguments_go_along_only_where_the_notice_has_them(ops: WebhookChannel, hook: Receiver) -> None:
     ops.send(NOTICE)
     ops.send(replace(NOTICE, arguments={"amount": 320, "password": "***"}))
     assert [json.loads(got.body)["data"].get("arguments") for got in hook.got] == [
@@ -86,7 +86,7 @@ def test_arguments_go_along_only_where_the_notice_has_them(ops: WebhookOutlet, h
      ("outcome", "done", "request.ended"), ("outcome", "failed", "request.ended"),
      ("outcome", "unknown", "request.ended"), ("outcome", "expired", "request.expired")],
 )  # fmt: skip
-def test_each_event_has_its_type(ops: WebhookOutlet, hook: Receiver, event: Any, state: str, kind: str) -> None:
+def test_each_event_has_its_type(ops: WebhookChannel, hook: Receiver, event: Any, state: str, kind: str) -> None:
     ops.follow_up(replace(NOTICE, event=event, state=state, outcome="it ended"), None)
     (got,) = hook.got
     told = json.loads(got.body)
@@ -94,7 +94,7 @@ def test_each_event_has_its_type(ops: WebhookOutlet, hook: Receiver, event: Any,
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_every_2xx_is_delivered(ops: WebhookOutlet, hook: Receiver, status: int) -> None:
+def test_every_2xx_is_delivered(ops: WebhookChannel, hook: Receiver, status: int) -> None:
     hook.status = status
     ops.send(NOTICE)
     assert len(hook.got) == 1
@@ -102,7 +102,7 @@ def test_every_2xx_is_delivered(ops: WebhookOutlet, hook: Receiver, status: int)
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308, 400, 401, 404, 429, 500, 503])
 def test_everything_else_is_tried_again_later_and_no_redirect_is_followed(
-    ops: WebhookOutlet, hook: Receiver, status: int
+    ops: WebhookChannel, hook: Receiver, status: int
 ) -> None:
     hook.status, hook.headers = status, {"location": hook.url + "&led=on", "content-length": "0"}
     with pytest.raises(NotTakenError, match=f"answered {status}"):
@@ -110,14 +110,14 @@ def test_everything_else_is_tried_again_later_and_no_redirect_is_followed(
     assert len(hook.got) == 1
 
 
-def test_gone_is_gone_for_good(ops: WebhookOutlet, hook: Receiver) -> None:
+def test_gone_is_gone_for_good(ops: WebhookChannel, hook: Receiver) -> None:
     hook.status = 410
     with pytest.raises(UndeliverableError):
         ops.send(NOTICE)
 
 
 def test_proxies_of_the_environment_are_not_asked(
-    ops: WebhookOutlet, hook: Receiver, monkeypatch: pytest.MonkeyPatch
+    ops: WebhookChannel, hook: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with receiver() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
@@ -157,13 +157,13 @@ def test_a_receiver_that_says_nothing_is_left(hook: Receiver) -> None:
      b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"HTTP/1.1 200 OK\r\na" + b"b" * 70_000],
     ids=["nothing", "empty", "ssh", "no number", "a long line", "many headers", "a long header"],
 )  # fmt: skip
-def test_what_is_no_answer_of_http_is_tried_again_later(ops: WebhookOutlet, hook: Receiver, said: bytes) -> None:
+def test_what_is_no_answer_of_http_is_tried_again_later(ops: WebhookChannel, hook: Receiver, said: bytes) -> None:
     hook.instead = lambda answer: answer.wfile.write(said) and None
     with pytest.raises(OSError):  # noqa: PT011  whichever way it is none
         ops.send(NOTICE)
 
 
-def test_an_answer_without_end_is_not_read(ops: WebhookOutlet, hook: Receiver) -> None:
+def test_an_answer_without_end_is_not_read(ops: WebhookChannel, hook: Receiver) -> None:
     ended = threading.Event()
 
     def flood(answer: BaseHTTPRequestHandler) -> None:
@@ -183,11 +183,11 @@ def test_nobody_there_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> N
         deaf.bind(("127.0.0.1", 0))
         where = Destination.parse(f"http://127.0.0.1:{deaf.getsockname()[1]}/", allow_private=True)
         with pytest.raises(OSError):  # noqa: PT011
-            WebhookOutlet("ops", where, WebhookKeys([SECRET], whose="the test")).send(NOTICE)
+            WebhookChannel("ops", where, WebhookKeys([SECRET], whose="the test")).send(NOTICE)
 
 
 def test_a_request_is_told_when_it_is_asked_decided_and_done(
-    ops: WebhookOutlet, hook: Receiver, memory: Store, clock: Clock
+    ops: WebhookChannel, hook: Receiver, memory: Store, clock: Clock
 ) -> None:
     came = threading.Semaphore(0)
 
@@ -226,10 +226,10 @@ def test_the_page_about_webhooks_shows_what_is_sent(root: Path) -> None:
 # -- by https --------------------------------------------------------------------------------------------------
 
 
-def by_name(port: int, trusted: Path) -> WebhookOutlet:
+def by_name(port: int, trusted: Path) -> WebhookChannel:
     where = Destination.parse(f"https://hooks.example.com:{port}/x", allow_private=True)
     keys = WebhookKeys([SECRET], whose="the test")
-    return WebhookOutlet("ops", where, keys, ca_file=str(trusted), resolve=lambda _, __: ["127.0.0.1"])
+    return WebhookChannel("ops", where, keys, ca_file=str(trusted), resolve=lambda _, __: ["127.0.0.1"])
 
 
 def test_https_is_by_name_at_the_address_that_was_resolved(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import sayso
 from sayso import channels, errors, terminal, wait
-from sayso.channels.notification import notice_of
+from sayso.channels.notification import notification_for
 from sayso.gating import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State
 from sayso.runs.options import options_of
@@ -207,7 +207,7 @@ def escalation(made: Gated, option: str) -> None:
 
 def notify_arguments(made: Gated, option: str) -> None:
     request = request_of(made(**{option: True}), 5)
-    message = notice_of(request, "asked", mark="", channel="ops", base_url=None, now=made.clock())
+    message = notification_for(request, "asked", mark="", channel="ops", base_url=None, now=made.clock())
     assert message.arguments == {"amount": 5, "to": "alice"}
 
 

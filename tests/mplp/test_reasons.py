@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 import sayso
 from sayso import aio, clock, errors
-from sayso.channels import slack_desk, slack_view
+from sayso.channels import slack_review as show
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Request, State
@@ -126,15 +126,13 @@ def test_a_hook_is_told(store: Store, waiting: Request, monkeypatch: pytest.Monk
 
 
 def test_slack_says_so_before_and_after(store: Store, waiting: Request) -> None:
-    view = slack_view.modal(waiting, clock.now(), link=None)
+    view = show.modal(waiting, clock.now(), link=None)
     assert view is not None
     (note,) = [one for one in view["blocks"] if one.get("block_id") == "note"]
     assert "to reject a Confirm, say why" in note["label"]["text"]
-    said = slack_desk._Said(
-        {"view": {"state": {"values": {"verb": {"verb": {"selected_option": {"value": "reject"}}}}}}}
-    )
-    with pytest.raises(slack_desk._Wrong) as told:
-        slack_desk._take(sayso.Review(store, reviewer="ada"), waiting, said, waiting.current_fingerprint)
+    said = show._Said({"view": {"state": {"values": {"verb": {"verb": {"selected_option": {"value": "reject"}}}}}}})
+    with pytest.raises(show._Wrong) as told:
+        show._take(sayso.Review(store, reviewer="ada"), waiting, said, waiting.current_fingerprint)
     assert told.value.problems == {"note": "Write why; the no to a Confirm needs a reason. Nothing was decided."}
     refused(store, waiting)
 

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from sayso import clock as sayso_clock
 from sayso import errors
-from sayso.channels.admission import Admission, configured
+from sayso.channels.settings import ReviewerAllowlist, allowed_reviewers
 from sayso.channels.webhook import WebhookKeys
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
@@ -201,14 +201,14 @@ def settings(place: Path) -> Path:
 
 
 def test_the_settings_say_who_may_review_beside_what_else_stands_there(settings: Path) -> None:
-    assert configured() == Admission()
+    assert allowed_reviewers() == ReviewerAllowlist()
     settings.write_text('[serve]\nport = 1\nreviewers = ["ada"]\nrequired_role = "ops"\n')
     settings.chmod(0o600)
-    rule = configured()
-    assert rule == Admission(["ada"], "ops")
+    rule = allowed_reviewers()
+    assert rule == ReviewerAllowlist(["ada"], "ops")
     assert rule.admits(Reviewer("ada", roles={"ops", "more"}))
     assert not rule.admits(Reviewer("ada"))
     assert not rule.admits(Reviewer("bob", roles={"ops"}))
     settings.write_text("[serve]\nrequired_role = 3\n")
     with pytest.raises(errors.ConfigError, match="required_role must be a text"):
-        configured()
+        allowed_reviewers()

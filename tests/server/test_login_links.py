@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sayso import config, errors
-from sayso.channels.notification import Notice
+from sayso.channels.notification import Notification
 from sayso.cli import main
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
@@ -280,27 +280,29 @@ def test_login_sends_the_link_by_a_channel(
     file_store: Store, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "sayso.toml").write_text(f'base_url = "{BASE}"\n[channels.ada]\ntype = "terminal"\n')
-    sent: list[Notice] = []
-    monkeypatch.setattr("sayso.channels.plain.TerminalOutlet.send", lambda _, notice: sent.append(notice))
+    sent: list[Notification] = []
+    monkeypatch.setattr(
+        "sayso.channels.notification.TerminalChannel.send", lambda _, notification: sent.append(notification)
+    )
     assert main(["--store", file_store.url, "login", "ada", "--send", "ada"]) == 0
     out = capsys.readouterr().out
     assert out == "sent by ada: it begins one session of ada, once, within 15m\n"
-    (notice,) = sent
-    assert notice.link is not None
-    assert "token" not in notice.title + notice.line
+    (notification,) = sent
+    assert notification.link is not None
+    assert "token" not in notification.title + notification.line
     client = Browser(create_app(file_store), base_url=BASE)
-    data = {"token": notice.link.partition("token=")[2]}
+    data = {"token": notification.link.partition("token=")[2]}
     assert client.post("/login", data=data, headers=ORIGIN).status_code == 200
 
 
 def test_a_channel_that_fails_is_told_without_the_link(
     file_store: Store, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(_: Any, notice: Notice) -> None:
-        raise ConnectionError(notice.link)
+    def away(_: Any, notification: Notification) -> None:
+        raise ConnectionError(notification.link)
 
     (place / "sayso.toml").write_text('[channels.ada]\ntype = "terminal"\n')
-    monkeypatch.setattr("sayso.channels.plain.TerminalOutlet.send", away)
+    monkeypatch.setattr("sayso.channels.notification.TerminalChannel.send", away)
     assert main(["--store", file_store.url, "login", "ada", "--send", "ada"]) == 1
     assert main(["--store", file_store.url, "login", "ada", "--send", "bob"]) == 1
     said = "".join(capsys.readouterr())

@@ -13,8 +13,8 @@ from starlette.applications import Starlette
 from sayso import config
 from sayso.audit.checkpoint import Schedule
 from sayso.channels import registry
-from sayso.channels.notification import Notice
-from sayso.channels.registry import Roll
+from sayso.channels.notification import Notification
+from sayso.channels.registry import ChannelRegistry
 from sayso.cli import main
 from sayso.server import create_app, settings
 from sayso.server.settings import public_address
@@ -36,26 +36,26 @@ def ada(app: Starlette) -> Browser:
     return browser(app, "ada")
 
 
-class Outlet:
+class Channel:
     """A channel that keeps what is sent, or fails."""
 
     def __init__(self, name: str = "ops", fault: Exception | None = None) -> None:
-        self.name, self.fault, self.sent = name, fault, list[Notice]()
+        self.name, self.fault, self.sent = name, fault, list[Notification]()
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notification: Notification) -> None:
         if self.fault is not None:
             raise self.fault
-        self.sent.append(notice)
+        self.sent.append(notification)
 
-    def follow_up(self, notice: Notice, reference: str | None) -> None:
+    def follow_up(self, notification: Notification, reference: str | None) -> None:
         raise NotImplementedError
 
 
 @pytest.fixture
-def ops(place: Path, monkeypatch: pytest.MonkeyPatch) -> Outlet:
+def ops(place: Path, monkeypatch: pytest.MonkeyPatch) -> Channel:
     """The channel `ops` of the settings file."""
     (place / "sayso.toml").write_text('[channels.ops]\ntype = "terminal"\n')
-    made = Outlet()
+    made = Channel()
     monkeypatch.setattr(registry, "make", lambda _name, _settings: made)
     return made
 
@@ -102,34 +102,34 @@ def test_tokens_are_listed_and_their_secrets_are_not(ada: Browser, store: Store,
     assert good.digest not in page
 
 
-def test_a_test_message_goes_out_and_decides_nothing(ada: Browser, store: Store, ops: Outlet) -> None:
+def test_a_test_message_goes_out_and_decides_nothing(ada: Browser, store: Store, ops: Channel) -> None:
     request = store.ask(sample_call())
     assert tried(ada, "ops").startswith("200")
-    (notice,) = ops.sent
-    assert (notice.event, notice.request_id, notice.arguments) == ("test", "", None)
+    (notification,) = ops.sent
+    assert (notification.event, notification.request_id, notification.arguments) == ("test", "", None)
     assert store.get(request.id) == request
     assert len(store.journal()) == 1
 
 
-def test_a_channel_that_fails_says_so_on_the_page(ada: Browser, ops: Outlet) -> None:
+def test_a_channel_that_fails_says_so_on_the_page(ada: Browser, ops: Channel) -> None:
     ops.fault = OSError("no <b>route</b>\u202e")
     said = tried(ada, "ops")
     assert said.startswith("502")
     assert "did not go out through ops: OSError: no <b>route</b><U+202E>" in said
 
 
-def test_only_a_channel_of_the_settings_can_be_tried(ada: Browser, ops: Outlet) -> None:
+def test_only_a_channel_of_the_settings_can_be_tried(ada: Browser, ops: Channel) -> None:
     assert tried(ada, "other").startswith("404")
     assert ops.sent == []
 
 
-def test_a_look_at_the_page_sends_nothing(ada: Browser, ops: Outlet) -> None:
+def test_a_look_at_the_page_sends_nothing(ada: Browser, ops: Channel) -> None:
     ada.get("/settings")
     assert ada.get("/settings/test").status_code == 405
     assert ops.sent == []
 
 
-def test_a_form_of_another_session_sends_nothing(ada: Browser, ops: Outlet) -> None:
+def test_a_form_of_another_session_sends_nothing(ada: Browser, ops: Channel) -> None:
     assert ada.submit("/settings/test", csrf="x", channel="ops").status_code == 403
     assert ops.sent == []
 
@@ -149,8 +149,8 @@ def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
         '[channels.ops]\ntype = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"\n'
         '[channels.desk]\ntype = "terminal"\n[channels.odd]\ntype = "<b>pigeon"\n'
     )
-    Roll(file_store).enter([Outlet("mine")], by="program")
-    file_store.keep(Record("delivery/mine", "rq_1", {"changes": 0, "told": [], "tries": 2, "error": "no <i>route</i>"}))
+    ChannelRegistry(file_store).register([Channel("mine")], by="program")
+    file_store.keep(Record("delivery/mine", "rq_1", {"changes": 0, "sent": [], "tries": 2, "error": "no <i>route</i>"}))
     assert main(["doctor", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     page = browser(create_app(file_store), "ada").get("/settings")

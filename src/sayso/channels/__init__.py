@@ -9,16 +9,16 @@ other. Invariant: a channel that fails or ends leaves the request as it was.
 from __future__ import annotations
 
 from sayso.channels.console import console_requester
-from sayso.channels.human import HumanInputRequest, Requester, create_queue_requester, human_in_the_loop
-from sayso.channels.notification import Notice, Outlet, UndeliverableError
+from sayso.channels.human import HumanInputRequest, Requester, human_in_the_loop
+from sayso.channels.notification import Channel, Notification, UndeliverableError
 from sayso.channels.outbox import ChannelHealth, deliver, forget, health
-from sayso.channels.plain import queue_outlet
+from sayso.channels.queue import create_queue_requester, queue_channel
 
 __all__ = [
+    "Channel",
     "ChannelHealth",
     "HumanInputRequest",
-    "Notice",
-    "Outlet",
+    "Notification",
     "Requester",
     "UndeliverableError",
     "console_requester",
@@ -27,5 +27,5 @@ __all__ = [
     "forget",
     "health",
     "human_in_the_loop",
-    "queue_outlet",
+    "queue_channel",
 ]

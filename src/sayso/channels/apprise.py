@@ -16,18 +16,17 @@ from typing import Any, cast
 
 import apprise
 
-from sayso.channels.http_post import NotTakenError
-from sayso.channels.notification import Notice
+from sayso.channels.notification import Notification, NotTakenError
 from sayso.channels.settings import Table
 
-__all__ = ["AppriseOutlet", "make"]
+__all__ = ["AppriseChannel", "make"]
 
 _KNOWN = ("type", "urls", "urls_env")
 _SECONDS = 20.0
 _MOST_REMEMBERED = 1_000
 
 
-class AppriseOutlet:
+class AppriseChannel:
     """A channel that notifies one or several services.
 
     Args:
@@ -42,30 +41,30 @@ class AppriseOutlet:
         self._taken: OrderedDict[str, set[int]] = OrderedDict()  # which services have a message that others lack
 
     def __repr__(self) -> str:
-        return f"AppriseOutlet({self.name!r}, {', '.join(scheme for scheme, _ in self._services)})"
+        return f"AppriseChannel({self.name!r}, {', '.join(scheme for scheme, _ in self._services)})"
 
-    def send(self, notice: Notice) -> None:
-        """Notify every service that does not have this notice yet.
+    def send(self, notification: Notification) -> None:
+        """Notify every service that does not have this notification yet.
 
         Raises:
             NotTakenError: One of them did not take it.
         """
-        taken, failed = self._taken_by(notice.id), list[str]()
+        taken, failed = self._taken_by(notification.id), list[str]()
         for at, (scheme, service) in enumerate(self._services):
             if at in taken:
                 continue
-            if _notify(service, notice):
+            if _notify(service, notification):
                 taken.add(at)
             else:
                 failed.append(scheme)
         if failed:
             raise NotTakenError(f"{', '.join(failed)} did not take the message; it is tried again later")
         with self._lock:
-            self._taken.pop(notice.id, None)
+            self._taken.pop(notification.id, None)
 
-    def follow_up(self, notice: Notice, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
         """Notify every service of the outcome; raises as `send`."""
-        self.send(notice)
+        self.send(notification)
 
     def _taken_by(self, message_id: str) -> set[int]:
         with self._lock:
@@ -75,10 +74,10 @@ class AppriseOutlet:
             return taken
 
 
-def _notify(service: Any, notice: Notice) -> bool:
-    body = "\n".join(filter(None, (notice.line, notice.link)))
+def _notify(service: Any, notification: Notification) -> bool:
+    body = "\n".join(filter(None, (notification.line, notification.link)))
     with _unheard():
-        return bool(service.notify(body, title=notice.title, body_format="text", timeout=_SECONDS))
+        return bool(service.notify(body, title=notification.title, body_format="text", timeout=_SECONDS))
 
 
 @contextmanager
@@ -101,7 +100,7 @@ def _unheard() -> Generator[None]:
             log.removeFilter(is_heard)
 
 
-def make(name: str, settings: Mapping[str, Any]) -> AppriseOutlet:
+def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
     """Return the channel that a table of `sayso.toml` describes.
 
     Raises:
@@ -115,7 +114,7 @@ def make(name: str, settings: Mapping[str, Any]) -> AppriseOutlet:
     wrong = [str(at) for at, service in enumerate(services, 1) if service is None]
     if wrong:
         raise table.fault("urls", f"holds what Apprise does not know as a service: number {', '.join(wrong)}")
-    return AppriseOutlet(name, [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)])
+    return AppriseChannel(name, [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)])
 
 
 def _service(url: str) -> Any:

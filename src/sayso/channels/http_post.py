@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from sayso import errors
 
-__all__ = ["AddressRefusedError", "Destination", "NotTakenError", "Resolve", "post"]
+__all__ = ["AddressRefusedError", "Destination", "Resolve", "post"]
 
 Resolve = Callable[[str, int], Collection[str]]
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -193,10 +193,6 @@ def _by_system(host: str, port: int) -> list[str]:
 
 
 SECONDS = 10.0
-
-
-class NotTakenError(OSError):
-    """A receiver did not take a message; it is tried again later."""
 
 
 def post(

@@ -1,8 +1,9 @@
-"""What is sent to people about a request, and the channel that it leaves by."""
+"""What is sent to people about a request, the interface of a channel, and the simplest channel: a line on stderr."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -15,17 +16,24 @@ from sayso.model.text import escape
 from sayso.view.document import moment
 from sayso.view.summary import name_of, time_left, token
 
-__all__ = ["Event", "Notice", "Outlet", "UndeliverableError", "notice_of", "outcome_of", "test_notice"]
+__all__ = [
+    "Channel", "Event", "NotTakenError", "Notification", "TerminalChannel", "UndeliverableError", "notification_for",
+    "outcome_of", "test_notification",
+]  # fmt: skip
 
 Event = Literal["asked", "reminder", "escalated", "outcome", "test"]
 
 
 class UndeliverableError(SaysoError):
-    """A channel will never deliver a notice, so it is not tried again. The request is as it was."""
+    """A channel will never deliver this notification, so it is not tried again. The request stays as it was."""
+
+
+class NotTakenError(OSError):
+    """A receiver did not take a message; it is tried again later."""
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notification:
     """One message about one request.
 
     Attributes:
@@ -58,18 +66,36 @@ class Notice:
     outcome: str | None
 
 
-class Outlet(Protocol):
+class Channel(Protocol):
     """A channel that messages leave by. What it raises means: try again later; `UndeliverableError` means never."""
 
     name: str
 
-    def send(self, notice: Notice) -> str | None:
-        """Send a notice, and return the reference by which the message can be edited later."""
+    def send(self, notification: Notification) -> str | None:
+        """Send a notification, and return the reference by which the message can be edited later."""
         ...
 
-    def follow_up(self, notice: Notice, reference: str | None) -> None:
+    def follow_up(self, notification: Notification, reference: str | None) -> None:
         """Edit a message, or follow it up, with the outcome."""
         ...
+
+
+class TerminalChannel:
+    """Writes each notification as a line to standard error. The line is escaped already."""
+
+    def __init__(self, name: str = "terminal") -> None:
+        self.name = name
+
+    def send(self, notification: Notification) -> None:
+        """Write the line, and the link below it."""
+        sys.stderr.write(
+            f"sayso: {notification.line}\n" + ("" if notification.link is None else f"sayso:   {notification.link}\n")
+        )
+        sys.stderr.flush()
+
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  what is written stays
+        """Write the outcome as a line of its own."""
+        self.send(notification)
 
 
 _ROOM = 60
@@ -80,9 +106,9 @@ _ENDS = {
 }  # fmt: skip
 
 
-def notice_of(
+def notification_for(
     request: Request, event: Event, mark: str, *, channel: str, base_url: str | None, now: datetime
-) -> Notice:  # fmt: skip
+) -> Notification:  # fmt: skip
     """Return the message about a request.
 
     Args:
@@ -96,7 +122,7 @@ def notice_of(
     subject, outcome = request.subject, outcome_of(request) if event == "outcome" else None
     is_call = isinstance(subject, Call)
     title = _title(request, event, outcome)
-    return Notice(
+    return Notification(
         id=_id_of(request.id, channel, event, mark),
         event=event,
         request_id=request.id,
@@ -116,11 +142,11 @@ def notice_of(
     )
 
 
-def test_notice(channel: str, base_url: str | None) -> Notice:
+def test_notification(channel: str, base_url: str | None) -> Notification:
     """Return a message that is about no request, to see that a channel works."""
     now = clock.now()
     title = f"a test of the channel {channel}: nothing waits, and nothing is to be done"
-    return Notice(
+    return Notification(
         id=_id_of("test", channel, "test", str(clock.microseconds(now))), event="test", request_id="", run_id="",
         tool="", kind="call", risk=None, state="", fingerprint="", title=title, line=title, link=base_url,
         asked_at=now, expires_at=now, arguments=None, outcome=None,

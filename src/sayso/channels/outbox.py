@@ -1,16 +1,13 @@
-"""One request's messages through one channel: what was said, what is to be said next, and when.
+"""The outbox: sends the messages that requests owe to channels, at least once, and retries what fails.
 
-Pure: `sayso.channels.outbox` takes deliveries, sends and keeps them; `sayso.stores.transaction` begins them and makes
-them due again. Invariant: a mark is told once. What comes late is not told any more: no reminder follows another within
-a minute, and where a request is decided before it was announced, one message says it all.
+`sayso.stores.transaction` records what a request owes in the transaction that changes the request. A deliverer for each
+channel takes a delivery under a lease, sends it and records that. If it dies in between, another one sends the same
+message again with the same id. A failure is retried after 5 seconds, then after twice as long each time, up to an hour;
+after a day, or on `UndeliverableError`, it is given up and `health` reports it. No gate waits for a channel, and
+no exception of a channel leaves this module.
 
-The outbox: what requests owe to channels is taken, sent and recorded, at least once and each message once.
-
-What is owed is written by `sayso.stores.transaction` in the transaction of the request. Here a deliverer for each
-channel takes what is due under a lease, sends it, and records that; one that dies in between is followed by another,
-which sends the same message, with the same id, again. A failure is tried again after 5 seconds, then twice as long each
-time, up to an hour; after a day, or when the channel says never, it is given up, and `health` tells. Invariant: no gate
-waits for a channel, and whatever a channel raises ends here.
+Late messages are left out: reminders are at least a minute apart, and a request that is decided before it was announced
+gets one message.
 """
 
 from __future__ import annotations
@@ -25,8 +22,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from sayso import clock
 from sayso.channels import registry
-from sayso.channels.notification import Event, Outlet, UndeliverableError, notice_of
-from sayso.channels.registry import ChannelHealth, Roll, every, forget, health
+from sayso.channels.notification import Channel, Event, UndeliverableError, notification_for
+from sayso.channels.registry import ChannelHealth, ChannelRegistry, all_records, forget, health
 from sayso.clock import instant, microseconds
 from sayso.model import redaction
 from sayso.model.request import Request, State
@@ -54,10 +51,10 @@ __all__ = [
 ]
 
 LEASE = timedelta(minutes=2)
-"""How long a message may be on its way before another deliverer takes it for lost and sends it again."""
+"""How long a deliverer may take for a message before another one sends it again."""
 GIVES_UP_AFTER = timedelta(hours=24)
 KEPT_FOR = timedelta(days=7)
-"""How long a delivery that was given up is shown by `sayso doctor`."""
+"""How long `sayso doctor` shows a delivery that was given up."""
 
 _SHORTEST_WAIT, _LONGEST_WAIT = timedelta(seconds=5), timedelta(hours=1)
 _REMINDERS = (90, 50)  # percent of the time from the question to its end; what is later counts for what is earlier
@@ -70,7 +67,7 @@ class Due(NamedTuple):
 
     Attributes:
         event: What it is about.
-        mark: What is told with it, once.
+        mark: What it counts as in `Delivery.sent`, so that it is sent once.
     """
 
     event: Event
@@ -79,26 +76,26 @@ class Due(NamedTuple):
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a record of this kind says.
+    """The messages about one request through one channel: what was sent, and how the last attempts went.
 
     Attributes:
-        request_id: About which request.
-        changes: How often the request has changed since it was asked, as far as people are to hear of it.
-        told: What was said: `asked`, `50`, `90`, `escalated`, and states.
-        reference: By which the first message can be edited.
-        said_at: When something was said last.
-        holder: Who has it in hand (see `sayso.stores.worker`).
-        tries: How often in a row it has failed.
-        failing_since: When the first of these failures was.
-        error: What the last one said.
-        given_up: Nothing more is tried.
+        request_id: The request.
+        changes: How many changes of the request were to be announced since it was asked.
+        sent: The marks of what was sent: `asked`, `50`, `90`, `escalated`, and states.
+        reference: What the channel returned for the first message, to edit it by.
+        sent_at: When the last message was sent.
+        holder: The deliverer that has it now (see `sayso.stores.worker`).
+        tries: How many attempts in a row failed.
+        failing_since: When the first of these failed.
+        error: The message of the last failure.
+        given_up: It is not tried any more.
     """
 
     request_id: str
     changes: int
-    told: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
     reference: str | None = None
-    said_at: datetime | None = None
+    sent_at: datetime | None = None
     holder: str | None = None
     tries: int = 0
     failing_since: datetime | None = None
@@ -107,35 +104,35 @@ class Delivery:
 
     @classmethod
     def of(cls, record: Record) -> Delivery:
-        """Return what a record says."""
+        """Return the delivery in a record."""
         fields: dict[str, Any] = dict(record.body)
-        for name in ("said_at", "failing_since"):
+        for name in ("sent_at", "failing_since"):
             if name in fields:
                 fields[name] = instant(fields[name])
-        return cls(record.key, fields.pop("changes"), tuple(fields.pop("told")), **fields)
+        return cls(record.key, fields.pop("changes"), tuple(fields.pop("sent")), **fields)
 
     def record(self, channel: str, due: datetime | None) -> Record:
-        """Return the record that says this."""
+        """Return the delivery as a record, due then."""
         given = {name: value for name, value in self.__dict__.items() if value not in (None, False, 0)}
-        body: dict[str, Any] = {**given, "changes": self.changes, "told": list(self.told)}
-        for name in ("said_at", "failing_since"):
+        body: dict[str, Any] = {**given, "changes": self.changes, "sent": list(self.sent)}
+        for name in ("sent_at", "failing_since"):
             if name in body:
                 body[name] = microseconds(body[name])
         return Record(delivery_kind(channel), body.pop("request_id"), body, due)
 
-    def said(self, due: Due, request: Request, reference: str | None, now: datetime) -> Delivery:
-        """Return it after a message was sent: with it, all is told whose time has come."""
+    def after_sending(self, due: Due, request: Request, reference: str | None, now: datetime) -> Delivery:
+        """Return the delivery after a message was sent; it counts for every mark whose time has come."""
         more = {due.mark}
         if request.state is State.PENDING:
             more |= {mark for mark, at in _reminders(request) if at <= now}
             more |= {"escalated"} if request.escalated_at is not None else set()
         return replace(
-            self, told=(*self.told, *sorted(more.difference(self.told))), reference=self.reference or reference,
-            said_at=now, tries=0, failing_since=None, error=None,
+            self, sent=(*self.sent, *sorted(more.difference(self.sent))), reference=self.reference or reference,
+            sent_at=now, tries=0, failing_since=None, error=None,
         )  # fmt: skip
 
-    def failed(self, error: str, now: datetime, *, for_good: bool) -> tuple[Delivery, datetime]:
-        """Return it after a failure, and when it is due again: tried later, or given up."""
+    def after_failure(self, error: str, now: datetime, *, for_good: bool) -> tuple[Delivery, datetime]:
+        """Return the delivery after a failed attempt, and when it is due again; given up, it is due for removal."""
         since = self.failing_since or now
         if for_good or now - since >= GIVES_UP_AFTER:
             return replace(self, error=error, failing_since=since, given_up=True), now + KEPT_FOR
@@ -144,37 +141,37 @@ class Delivery:
 
 
 def due_message(delivery: Delivery, request: Request, now: datetime) -> Due | None:
-    """Return the message that is to be sent about a request as it stands; None where nothing is to be said now."""
-    told = delivery.told
+    """Return the message that is to be sent about a request as it stands; None where there is none."""
+    sent = delivery.sent
     if request.state is not State.PENDING:
         return _outcome(delivery, request)
-    if "asked" not in told:
+    if "asked" not in sent:
         return Due("asked", "asked")
-    if request.escalated_at is not None and "escalated" not in told:
+    if request.escalated_at is not None and "escalated" not in sent:
         return Due("escalated", "escalated")
     for mark, at in _reminders(request):
-        if mark in told:
-            return None  # the later one says what the earlier one would
+        if mark in sent:
+            return None  # the later one stands for the earlier one
         if _not_before(delivery, at) <= now:
             return Due("reminder", mark)
     return None
 
 
 def due_at(delivery: Delivery, request: Request, now: datetime) -> datetime | None:
-    """Return when something is to be said, as far as it is known now; None where only a change can bring it about."""
+    """Return when the next message is due; None where only a change of the request can bring one."""
     if due_message(delivery, request, now) is not None:
         return now
     if request.state is not State.PENDING:
         return None
     return min(
-        (_not_before(delivery, at) for mark, at in _reminders(request) if mark not in delivery.told), default=None
+        (_not_before(delivery, at) for mark, at in _reminders(request) if mark not in delivery.sent), default=None
     )
 
 
 def _outcome(delivery: Delivery, request: Request) -> Due | None:
     mark = "approved" if request.state is State.RUNNING else request.state.value
-    if mark in delivery.told or (mark == "approved" and _ENDS.intersection(delivery.told)):
-        return None  # a call that is tried again is told when it has ended
+    if mark in delivery.sent or (mark == "approved" and _ENDS.intersection(delivery.sent)):
+        return None  # a call that is started again is announced when it has ended
     return Due("outcome", mark)
 
 
@@ -184,28 +181,28 @@ def _reminders(request: Request) -> list[tuple[str, datetime]]:
 
 
 def _not_before(delivery: Delivery, at: datetime) -> datetime:
-    return at if delivery.said_at is None else max(at, delivery.said_at + _BETWEEN)
+    return at if delivery.sent_at is None else max(at, delivery.sent_at + _BETWEEN)
 
 
 _AT_ONCE = 100  # deliveries that are read together
 _ERROR_ROOM = 300
-_IDLE = 30.0  # seconds after which a deliverer looks again, whatever it was told
-_SWEEP = 10.0  # seconds between two looks for ends and escalations
-_TROUBLE = 5.0  # seconds that a deliverer leaves a store alone that failed
-_PATIENCE = 0.5  # seconds that are waited for a channel which is just sending, at the end
+_IDLE = 30.0  # seconds after which a deliverer looks again without a notification
+_SWEEP = 10.0  # seconds between two looks for expired and escalated requests
+_TROUBLE = 5.0  # seconds to wait after the store failed
+_PATIENCE = 0.5  # seconds to wait at the end for a channel that is sending
 
 
 @runtime_checkable
 class Listener(Protocol):
-    """An outlet through which people also decide, e.g. by pressing a button."""
+    """A channel through which people also decide, e.g. by pressing a button."""
 
     def listening(self, store: Store, base_url: str | None) -> AbstractContextManager[object]:
-        """Hear what people decide, and decide it on this store, while the block runs."""
+        """Receive decisions and apply them to this store while the block runs."""
         ...
 
 
-class _Went(NamedTuple):
-    """How a delivery went: it was sent, it failed, or there was nothing to say."""
+class _Attempt(NamedTuple):
+    """How an attempt went: sent, failed, or nothing was due."""
 
     is_sent: bool = False
     error: str | None = None
@@ -216,18 +213,18 @@ class Deliverer:
 
     Args:
         store: Where requests and deliveries are.
-        outlet: The channel.
+        channel: The channel.
         base_url: Where the inbox is, for the links.
 
     Attributes:
-        failed: How many messages failed at the last look.
-        is_ended: Set it, and nothing more is sent.
+        failed: How many messages failed in the last `deliver_due`.
+        is_ended: Set it to stop sending.
     """
 
-    def __init__(self, store: Store, outlet: Outlet, base_url: str | None = None) -> None:
-        self._store, self._outlet, self._base_url = store, outlet, base_url
-        self._kind, self._lease = delivery_kind(outlet.name), Lease()
-        self._roll = Roll(store)
+    def __init__(self, store: Store, channel: Channel, base_url: str | None = None) -> None:
+        self._store, self._channel, self._base_url = store, channel, base_url
+        self._kind, self._lease = delivery_kind(channel.name), Lease()
+        self._registry = ChannelRegistry(store)
         self.failed = 0
         self.is_ended = threading.Event()
 
@@ -240,17 +237,17 @@ class Deliverer:
             for record in due:
                 if self.is_ended.is_set():
                     break
-                went = self._deliver(record)
-                sent += went.is_sent
-                if went.error is not None:
-                    self.failed, error = self.failed + 1, went.error
+                attempt = self._deliver(record)
+                sent += attempt.is_sent
+                if attempt.error is not None:
+                    self.failed, error = self.failed + 1, attempt.error
             if len(due) < _AT_ONCE:
                 break
-        self._roll.mark(self._outlet.name, sent=sent > 0, error=error)
+        self._registry.record_attempts(self._channel.name, sent=sent > 0, error=error)
         return sent
 
     def next_due(self) -> float:
-        """Return in how many seconds something is due, as far as it is known now."""
+        """Return in how many seconds the next delivery is due, at most `_IDLE`."""
         soon = clock.now() + timedelta(seconds=_IDLE)
         first = self._store.records(self._kind, due_by=soon, limit=1)
         if not first or first[0].due is None:
@@ -258,44 +255,44 @@ class Deliverer:
         return max(0.0, (first[0].due - clock.now()).total_seconds())
 
     def take_over(self) -> None:
-        """Make due at once what another deliverer had in hand when it died."""
-        for record in every(self._store, self._kind):
+        """Make due at once what a deliverer that died had taken."""
+        for record in all_records(self._store, self._kind):
             holder = record.body.get("holder")
             if isinstance(holder, str) and worker.is_free(holder):
                 freed = {name: value for name, value in record.body.items() if name != "holder"}
                 self._store.swap(record, replace(record, body=freed, due=clock.now()))
 
-    def _deliver(self, record: Record) -> _Went:
+    def _deliver(self, record: Record) -> _Attempt:
         delivery = replace(Delivery.of(record), holder=self._lease.holder)
         if delivery.given_up:
-            self._store.drop(record.kind, record.key)  # it was shown for long enough
-            return _Went()
+            self._store.drop(record.kind, record.key)  # it was shown for `KEPT_FOR`
+            return _Attempt()
         # Another deliverer may have read the same record: who swaps it first sends.
-        if not self._store.swap(record, delivery.record(self._outlet.name, clock.now() + LEASE)):
-            return _Went()
+        if not self._store.swap(record, delivery.record(self._channel.name, clock.now() + LEASE)):
+            return _Attempt()
         request = self._store.get(record.key)
         due = due_message(delivery, request, clock.now())
         if due is None:
             self._record(record.key, lambda known: known)
-            return _Went()
+            return _Attempt()
         try:
             reference = self._send(delivery, request, due)
-        except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: it is tried again
+        except Exception as error:  # noqa: BLE001  any code and any network may be behind a channel: it is retried
             said = redaction.error_text(error, ())[:_ERROR_ROOM]
             self._record_failure(record.key, said, for_good=isinstance(error, UndeliverableError))
-            return _Went(error=said)
+            return _Attempt(error=said)
         now = clock.now()
-        self._record(record.key, lambda known: known.said(due, request, reference, now))
-        return _Went(is_sent=True)
+        self._record(record.key, lambda known: known.after_sending(due, request, reference, now))
+        return _Attempt(is_sent=True)
 
     def _send(self, delivery: Delivery, request: Request, due: Due) -> str | None:
-        notice = notice_of(
-            request, due.event, due.mark, channel=self._outlet.name, base_url=self._base_url, now=clock.now()
+        notification = notification_for(
+            request, due.event, due.mark, channel=self._channel.name, base_url=self._base_url, now=clock.now()
         )
-        if due.event == "outcome" and delivery.told:
-            self._outlet.follow_up(notice, delivery.reference)
+        if due.event == "outcome" and delivery.sent:
+            self._channel.follow_up(notification, delivery.reference)
             return None
-        return self._outlet.send(notice)
+        return self._channel.send(notification)
 
     def _record(self, request_id: str, after: Callable[[Delivery], Delivery]) -> None:
         while (found := self._held(request_id)) is not None:
@@ -307,18 +304,18 @@ class Deliverer:
             if due is None and request.is_final:
                 if self._store.drop(record.kind, record.key):
                     return
-            elif self._store.swap(record, new.record(self._outlet.name, due)):
+            elif self._store.swap(record, new.record(self._channel.name, due)):
                 return
 
     def _record_failure(self, request_id: str, error: str, *, for_good: bool) -> None:
         while (found := self._held(request_id)) is not None:
             record, known = found
-            new, due = known.failed(error, clock.now(), for_good=for_good)
-            if self._store.swap(record, replace(new, holder=None).record(self._outlet.name, due)):
+            new, due = known.after_failure(error, clock.now(), for_good=for_good)
+            if self._store.swap(record, replace(new, holder=None).record(self._channel.name, due)):
                 return
 
     def _held(self, request_id: str) -> tuple[Record, Delivery] | None:
-        """Return a delivery that this one has in hand still; None where its lease has ended and another took it."""
+        """Return the delivery if this deliverer still has it; None where its lease ended and another one took it."""
         record = self._store.record(self._kind, request_id)
         if record is None or record.body.get("holder") != self._lease.holder:
             return None
@@ -327,24 +324,24 @@ class Deliverer:
 
 @contextmanager
 def deliver(
-    store: Store, outlets: Iterable[Outlet] = (), *, base_url: str | None = None, runs: bool = True
+    store: Store, channels: Iterable[Channel] = (), *, base_url: str | None = None, runs: bool = True
 ) -> Generator[list[Deliverer]]:  # fmt: skip
     """Deliver to these channels while the block runs, each from a thread of its own.
 
-    From the first time on, every request is recorded with what it owes to these channels, also while nobody delivers;
-    `sayso.channels.forget` ends that.
+    This registers the channels in the store. From then on every request is announced to them: what is asked while
+    nobody delivers is sent later. `sayso.channels.forget` ends that.
 
     Args:
         store: Where the requests are.
-        outlets: The channels; each has a name of its own.
+        channels: The channels; each has a name of its own.
         base_url: Where the inbox is, for the links.
-        runs: False starts no thread, and leaves it to the caller to call `deliver_due` of what the block is given.
+        runs: False starts no thread; the caller calls `deliver_due` of each deliverer that the block gets.
 
     Raises:
         ConfigError: A name cannot be one, or two channels have the same.
     """
-    found = list(outlets)
-    Roll(store).enter(found, by="program")
+    found = list(channels)
+    ChannelRegistry(store).register(found, by="program")
     with _delivered(store, found, base_url, runs=runs) as deliverers:
         yield deliverers
 
@@ -353,7 +350,7 @@ def deliver(
 def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) -> Generator[list[Deliverer]]:
     """Deliver to the channels of `sayso.toml` while the block runs; channels that are gone from there get nothing more.
 
-    Ends of requests and escalations are written all the while, also where there is no channel.
+    Expired and escalated requests are recorded meanwhile, also where there is no channel.
 
     Args:
         store: Where the requests are.
@@ -363,19 +360,19 @@ def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) 
     Raises:
         ConfigError: A channel cannot be made.
     """
-    outlets = registry.configured()
-    roll = Roll(store)
-    roll.enter(outlets.values(), by="settings")
-    roll.leave_only(outlets)
-    with _delivered(store, list(outlets.values()), base_url, runs=runs) as deliverers:
+    channels = registry.configured()
+    known = ChannelRegistry(store)
+    known.register(channels.values(), by="settings")
+    known.forget_removed(channels)
+    with _delivered(store, list(channels.values()), base_url, runs=runs) as deliverers:
         yield deliverers
 
 
 @contextmanager
 def _delivered(
-    store: Store, outlets: list[Outlet], base_url: str | None, *, runs: bool
+    store: Store, channels: list[Channel], base_url: str | None, *, runs: bool
 ) -> Generator[list[Deliverer]]:  # fmt: skip
-    deliverers = [Deliverer(store, outlet, base_url) for outlet in outlets]
+    deliverers = [Deliverer(store, channel, base_url) for channel in channels]
     if not runs:
         yield deliverers
         return
@@ -394,9 +391,9 @@ def _delivered(
     unwatch = store.watch_all(wake)
     try:
         with ExitStack() as listening:
-            for outlet in outlets:
-                if isinstance(outlet, Listener):
-                    listening.enter_context(outlet.listening(store, base_url))
+            for channel in channels:
+                if isinstance(channel, Listener):
+                    listening.enter_context(channel.listening(store, base_url))
             for thread in threads:
                 thread.start()
             yield deliverers
@@ -415,15 +412,15 @@ def _delivered(
 def _run(deliverer: Deliverer, nudge: threading.Event) -> None:
     has_begun = False
     while not deliverer.is_ended.is_set():
-        nudge.clear()  # before the look: what comes while it looks is looked for again
+        nudge.clear()  # cleared before the look, so that a change during it is not missed
         try:
             if not has_begun:
                 deliverer.take_over()
                 has_begun = True
             deliverer.deliver_due()
             pause = deliverer.next_due()
-        except Exception as error:  # noqa: BLE001  a store that is away comes back; a thread that ended would not
-            _complain("messages could not be delivered", error)
+        except Exception as error:  # noqa: BLE001  the store may come back; a thread that ended would not
+            _warn("messages could not be delivered", error)
             pause = _TROUBLE
         nudge.wait(pause)
 
@@ -433,10 +430,10 @@ def _sweep(store: Store, ended: threading.Event) -> None:
         try:
             store.sweep()
         except Exception as error:  # noqa: BLE001  as above
-            _complain("ends of requests could not be looked for", error)
+            _warn("expired requests could not be looked for", error)
 
 
-def _complain(what: str, error: Exception) -> None:
+def _warn(what: str, error: Exception) -> None:
     import logging
 
     logging.getLogger("sayso").warning("%s (%s); nothing was decided, it is tried again", what, error)

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from sayso import clock, config, errors
-from sayso.channels.notification import Outlet
+from sayso.channels.notification import Channel, TerminalChannel
+from sayso.channels.settings import Table
 from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
 from sayso.model.request import State
@@ -21,11 +22,11 @@ __all__ = [
     "MOST_WAITING",
     "ChannelCheck",
     "ChannelHealth",
-    "Roll",
+    "ChannelRegistry",
+    "all_records",
     "check",
     "check_name",
     "configured",
-    "every",
     "forget",
     "health",
     "kind_of",
@@ -36,7 +37,7 @@ _EXTRAS = {"apprise": "notify", "slack": "slack", "terminal": None, "webhook": N
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
-def make(name: str, settings: Mapping[str, Any]) -> Outlet:
+def make(name: str, settings: Mapping[str, Any]) -> Channel:
     """Return the channel that a table of `sayso.toml` describes.
 
     Args:
@@ -59,7 +60,7 @@ def make(name: str, settings: Mapping[str, Any]) -> Outlet:
         ) from error
 
 
-def _maker(kind: str) -> Callable[[str, Mapping[str, Any]], Outlet]:
+def _maker(kind: str) -> Callable[[str, Mapping[str, Any]], Channel]:
     match kind:
         case "apprise":
             from sayso.channels.apprise import make as made
@@ -68,8 +69,13 @@ def _maker(kind: str) -> Callable[[str, Mapping[str, Any]], Outlet]:
         case "webhook":
             from sayso.channels.webhook import make as made
         case _:
-            from sayso.channels.plain import make as made
+            return _terminal
     return made
+
+
+def _terminal(name: str, settings: Mapping[str, Any]) -> TerminalChannel:
+    Table(f"channels.{name}", settings, known=("type",))
+    return TerminalChannel(name)
 
 
 def kind_of(name: str, settings: Mapping[str, Any]) -> str:
@@ -77,7 +83,7 @@ def kind_of(name: str, settings: Mapping[str, Any]) -> str:
     kind: object = settings.get("type")
     if kind == "queue":
         raise errors.ConfigError(
-            f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_outlet there, and take this out"
+            f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_channel there, and take this out"
         )
     if not isinstance(kind, str) or kind not in _EXTRAS:
         raise errors.ConfigError(f"[channels.{name}] type is one of {', '.join(_EXTRAS)}, not {kind!r}")
@@ -90,7 +96,7 @@ def check_name(name: str) -> None:
         raise errors.ConfigError(f"a channel's name is up to 40 of a-z, 0-9, - and _, not {name!a}")
 
 
-def configured() -> dict[str, Outlet]:
+def configured() -> dict[str, Channel]:
     """Return the channels of the settings file, by name; raises `ConfigError` where one cannot be made."""
     return {name: make(name, settings) for name, settings in config.channel_tables().items()}
 
@@ -109,7 +115,7 @@ class ChannelHealth:
 
     Attributes:
         name: The channel.
-        kind: The class of its outlet, or its type in `sayso.toml`.
+        kind: The class of its channel, or its type in `sayso.toml`.
         waiting: How many messages are due now and were not tried yet.
         failing: How many were tried in vain, and will be tried again.
         given_up: How many are not tried any more, of the last seven days.
@@ -141,32 +147,32 @@ class ChannelHealth:
         return None
 
 
-class Roll:
-    """The channels that a store knows."""
+class ChannelRegistry:
+    """The channels that a store announces requests to."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def enter(self, outlets: Iterable[Outlet], *, by: Literal["settings", "program"]) -> None:
-        """Put channels on the roll, and let new ones announce what waits already, up to `MOST_WAITING` requests.
+    def register(self, channels: Iterable[Channel], *, by: Literal["settings", "program"]) -> None:
+        """Register channels, and announce to new ones what waits already, up to `MOST_WAITING` requests.
 
         Raises:
             ConfigError: A name cannot be one, or two have the same.
         """
-        found = list(outlets)
-        names = [outlet.name for outlet in found]
+        found = list(channels)
+        names = [channel.name for channel in found]
         for name in names:
             check_name(name)
         twice = sorted(name for name in set(names) if names.count(name) > 1)
         if twice:
             raise errors.ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
-        for outlet in found:
-            known = self._store.record(CHANNEL, outlet.name)
-            # `begins` stays until what waited is seen to: who enters a channel and dies is followed by another.
+        for channel in found:
+            known = self._store.record(CHANNEL, channel.name)
+            # `begins` stays until the waiting requests are announced, so that another process does it if this one dies.
             before = {"begins": True} if known is None else known.body
-            self._store.keep(Record(CHANNEL, outlet.name, {**before, "kind": type(outlet).__name__, "by": by}))
+            self._store.keep(Record(CHANNEL, channel.name, {**before, "kind": type(channel).__name__, "by": by}))
             if before.get("begins"):
-                self._begin(outlet.name)
+                self._begin(channel.name)
 
     def _begin(self, name: str) -> None:
         """Announce to a new channel what waits already, or say that it is not announced."""
@@ -190,21 +196,21 @@ class Roll:
         while True:
             page = self._store.list(_waiting(), cursor=cursor, limit=_CHUNK)
             for request in page.requests:
-                record = Record(delivery_kind(name), request.id, {"changes": 0, "told": []}, clock.now())
-                # Only new ones: what was asked since the channel is on the roll has its delivery already.
+                record = Record(delivery_kind(name), request.id, {"changes": 0, "sent": []}, clock.now())
+                # Only new ones: what was asked since the channel was registered has its delivery already.
                 number += self._store.keep(record, only_new=True)
             cursor = page.cursor
             if cursor is None:
                 return number
 
-    def leave_only(self, names: Collection[str]) -> None:
-        """Take channels out that the settings named once and do not any more."""
+    def forget_removed(self, names: Collection[str]) -> None:
+        """Forget the channels that the settings do not name any more."""
         for record in self._store.records(CHANNEL):
             if record.body.get("by") == "settings" and record.key not in names:
                 forget(self._store, record.key)
 
-    def mark(self, name: str, *, sent: bool, error: str | None) -> None:
-        """Note that somebody delivers to a channel, and how it went; written once a minute where there is no news."""
+    def record_attempts(self, name: str, *, sent: bool, error: str | None) -> None:
+        """Record that a channel is delivered to, and how it went; at most once a minute where nothing changed."""
         record, now = self._store.record(CHANNEL, name), clock.now()
         if record is None:
             return
@@ -217,7 +223,7 @@ class Roll:
             news["sent_at"] = microseconds(now)
         if error is not None:
             news |= {"failed_at": microseconds(now), "error": error}
-        # Two deliverers of one channel may write at once; whose note is lost, writes it again the next time.
+        # Two deliverers of one channel may write at once; the one that loses writes again at its next attempt.
         self._store.swap(record, replace(record, body={**record.body, **news}))
 
 
@@ -226,9 +232,9 @@ def _waiting() -> Filter:
 
 
 def forget(store: Store, name: str) -> bool:
-    """Take a channel off the roll, with all that is owed to it; return whether it was on it."""
+    """Forget a channel and all that is owed to it; return whether it was registered."""
     was_there = store.drop(CHANNEL, name)
-    for record in list(every(store, delivery_kind(name))):
+    for record in list(all_records(store, delivery_kind(name))):
         store.drop(record.kind, record.key)
     return was_there
 
@@ -241,7 +247,7 @@ def health(store: Store) -> list[ChannelHealth]:
 def _health(store: Store, channel: Record) -> ChannelHealth:
     waiting = failing = given_up = 0
     now, error = clock.now(), channel.body.get("error")
-    for record in every(store, delivery_kind(channel.key)):
+    for record in all_records(store, delivery_kind(channel.key)):
         if record.body.get("given_up"):
             given_up += 1
         elif record.body.get("tries"):
@@ -266,7 +272,7 @@ def _at(channel: Record, name: str) -> datetime | None:
     return instant(found) if isinstance(found, int) else None
 
 
-def every(store: Store, kind: str) -> Iterator[Record]:
+def all_records(store: Store, kind: str) -> Iterator[Record]:
     """Yield all records of a kind, read in parts."""
     after = ""
     while found := store.records(kind, after=after):
@@ -314,8 +320,8 @@ def _configured(name: str, table: Mapping[str, Any], health: ChannelHealth | Non
 
 
 def _brought(health: ChannelHealth) -> ChannelCheck:
-    # It has no table, and is entered by its class.
-    return ChannelCheck(health.name, health.kind.removesuffix("Outlet").lower(), False, health, health.problem)
+    # It has no table; its kind is its class.
+    return ChannelCheck(health.name, health.kind.removesuffix("Channel").lower(), False, health, health.problem)
 
 
 def _unmakable(name: str, table: Mapping[str, Any]) -> str | None:

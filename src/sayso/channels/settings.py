@@ -1,20 +1,20 @@
-"""The table of a channel or a hook in `sayso.toml`, read strictly: known names, right types, secrets by variable.
+"""Tables of `sayso.toml`, read strictly: known names, right types, secrets by variable; and who may review at all.
 
-A person stands there as a name, or as `{ name = "ada", roles = ["finance"], issuer = "corp" }`.
-
-Invariant: a fault names the setting and never quotes a secret.
+Channels, hooks and `[serve]` are read with it. A person stands there as a name, or as
+`{ name = "ada", roles = ["finance"], issuer = "corp" }`. A fault names the setting and never quotes a secret.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sayso import errors
+from sayso import config, errors
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["Table"]
+__all__ = ["ReviewerAllowlist", "Table", "allowed_reviewers"]
 
 T = TypeVar("T")
 
@@ -107,3 +107,33 @@ class Table:
 _WORDS: dict[type[Any], str] = {
     str: "a text", bool: "true or false", list: "a list", dict: "a table", int: "a whole number",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReviewerAllowlist:
+    """Who may review.
+
+    Attributes:
+        reviewers: As `name` or `issuer:name`, to the letter; None is everybody who is known.
+        role: What whoever reviews must have; None is nothing.
+    """
+
+    reviewers: Collection[str] | None = None
+    role: str | None = None
+
+    def admits(self, reviewer: Reviewer) -> bool:
+        """Say whether somebody who is known may review here."""
+        if self.role is not None and self.role not in reviewer.roles:
+            return False
+        return self.reviewers is None or not {reviewer.subject, reviewer.identity.qualified}.isdisjoint(self.reviewers)
+
+
+def allowed_reviewers() -> ReviewerAllowlist:
+    """Return what `[serve]` of the settings file says.
+
+    Raises:
+        ConfigError: The file cannot be used, or one of the two is not of its kind.
+    """
+    found = config.table("serve")
+    table = Table("serve", found, known=found)  # what else stands there is looked at where it is used
+    return ReviewerAllowlist(table.texts("reviewers") or None, table.get("required_role", str, "") or None)

@@ -1,7 +1,7 @@
 """Slack: a message with a Review button, a modal in which it is decided, and the message edited with the outcome.
 
 Messages go out by Slack's Web API and presses come in by Socket Mode, a connection that this side opens, so that
-nothing of sayso needs to be reachable from outside. What is shown is `slack_view`, what a press means `slack_desk`.
+nothing of sayso needs to be reachable from outside. `slack_review` shows requests and takes decisions.
 Invariant: Slack is answered within its three seconds, and tokens stand in no message, log or `repr`.
 """
 
@@ -21,13 +21,10 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 
-from sayso.channels import admission
-from sayso.channels import slack_view as show
-from sayso.channels.admission import Admission
-from sayso.channels.http_post import NotTakenError
-from sayso.channels.notification import Notice, UndeliverableError
-from sayso.channels.settings import Table
-from sayso.channels.slack_desk import Desk, is_high
+from sayso.channels import slack_review as show
+from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
+from sayso.channels.settings import ReviewerAllowlist, Table, allowed_reviewers
+from sayso.channels.slack_review import Desk, is_high
 from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.stores.base import Store
 
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from slack_sdk.socket_mode.client import BaseSocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
 
-__all__ = ["SlackOutlet", "make"]
+__all__ = ["SlackChannel", "make"]
 
 _log = logging.getLogger("sayso.slack")
 
@@ -48,7 +45,7 @@ _SOONEST, _LATEST = 1.0, 60.0
 _NEVER = frozenset({"cant_update_message", "edit_window_closed", "invalid_blocks", "message_not_found", "msg_too_long"})
 
 
-class SlackOutlet:
+class SlackChannel:
     """A channel of a Slack workspace.
 
     Args:
@@ -58,38 +55,38 @@ class SlackOutlet:
         people: The reviewers by their member ids.
         inline: Whether what is risky is decided in Slack, too.
         api_url: Where Slack's Web API is.
-        admission: Who of these people may review at all.
+        allowed: Who of these people may review at all.
     """
 
     def __init__(
         self, name: str, *, bot_token: str, app_token: str, channel: str, people: Mapping[str, Reviewer],
-        inline: bool = False, api_url: str = _API, admission: Admission | None = None,
+        inline: bool = False, api_url: str = _API, allowed: ReviewerAllowlist | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self._channel, self._people, self._inline, self._app_token = channel, people, inline, app_token
-        self._admission = admission or Admission()
+        self._allowed = allowed or ReviewerAllowlist()
         self._web = WebClient(bot_token, base_url=api_url, timeout=_SECONDS)
 
     def __repr__(self) -> str:
-        return f"SlackOutlet({self.name!r}, channel={self._channel!r})"
+        return f"SlackChannel({self.name!r}, channel={self._channel!r})"
 
-    def send(self, notice: Notice) -> str:
-        """Post a notice, and return `channel/ts` of the message.
+    def send(self, notification: Notification) -> str:
+        """Post a notification, and return `channel/ts` of the message.
 
         Raises:
             UndeliverableError: Slack will never take this message.
             OSError: It did not take it now.
         """
-        can_review = notice.event != "test" and (self._inline or not is_high(notice.risk))
-        return self._posted(show.message(notice, can_review=can_review))
+        can_review = notification.event != "test" and (self._inline or not is_high(notification.risk))
+        return self._posted(show.message(notification, can_review=can_review))
 
-    def follow_up(self, notice: Notice, reference: str | None) -> None:
+    def follow_up(self, notification: Notification, reference: str | None) -> None:
         """Edit a message so that it says the outcome; raises as `send`."""
         if reference is None:
-            self._posted(show.outcome(notice))
+            self._posted(show.outcome(notification))
             return
         channel, _, ts = reference.partition("/")
-        self._call("chat.update", {"channel": channel, "ts": ts, **show.outcome(notice)})
+        self._call("chat.update", {"channel": channel, "ts": ts, **show.outcome(notification)})
 
     @contextmanager
     def listening(self, store: Store, base_url: str | None) -> Generator[None]:
@@ -110,7 +107,7 @@ class SlackOutlet:
         def desk(team: str) -> Desk:
             return Desk(
                 store, self._call, self._people, team=team, inline=self._inline, base_url=base_url,
-                admission=self._admission,
+                allowed=self._allowed,
             )  # fmt: skip
 
         return desk
@@ -211,7 +208,7 @@ def _callback(payload: Mapping[str, Any]) -> object:
     return cast("Mapping[str, Any]", view).get("callback_id") if isinstance(view, dict) else None
 
 
-def make(name: str, settings: Mapping[str, Any]) -> SlackOutlet:
+def make(name: str, settings: Mapping[str, Any]) -> SlackChannel:
     """Return the channel that a table of `sayso.toml` describes.
 
     Raises:
@@ -224,8 +221,8 @@ def make(name: str, settings: Mapping[str, Any]) -> SlackOutlet:
     parts = urlsplit(api_url)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
         raise table.fault("api_url", "must begin with https://, as it gets the tokens")
-    return SlackOutlet(
+    return SlackChannel(
         name, bot_token=table.secret("bot_token_env"), app_token=table.secret("app_token_env"),
         channel=table.text("channel"), people=people, inline=table.get("inline", bool, False), api_url=api_url,
-        admission=admission.configured(),
+        allowed=allowed_reviewers(),
     )  # fmt: skip

@@ -1,15 +1,9 @@
-"""The keys of a webhook: they sign what leaves, and check what comes in, as Standard Webhooks 1.0 says.
+"""Webhooks in the format of Standard Webhooks 1.0: the keys that sign and verify, and the channel that posts messages.
 
-Signed is `id.timestamp.body`, by HMAC-SHA256. Several keys stand side by side while one replaces another: what leaves
-is signed with each, and what comes in may be signed with any. What comes in is compared as it is written and never
-decoded, so that no second spelling of a signature or an instant is taken. Invariant: what does not fit to the last bit
-is refused, whatever is wrong with it, in the same words.
-
-Messages to a program of yours: signed JSON, posted to one address, in the format of Standard Webhooks 1.0.
-
-The receiver checks the signature with any library for that format, and tells a repeated message by its id. Whether and
-when a message is tried again is the outbox's business. Invariant: nothing leaves unsigned, nothing is sent to an
-address that `sayso.channels.http_post` refuses, and nothing that comes back is believed.
+A signature is HMAC-SHA256 over `id.timestamp.body`. Several keys are valid at once while one replaces another: an
+outgoing message is signed with each, an incoming one may be signed with any. Signatures and timestamps are compared as
+text and never decoded, so that each has one spelling. The outbox decides about retries; a receiver recognizes a
+repeated message by its id. `sayso.channels.http_post` decides where a message may go.
 """
 
 from __future__ import annotations
@@ -24,11 +18,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sayso import clock, errors
-from sayso.channels.http_post import Destination, NotTakenError, Resolve, post
-from sayso.channels.notification import Notice, UndeliverableError
+from sayso.channels.http_post import Destination, Resolve, post
+from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
 from sayso.channels.settings import Table
 
-__all__ = ["ID", "SIGNATURE", "TIMESTAMP", "WINDOW", "WebhookKeys", "WebhookOutlet", "document", "make"]
+__all__ = ["ID", "SIGNATURE", "TIMESTAMP", "WINDOW", "WebhookChannel", "WebhookKeys", "document", "make"]
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 WINDOW = timedelta(minutes=5)
@@ -101,7 +95,7 @@ _ENDED = {"done": "request.ended", "failed": "request.ended", "unknown": "reques
 _GONE = 410
 
 
-class WebhookOutlet:
+class WebhookChannel:
     """A channel that posts to one address.
 
     Args:
@@ -120,10 +114,10 @@ class WebhookOutlet:
         self._where, self._keys, self._ca_file, self._resolve = where, keys, ca_file, resolve
 
     def __repr__(self) -> str:
-        return f"WebhookOutlet({self.name!r}, {self._where!r})"
+        return f"WebhookChannel({self.name!r}, {self._where!r})"
 
-    def send(self, notice: Notice) -> None:
-        """Post a notice once.
+    def send(self, notification: Notification) -> None:
+        """Post a notification once.
 
         Raises:
             UndeliverableError: The receiver said that it is gone for good (410).
@@ -131,10 +125,10 @@ class WebhookOutlet:
             AddressRefusedError: Its name leads where no message may go.
             OSError: It could not be reached, or did not answer in time.
         """
-        body = json.dumps(document(notice), ensure_ascii=True, allow_nan=False).encode()
+        body = json.dumps(document(notification), ensure_ascii=True, allow_nan=False).encode()
         headers = {
             "content-type": "application/json", "user-agent": "sayso",
-            **self._keys.headers(notice.id, clock.now(), body),
+            **self._keys.headers(notification.id, clock.now(), body),
         }  # fmt: skip
         status = post(self._where, body, headers, resolve=self._resolve, ca_file=self._ca_file)
         if status == _GONE:
@@ -142,28 +136,29 @@ class WebhookOutlet:
         if not 200 <= status < 300:
             raise NotTakenError(f"{self._where.origin} answered {status}; it is tried again later")
 
-    def follow_up(self, notice: Notice, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
         """Post the outcome."""
-        self.send(notice)
+        self.send(notification)
 
 
-def document(notice: Notice) -> dict[str, Any]:
-    """Return a notice as it is sent: `type`, `timestamp` and `data`."""
+def document(notification: Notification) -> dict[str, Any]:
+    """Return a notification as it is sent: `type`, `timestamp` and `data`."""
     data: dict[str, Any] = {
-        "id": notice.request_id, "kind": notice.kind, "tool": notice.tool, "run_id": notice.run_id,
-        "risk": notice.risk, "state": notice.state, "fingerprint": notice.fingerprint, "title": notice.title,
-        "line": notice.line, "link": notice.link, "asked_at": clock.written(notice.asked_at),
-        "expires_at": clock.written(notice.expires_at),
+        "id": notification.request_id, "kind": notification.kind, "tool": notification.tool,
+        "run_id": notification.run_id, "risk": notification.risk, "state": notification.state,
+        "fingerprint": notification.fingerprint, "title": notification.title, "line": notification.line,
+        "link": notification.link, "asked_at": clock.written(notification.asked_at),
+        "expires_at": clock.written(notification.expires_at),
     }  # fmt: skip
-    if notice.outcome is not None:
-        data["outcome"] = notice.outcome
-    if notice.arguments is not None:
-        data["arguments"] = notice.arguments
-    kind = _TYPES.get(notice.event) or _ENDED.get(notice.state, "request.decided")
+    if notification.outcome is not None:
+        data["outcome"] = notification.outcome
+    if notification.arguments is not None:
+        data["arguments"] = notification.arguments
+    kind = _TYPES.get(notification.event) or _ENDED.get(notification.state, "request.decided")
     return {"type": kind, "timestamp": clock.written(clock.now()), "data": data}
 
 
-def make(name: str, settings: Mapping[str, Any]) -> WebhookOutlet:
+def make(name: str, settings: Mapping[str, Any]) -> WebhookChannel:
     """Return the channel that a table of `sayso.toml` describes.
 
     Raises:
@@ -176,4 +171,4 @@ def make(name: str, settings: Mapping[str, Any]) -> WebhookOutlet:
         raise table.fault("ports", "must be a list of numbers")
     keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
     where = Destination.parse(url, allow_private=table.get("allow_private", bool, False), ports=ports)
-    return WebhookOutlet(name, where, keys, ca_file=table.get("ca_file", str, "") or None)
+    return WebhookChannel(name, where, keys, ca_file=table.get("ca_file", str, "") or None)

@@ -11,7 +11,7 @@ from datetime import timedelta
 import click
 
 from sayso import config, errors
-from sayso.channels.notification import Outlet, test_notice
+from sayso.channels.notification import Channel, test_notification
 from sayso.channels.registry import make
 from sayso.cli.desk import Desk, reviewer
 from sayso.cli.listen import place_of
@@ -45,33 +45,33 @@ def login(
     place = place_of(
         table.get("host", str, "127.0.0.1"), table.get("port", int, 8600), base_url or config.base_url(),
     )  # fmt: skip
-    outlet = None if channel is None else _outlet(channel)
+    sender = None if channel is None else _sender(channel)
     url = f"{place.url(place.port)}/login?token={_token(desk, who, lasts)}"
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
     said = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
-    if outlet is None:
+    if sender is None:
         out(url)
         complain(said)
     else:
-        _send(outlet, url, said)
-        out(f"sent by {outlet.name}: {said}")
+        _send(sender, url, said)
+        out(f"sent by {sender.name}: {said}")
     return 0
 
 
-def _outlet(channel: str) -> Outlet:
+def _sender(channel: str) -> Channel:
     table = config.channel_tables().get(channel)
     if table is None:
         raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
     return make(channel, table)
 
 
-def _send(outlet: Outlet, url: str, said: str) -> None:
-    about = replace(test_notice(outlet.name, url), title="sign in to the inbox of sayso", line=said)
+def _send(sender: Channel, url: str, said: str) -> None:
+    about = replace(test_notification(sender.name, url), title="sign in to the inbox of sayso", line=said)
     try:
-        outlet.send(about)
+        sender.send(about)
     except Exception as error:  # a channel is somebody's code and somebody's network
         raise errors.ConfigError(
-            f"channel {outlet.name} did not take the link ({type(error).__name__}); nobody can use it, make another one"
+            f"channel {sender.name} did not take the link ({type(error).__name__}); nobody can use it, make another one"
         ) from error
 
 

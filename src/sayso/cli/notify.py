@@ -13,9 +13,9 @@ from types import FrameType
 import click
 
 from sayso import config, errors
-from sayso.channels.notification import Outlet, test_notice
+from sayso.channels.notification import Channel, test_notification
 from sayso.channels.outbox import delivering, forget
-from sayso.channels.registry import Roll, configured, make
+from sayso.channels.registry import ChannelRegistry, configured, make
 from sayso.cli.desk import Desk
 from sayso.cli.say import WRONG, complain, out
 from sayso.model.redaction import words
@@ -47,20 +47,20 @@ def notify(
         return _test(tested, link)
     if forgotten is not None:
         return _forget(desk.store, forgotten)
-    store, outlets = desk.store_or_new, configured()
-    if not outlets:
-        _once(store, outlets, link)  # those that were taken out of the settings are owed nothing more
+    store, channels = desk.store_or_new, configured()
+    if not channels:
+        _once(store, channels, link)  # those that were taken out of the settings are owed nothing more
         file = config.settings_file()
         where = "there is no sayso.toml in this folder or above it" if file is None else f"{file} names none"
         raise errors.ConfigError(
             f"no channel is configured, so nobody is told anything: {where}; write [channels.NAME] with type = ..."
             ' into sayso.toml, such as [channels.desk] with type = "terminal"'
         )
-    if backlog is not None and backlog not in outlets:
-        raise errors.ConfigError(f"sayso.toml names no channel {backlog!r} (there is {', '.join(sorted(outlets))})")
+    if backlog is not None and backlog not in channels:
+        raise errors.ConfigError(f"sayso.toml names no channel {backlog!r} (there is {', '.join(sorted(channels))})")
     if once or backlog is not None:
-        return _once(store, outlets, link, backlog)
-    _until_ended(store, outlets, link)
+        return _once(store, channels, link, backlog)
+    _until_ended(store, channels, link)
     return 0
 
 
@@ -70,7 +70,7 @@ def _test(name: str, link: str | None) -> int:
         known = ", ".join(sorted(tables)) or "none"
         raise errors.ConfigError(f"sayso.toml names no channel {name!r} (there is {known}); nothing was sent")
     try:
-        make(name, tables[name]).send(test_notice(name, link))
+        make(name, tables[name]).send(test_notification(name, link))
     except errors.ConfigError:
         raise
     except Exception as error:  # noqa: BLE001  a channel is somebody's network: whatever is wrong is what was asked for
@@ -88,13 +88,13 @@ def _forget(store: Store, name: str) -> int:
     return 0
 
 
-def _once(store: Store, outlets: Mapping[str, Outlet], link: str | None, backlog: str | None = None) -> int:
+def _once(store: Store, channels: Mapping[str, Channel], link: str | None, backlog: str | None = None) -> int:
     store.sweep()
     failed = 0
     with delivering(store, link, runs=False) as deliverers:
         if backlog is not None:
-            Roll(store).announce_waiting(backlog)
-        for name, deliverer in zip(outlets, deliverers, strict=True):
+            ChannelRegistry(store).announce_waiting(backlog)
+        for name, deliverer in zip(channels, deliverers, strict=True):
             deliverer.take_over()
             sent = deliverer.deliver_due()
             failed += deliverer.failed
@@ -102,7 +102,7 @@ def _once(store: Store, outlets: Mapping[str, Outlet], link: str | None, backlog
     return WRONG if failed else 0
 
 
-def _until_ended(store: Store, outlets: Mapping[str, Outlet], link: str | None) -> None:
+def _until_ended(store: Store, channels: Mapping[str, Channel], link: str | None) -> None:
     ended = threading.Event()
 
     def heard(_: int, __: FrameType | None) -> None:
@@ -111,7 +111,7 @@ def _until_ended(store: Store, outlets: Mapping[str, Outlet], link: str | None) 
     before = [(number, signal.signal(number, heard)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         with delivering(store, link):
-            out(f"delivering to {', '.join(map(escape, outlets))}; Ctrl-C ends it")
+            out(f"delivering to {', '.join(map(escape, channels))}; Ctrl-C ends it")
             ended.wait()
     finally:
         for number, handler in before:

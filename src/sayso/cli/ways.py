@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sayso import config, errors
-from sayso.channels import admission
-from sayso.channels.settings import Table
+from sayso.channels.settings import Table, allowed_reviewers
 from sayso.model import duration
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def sign_in(options: Options) -> SignIn | None:
         raise errors.ConfigError(
             "a proxy that signs people in has the last word, so login links and [oidc] would lead nowhere; take one out"
         )
-    lasts, may = table.get("session", str, ""), admission.configured()
+    lasts, may = table.get("session", str, ""), allowed_reviewers()
     rules = SignIn(
         has_links=has_links, proxy=proxy, provider=known, reviewers=may.reviewers, role=may.role,
         lasts=duration.parse(lasts) if lasts else ABSOLUTE,

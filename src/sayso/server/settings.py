@@ -18,7 +18,7 @@ from starlette.responses import Response
 from sayso import clock, config, errors
 from sayso.audit.checkpoint import Schedule
 from sayso.channels import registry
-from sayso.channels.notification import test_notice
+from sayso.channels.notification import test_notification
 from sayso.channels.outbox import health
 from sayso.channels.registry import ChannelCheck, check
 from sayso.model import redaction
@@ -87,7 +87,7 @@ def send_test(visit: Visit) -> Response:
     if name not in tables:
         raise HTTPException(404, "there is no such channel in sayso.toml; nothing was sent")
     try:
-        registry.make(name, tables[name]).send(test_notice(name, visit.settings.base_url))
+        registry.make(name, tables[name]).send(test_notification(name, visit.settings.base_url))
     except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: its fault is shown
         said = f"The test message did not go out through {name}: {redaction.error_text(error, ())}"
         return _page(visit, status=502, said=escape(said[:_ERROR_ROOM]))

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sayso.channels.admission import Admission
+from sayso.channels.settings import ReviewerAllowlist
 from sayso.model.reviewer import Reviewer
 from sayso.server.oidc import Provider
 from sayso.server.proxy import Proxy
@@ -47,7 +47,7 @@ class SignIn:
 
     def admits(self, reviewer: Reviewer) -> bool:
         """Say whether somebody who is known may review here."""
-        return Admission(self.reviewers, self.role).admits(reviewer)
+        return ReviewerAllowlist(self.reviewers, self.role).admits(reviewer)
 
 
 @dataclass

@@ -107,7 +107,7 @@ def insert(tx: Transaction, transition: Transition) -> None:
     if request.escalation is not None:
         tx.put_record(row_of(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
     for channel in tx.record_keys(CHANNEL):
-        tx.put_record(row_of(Record(delivery_kind(channel), request.id, {"changes": 0, "told": []}, tx.now())))
+        tx.put_record(row_of(Record(delivery_kind(channel), request.id, {"changes": 0, "sent": []}, tx.now())))
 
 
 def update(tx: Transaction, transition: Transition) -> None:

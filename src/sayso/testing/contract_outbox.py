@@ -28,7 +28,7 @@ class OutboxContract(Scene):
     """The outbox, and what time alone makes of a request that waits."""
 
     def enter(self, *channels: str) -> None:
-        """Put channels on the roll."""
+        """Register channels."""
         for channel in channels:
             self.store.keep(Record(transaction.CHANNEL, channel, {}))
 
@@ -52,7 +52,7 @@ class OutboxContract(Scene):
         request = self.ask()
         for channel in ("ops", "desk"):
             owed = self.owed(request, channel)
-            assert (owed.body, owed.due) == ({"changes": 0, "told": []}, self.clock())
+            assert (owed.body, owed.due) == ({"changes": 0, "sent": []}, self.clock())
             assert list(self.store.records(owed.kind)) == [owed]
 
     def test_a_request_that_is_found_again_owes_nothing_more(self) -> None:
@@ -118,7 +118,7 @@ class OutboxContract(Scene):
         for mark in ("holder", "given_up"):
             request = self.ask()
             due = self.clock() + _HOUR
-            taken = Record(transaction.delivery_kind("ops"), request.id, {"changes": 0, "told": [], mark: "x"}, due)
+            taken = Record(transaction.delivery_kind("ops"), request.id, {"changes": 0, "sent": [], mark: "x"}, due)
             self.store.keep(taken)
             self.decide("approve", request)
             assert self.owed(request) == Record(taken.kind, taken.key, taken.body | {"changes": 1}, due)

@@ -1,0 +1,114 @@
+"""Queues of a program: a channel that puts notifications on one, and a requester that puts questions on one."""
+
+from __future__ import annotations
+
+import asyncio
+import queue as queues
+from collections.abc import MutableMapping
+from functools import partial
+from typing import Any
+
+from sayso.channels.human import HumanInputRequest, Requester
+from sayso.channels.notification import Notification
+
+__all__ = ["QueueChannel", "create_queue_requester", "queue_channel"]
+
+_SECONDS = 10  # to wait for room on a queue, or for a busy event loop
+
+
+class QueueChannel:
+    """Puts each notification on a queue."""
+
+    def __init__(self, queue: queues.Queue[Notification] | asyncio.Queue[Notification], name: str) -> None:
+        self.name, self._queue = name, queue
+        self._loop = asyncio.get_running_loop() if isinstance(queue, asyncio.Queue) else None
+
+    def send(self, notification: Notification) -> None:
+        """Put it on; raises `queue.Full` or `TimeoutError` where there is no room for it in time."""
+        if isinstance(self._queue, queues.Queue):
+            self._queue.put(notification, timeout=_SECONDS)
+        elif self._loop is not None:
+            # An asyncio queue is its loop's own, and this is another thread.
+            putting = asyncio.run_coroutine_threadsafe(self._queue.put(notification), self._loop)
+            try:
+                putting.result(_SECONDS)
+            except TimeoutError:
+                putting.cancel()  # else it would come once more
+                raise
+
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  there is nothing to edit
+        """Put the outcome on."""
+        self.send(notification)
+
+
+def queue_channel(
+    queue: queues.Queue[Notification] | asyncio.Queue[Notification], *, name: str = "queue"
+) -> QueueChannel:
+    """Return a channel that puts notifications on a queue, for `sayso.channels.deliver`.
+
+    Args:
+        queue: A `queue.Queue`, or an `asyncio.Queue`, which is to be given inside of its loop.
+        name: The channel's name.
+
+    Raises:
+        RuntimeError: An `asyncio.Queue` was given where no loop runs.
+    """
+    return QueueChannel(queue, name)
+
+
+def create_queue_requester(
+    request_queue: asyncio.Queue[Any], pending_requests: MutableMapping[str, dict[str, Any]]
+) -> Requester:
+    """Return a requester that puts each question on a queue.
+
+    Create it in the loop in which the queue is read; it may then be used from other loops and threads too.
+
+    Args:
+        request_queue: Gets `{"type": "human_input", "id": …, "question": …}`. The id is the request's in the store.
+            A queue of limited size that is full lets the asker wait, who takes an answer from elsewhere meanwhile.
+        pending_requests: Gets `{"request": …, "question": …, "sent": …}` under the id, before the item is on the queue;
+            `sent` becomes true when it is. Whoever calls `request.set_response` takes the entry out; what was decided
+            elsewhere, or has expired, is taken out when its asker hears of it.
+    """
+    home = _running_loop()
+
+    async def queue_requester(request: HumanInputRequest) -> None:
+        request.channel = "queue"
+        request_id = await _id_of(request)
+        entry = {"request": request, "question": request.question, "sent": False}
+        pending_requests[request_id] = entry
+        request.when_decided_elsewhere(partial(_forget, pending_requests, request_id, entry))
+        try:
+            await _put(request_queue, {"type": "human_input", "id": request_id, "question": request.question}, home)
+        except BaseException:
+            _forget(pending_requests, request_id, entry)
+            raise
+        entry["sent"] = True
+
+    return queue_requester
+
+
+async def _id_of(request: HumanInputRequest) -> str:
+    await request.ask()
+    return request.id
+
+
+def _forget(pending: MutableMapping[str, dict[str, Any]], request_id: str, entry: dict[str, Any]) -> None:
+    # The same question, asked once more, may stand there by now.
+    if pending.get(request_id) is entry:
+        pending.pop(request_id, None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _put(queue: asyncio.Queue[Any], item: dict[str, Any], home: asyncio.AbstractEventLoop | None) -> None:
+    # An asyncio queue that is filled from another loop does not wake its reader.
+    if home is None or home.is_closed() or home is asyncio.get_running_loop():
+        await queue.put(item)
+    else:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(queue.put(item), home))
