@@ -24,8 +24,8 @@ import sayso
 from sayso import errors
 from sayso.model.reviewer import Identity
 from sayso.server import create_app
-from sayso.server.api import happenings
-from sayso.server.api.happenings import Happening, Happenings
+from sayso.server.api import events
+from sayso.server.api.events import EventLog, LoggedEvent
 from sayso.server.token import Tokens
 from sayso.stores.base import Store
 from sayso.testing import sample_call
@@ -204,17 +204,17 @@ def test_a_revoked_token_hears_no_more(server: Server, file_store: Store) -> Non
 def test_what_happens_while_a_token_is_revoked_is_not_told(
     server: Server, file_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    since = Happenings.since
+    since = EventLog.since
 
-    def revoked_meanwhile(happenings: Happenings, number: int) -> list[Happening] | None:
+    def revoked_meanwhile(log: EventLog, number: int) -> list[LoggedEvent] | None:
         for token in Tokens(file_store).all():
             Tokens(file_store).revoke(token.id)
         file_store.ask(sample_call())
-        return since(happenings, number)
+        return since(log, number)
 
     with stream(server) as client:
         client.take(1)
-        monkeypatch.setattr(Happenings, "since", revoked_meanwhile)
+        monkeypatch.setattr(EventLog, "since", revoked_meanwhile)
         file_store.ask(sample_call())  # so that it looks
         assert client.next() is None
 
@@ -242,16 +242,16 @@ def test_the_server_ends_with_streams_open(file_store: Store) -> None:
 
 
 @pytest.fixture
-def ring(each_store: Store) -> Iterator[Happenings]:
-    ring = Happenings(each_store)
+def ring(each_store: Store) -> Iterator[EventLog]:
+    ring = EventLog(each_store)
     end = ring.listen(lambda: None)
     yield ring
     end()
 
 
 def test_the_ring_forgets_the_oldest_and_says_so(each_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(happenings, "KEPT", 10)
-    ring = Happenings(each_store)
+    monkeypatch.setattr(events, "KEPT", 10)
+    ring = EventLog(each_store)
     end = ring.listen(lambda: None)
     for number in range(12):
         each_store.ask(sample_call())
@@ -264,8 +264,8 @@ def test_the_ring_forgets_the_oldest_and_says_so(each_store: Store, monkeypatch:
 def test_more_open_requests_than_can_be_followed_are_no_silent_loss(
     each_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(happenings, "FOLLOWED", 3)
-    ring = Happenings(each_store)
+    monkeypatch.setattr(events, "FOLLOWED", 3)
+    ring = EventLog(each_store)
     end = ring.listen(lambda: None)
     asked = [each_store.ask(sample_call()).id for _ in range(5)]
     assert ring.since(0) is None
@@ -282,7 +282,7 @@ def test_more_open_requests_than_can_be_followed_are_no_silent_loss(
 
 
 def test_a_store_that_did_not_answer_loses_no_event(
-    ring: Happenings, each_store: Store, monkeypatch: pytest.MonkeyPatch
+    ring: EventLog, each_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request_id = each_store.ask(sample_call()).id
     assert len(ring.since(0) or []) == 1
@@ -299,7 +299,7 @@ def test_a_store_that_did_not_answer_loses_no_event(
     assert [one.entry.event for one in ring.since(1) or []] == ["rejected", "asked"]
 
 
-def test_what_is_final_is_not_followed_any_more(ring: Happenings, each_store: Store) -> None:
+def test_what_is_final_is_not_followed_any_more(ring: EventLog, each_store: Store) -> None:
     for _ in range(5):
         sayso.Review(each_store, reviewer="ada").reject(each_store.ask(sample_call()).id)
     assert len(ring.since(0) or []) == 10
@@ -307,7 +307,7 @@ def test_what_is_final_is_not_followed_any_more(ring: Happenings, each_store: St
 
 
 def test_what_happened_while_nobody_listened_is_caught_up_with(each_store: Store) -> None:
-    ring, request_id = Happenings(each_store), each_store.ask(sample_call()).id
+    ring, request_id = EventLog(each_store), each_store.ask(sample_call()).id
     ring.listen(lambda: None)()
     sayso.Review(each_store, reviewer="ada").reject(request_id)
     each_store.ask(sample_call())

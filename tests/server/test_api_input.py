@@ -23,9 +23,9 @@ from sayso import errors
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.server import create_app
-from sayso.server.api import problem, rate, wait
-from sayso.server.api.body import LONGEST
-from sayso.server.api.rate import Slot
+from sayso.server.api import limits, problems, wait
+from sayso.server.api.endpoint import MAX_BODY
+from sayso.server.api.limits import Slot
 from sayso.server.api.routes import operations
 from sayso.server.guard import HEADERS
 from sayso.stores.base import Store
@@ -121,10 +121,10 @@ def test_an_empty_body_is_an_empty_object(ada: TestClient) -> None:
 
 def test_a_body_that_is_too_long_is_refused(ada: TestClient) -> None:
     request_id = bought()
-    body = b'{"comment": "' + b"x" * LONGEST + b'"}'
+    body = b'{"comment": "' + b"x" * MAX_BODY + b'"}'
     assert code_of(sent(ada, request_id, body)) == (413, "body_too_large")
-    assert code_of(sent(ada, request_id, b" " * (LONGEST - 2) + b"{}x")) == (413, "body_too_large")
-    assert sent(ada, request_id, b" " * (LONGEST - 2) + b"{}").status_code == 200
+    assert code_of(sent(ada, request_id, b" " * (MAX_BODY - 2) + b"{}x")) == (413, "body_too_large")
+    assert sent(ada, request_id, b" " * (MAX_BODY - 2) + b"{}").status_code == 200
 
 
 def test_a_query_where_there_is_none_to_read_is_refused(ada: TestClient) -> None:
@@ -331,7 +331,7 @@ def test_a_program_that_comes_to_wait_queues_for_a_slot(memory: Store, monkeypat
 def test_a_request_that_waits_for_a_change_is_refused_where_no_slot_gets_free(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate, "_QUEUED", 0.01)
+    monkeypatch.setattr(limits, "_QUEUE_TIMEOUT", 0.01)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()
@@ -356,16 +356,16 @@ def test_a_limit_that_is_none_is_refused_at_once(memory: Store, rate: str) -> No
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    kinds = [problem.kind_of(getattr(errors, name)) for name in errors.__all__]
+    kinds = [problems.kind_of(getattr(errors, name)) for name in errors.__all__]
     assert len({kind.code for kind in kinds}) == len(kinds)
-    for kind in problem.every().values():
+    for kind in problems.every().values():
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", kind.code)
         assert 400 <= kind.status < 600
         assert 5 < len(kind.title) < 120
 
 
 def test_a_codes_status_never_changes() -> None:
-    statuses = {code: kind.status for code, kind in problem.every().items()}
+    statuses = {code: kind.status for code, kind in problems.every().items()}
     expected = {
         "already_decided": 409, "request_expired": 409, "own_request": 403, "missing_role": 403, "stale_view": 412,
         "invalid_changes": 422, "invalid_answer": 422, "request_not_found": 404, "already_started": 409,

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 from sayso.server import create_app
 from sayso.server.api import openapi
-from sayso.server.api.operation import Operation
+from sayso.server.api.endpoint import Endpoint
 from sayso.server.api.routes import operations
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
@@ -49,7 +49,7 @@ def quick(case: Any) -> None:
         case.body["wait"] = 0
 
 
-def fuzzed(app: Starlette, schema: Any, operation: Operation, counted: Counter[str], mode: Any) -> None:
+def fuzzed(app: Starlette, schema: Any, operation: Endpoint, counted: Counter[str], mode: Any) -> None:
     from schemathesis.specs.openapi import checks
 
     drawn = schema[operation.path.replace(":path", "")][operation.method]

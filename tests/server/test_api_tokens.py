@@ -19,7 +19,7 @@ from sayso import errors
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.server import create_app
-from sayso.server.api.operation import Operation
+from sayso.server.api.endpoint import Endpoint
 from sayso.server.api.routes import operations
 from sayso.server.sign_in import SignIn
 from sayso.server.token import CHAIN, Tokens
@@ -44,11 +44,11 @@ MAY = {
 }  # fmt: skip
 
 
-def named(operation: Operation) -> str:
+def named(operation: Endpoint) -> str:
     return f"{operation.method} {operation.path}"
 
 
-def may(operation: Operation) -> set[str]:
+def may(operation: Endpoint) -> set[str]:
     """Return the kinds of tokens that may: as the table says it, and a program's own verbs only its own token."""
     return {"ask"} if operation.path.startswith("/v1/program/") else MAY[named(operation)]
 
@@ -64,7 +64,7 @@ def app(store: Store, clock: Clock) -> Starlette:
     return create_app(store)
 
 
-def called(client: TestClient, operation: Operation, request_id: str, **headers: str) -> Any:
+def called(client: TestClient, operation: Endpoint, request_id: str, **headers: str) -> Any:
     path = re.sub(r":\w+}", "}", operation.path).format(
         request_id=request_id, run_id="no", token_id="no", confirm_id=request_id, kind="confirm"
     )  # fmt: skip
@@ -83,7 +83,7 @@ def test_the_table_has_every_operation() -> None:
 
 
 @pytest.mark.parametrize("operation", operations(), ids=named)
-def test_each_kind_of_token_does_what_it_may_and_nothing_else(memory: Store, operation: Operation) -> None:
+def test_each_kind_of_token_does_what_it_may_and_nothing_else(memory: Store, operation: Endpoint) -> None:
     store, app, request_id = memory, create_app(memory), bought()
     ended = Tokens(store).new("admin", "eve", lasts=timedelta(seconds=0))[1]
     revoked, text = Tokens(store).new("review", "eve")
@@ -107,7 +107,7 @@ def test_each_kind_of_token_does_what_it_may_and_nothing_else(memory: Store, ope
 
 
 @pytest.mark.parametrize("operation", operations(), ids=named)
-def test_a_session_changes_something_only_from_a_page_of_ours(memory: Store, operation: Operation) -> None:
+def test_a_session_changes_something_only_from_a_page_of_ours(memory: Store, operation: Endpoint) -> None:
     store, app, request_id = memory, create_app(memory), bought()
     ada = browser(app, "ada")
     csrf = ada.get("/api/v1/me").json()["csrf"]

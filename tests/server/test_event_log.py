@@ -1,6 +1,6 @@
-"""The ring of events where the store fails, is damaged or is slow: nothing is left out in silence.
+"""The log of events where the store fails, is damaged or is slow: nothing is left out in silence.
 
-What streams hear of it is in `test_relay` and `test_api_events`.
+What streams hear of it is in `test_broadcaster` and `test_api_events`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.model.request import Request
-from sayso.server.api import happenings
-from sayso.server.api.happenings import Happenings
-from sayso.server.api.relay import Relays
-from sayso.server.api.stream import _Stream
+from sayso.server.api import events
+from sayso.server.api.events import Broadcasters, EventLog, _Stream
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
@@ -38,7 +36,7 @@ class Failing(MemoryStore):
 
 
 def changed(store: Store, ids: Sequence[str]) -> list[str]:
-    """Have each of these claimed, and return their ids as a ring should tell of them."""
+    """Have each of these claimed, and return their ids as a log should tell of them."""
     for request_id in ids:
         sayso.Review(store).claim(request_id, by="ada")
     return list(ids)
@@ -47,31 +45,31 @@ def changed(store: Store, ids: Sequence[str]) -> list[str]:
 def test_a_first_look_that_fails_half_way_loses_nothing_afterwards() -> None:
     store = Failing()
     ids = [store.ask(sample_call()).id for _ in range(5)]
-    ring = Happenings(store)
+    log = EventLog(store)
     store.fails_at = 3
     with pytest.raises(errors.StoreBusyError):
-        ring.listen(lambda: None)
-    end = ring.listen(lambda: None)
+        log.listen(lambda: None)
+    end = log.listen(lambda: None)
     changed(store, ids)
-    assert [one.entry.request_id for one in ring.since(0) or ()] == ids
+    assert [one.entry.request_id for one in log.since(0) or ()] == ids
     end()
     assert store._bell.is_idle  # nobody is left who listens
 
 
 def test_a_look_anew_that_fails_is_made_again_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(happenings, "FOLLOWED", 4)
+    monkeypatch.setattr(events, "FOLLOWED", 4)
     store = Failing()
     ids = [store.ask(sample_call()).id for _ in range(5)]
-    ring = Happenings(store)
-    ring.listen(lambda: None)
-    monkeypatch.setattr(happenings, "FOLLOWED", 5)  # what was too much is not any more
+    log = EventLog(store)
+    log.listen(lambda: None)
+    monkeypatch.setattr(events, "FOLLOWED", 5)  # what was too much is not any more
     store.fails_at = 3
     with pytest.raises(errors.StoreBusyError):
-        ring.since(0)
-    assert ring.since(0) is None  # so everybody looks anew
-    begun = ring.number
+        log.since(0)
+    assert log.since(0) is None  # so everybody looks anew
+    begun = log.number
     changed(store, ids)
-    assert [one.entry.request_id for one in ring.since(begun) or ()] == ids
+    assert [one.entry.request_id for one in log.since(begun) or ()] == ids
 
 
 def test_a_request_that_cannot_be_read_keeps_nobody_from_hearing_of_the_others(
@@ -79,8 +77,8 @@ def test_a_request_that_cannot_be_read_keeps_nobody_from_hearing_of_the_others(
 ) -> None:
     store = MemoryStore()
     damaged, sound = (store.ask(sample_call()).id for _ in range(2))
-    ring = Happenings(store)
-    ring.listen(lambda: None)
+    log = EventLog(store)
+    log.listen(lambda: None)
     get = store.get
 
     def broken(request_id: str) -> Request:
@@ -90,18 +88,18 @@ def test_a_request_that_cannot_be_read_keeps_nobody_from_hearing_of_the_others(
 
     changed(store, [damaged, sound])
     monkeypatch.setattr(store, "get", broken)
-    assert [one.entry.request_id for one in ring.since(0) or ()] == [sound]
+    assert [one.entry.request_id for one in log.since(0) or ()] == [sound]
     assert damaged in caplog.text
 
 
 def test_a_stream_that_closes_while_the_store_is_slow_holds_up_no_loop() -> None:
-    ring = Happenings(MemoryStore())
-    state = SimpleNamespace(happenings=ring, relays=Relays(ring))
+    log = EventLog(MemoryStore())
+    state = SimpleNamespace(event_log=log, broadcasters=Broadcasters(log))
     asked: Any = SimpleNamespace(http=SimpleNamespace(app=SimpleNamespace(state=state)), principal=None)
     held = list[str]()
 
     class Watched:
-        """The ring's lock, which somebody may hold for as long as the store takes."""
+        """The log's lock, which somebody may hold for as long as the store takes."""
 
         def __enter__(self) -> None:
             held.append(threading.current_thread().name)
@@ -112,11 +110,11 @@ def test_a_stream_that_closes_while_the_store_is_slow_holds_up_no_loop() -> None
         events = _Stream(asked, None).events()
         await anext(events)
         lock: Any = Watched()
-        ring._lock = lock
+        log._lock = lock
         await events.aclose()
         await asyncio.get_running_loop().shutdown_default_executor()
 
     asyncio.run(main())
-    assert ring._listeners == {}
+    assert log._listeners == {}
     assert held
     assert threading.main_thread().name not in held

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path, visit
-from sayso.server.api import body
+from sayso.server.api import endpoint
 from sayso.stores.base import Store
 from tests.support.browsing import BASE, Browser, browser
 from tests.support.calling import bearer, caller, code_of
@@ -108,7 +108,7 @@ def test_no_body_is_read_before_the_token_is_looked_at(app: Starlette) -> None:
 def test_a_body_that_does_not_come_is_not_waited_for(
     app: Starlette, memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(body, "_PATIENCE", 0.01)
+    monkeypatch.setattr(endpoint, "_BODY_TIMEOUT", 0.01)
     headers = bearer(memory, "ask", "bot")
     sent = Sender(app, "/api/v1/program/requests", [b"{"], content_type="application/json", **headers)
     assert sent.answered() == 408
@@ -135,7 +135,7 @@ def test_large_bodies_of_those_who_are_known_are_parsed_beside_the_loop(
         return parse
 
     monkeypatch.setattr(visit, "_fields", seen("form", visit._fields))
-    monkeypatch.setattr(body, "parsed", seen("json", body.parsed))
+    monkeypatch.setattr(endpoint, "parsed", seen("json", endpoint.parsed))
     page, program = browser(app), caller(app, "ask", "bot")
     where.clear()
     page.submit(f"/r/rq_{'0' * 32}/approve", note="x" * 100_000)

@@ -33,7 +33,7 @@ from sayso.model.reviewer import LOCAL, Identity, Quorum
 from sayso.model.run import RunRecord, RunState, Saved, Step
 from sayso.model.schema import Schema
 from sayso.reviews import Review
-from sayso.server.api.bound import must_be_bound
+from sayso.server.api.validation import validate_arguments
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
@@ -395,7 +395,7 @@ def test_of_every_changed_tree_what_is_shown_is_what_runs(
         held.append({name: value})
     form, shape = canonical.text_of(tree), Schema.of(work)
     try:
-        must_be_bound(form, shape.text)
+        validate_arguments(form, shape.text)
         values = canonical.decode(form, shape.classes)
     except (errors.AskRefusedError, errors.ArgumentError):
         return
@@ -464,7 +464,7 @@ def test_a_call_that_would_hold_up_every_list_is_refused(stage: Stage) -> None:
         "$defs": {f"C{n}": {"enum": ["a"]} for n in range(201)},
     }
     with pytest.raises(errors.AskRefusedError, match="more than 200 classes"):
-        must_be_bound(working().call.form, json.dumps(classes))
+        validate_arguments(working().call.form, json.dumps(classes))
     assert stage.store.count(Filter()) == 0
     assert program.ask(sample_call("run_1", {"rows": list(range(1_900)), "to": "x" * 50_000})).state is State.PENDING
 

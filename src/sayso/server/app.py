@@ -36,9 +36,8 @@ from sayso.server import (
     settings,
     trip,
 )
-from sayso.server.api.happenings import Happenings
-from sayso.server.api.rate import InFlight, Rate
-from sayso.server.api.relay import Relays
+from sayso.server.api.events import Broadcasters, EventLog
+from sayso.server.api.limits import InFlight, Rate
 from sayso.server.api.routes import mounted as api
 from sayso.server.fault import HANDLERS
 from sayso.server.guard import LOOPBACK, Guard
@@ -140,9 +139,9 @@ def create_app(
     app.state.on_stranger, app.state.on_link_used = on_stranger, None
     app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
     app.state.in_flight, app.state.stranger_rate = InFlight(in_flight), Rate(stranger_rate)
-    app.state.happenings = Happenings(app.state.settings.store)
-    app.state.relays = Relays(app.state.happenings)
-    app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.happenings)
+    app.state.event_log = EventLog(app.state.settings.store)
+    app.state.broadcasters = Broadcasters(app.state.event_log)
+    app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.event_log)
     app.state.open_per_run, app.state.open_per_token = open_per_run, open_per_token
     app.state.pulse, app.state.checkpoints = live.Pulse(app.state.settings.store), None
     app.state.insights = insights.Insights(app.state.settings.store)

@@ -30,10 +30,10 @@ from sayso.channels.webhook import ID, SIGNATURE, TIMESTAMP, WINDOW, WebhookKeys
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
-from sayso.server.api import problem
-from sayso.server.api.body import parsed, read_bytes
-from sayso.server.api.problem import Problem
-from sayso.server.api.rate import Rate
+from sayso.server.api import problems
+from sayso.server.api.endpoint import parsed, read_bytes
+from sayso.server.api.limits import Rate
+from sayso.server.api.problems import Problem
 from sayso.server.visit import Settings
 from sayso.stores.base import Store
 from sayso.stores.records import Record
@@ -191,7 +191,7 @@ class Hooks:
         try:
             request = _decided(self._review(hook, message.reviewer.subject), message)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
-            return _told(problem.of_fault(fault))
+            return _told(problems.of_fault(fault))
         except Problem as fault:
             return _told(fault)
         return 200, {
@@ -246,7 +246,7 @@ def _decided(review: Review, message: _Message) -> Request:
 
 def _told(fault: Problem) -> tuple[int, dict[str, Any]]:
     """Return a problem as status and content, so that a repeated message can be answered by the same."""
-    answer = problem.response(fault)
+    answer = problems.response(fault)
     return answer.status_code, cast("dict[str, Any]", json.loads(bytes(answer.body)))
 
 
@@ -257,10 +257,10 @@ async def receive(http: Http) -> Response:
     except ClientDisconnect:
         return Response(status_code=400)  # nobody is there to read it
     except Problem as fault:
-        return problem.response(fault)
+        return problems.response(fault)
     except errors.SaysoError as fault:
-        return problem.response(problem.of_fault(fault))
-    kind = "application/json" if status == 200 else problem.MEDIA_TYPE
+        return problems.response(problems.of_fault(fault))
+    kind = "application/json" if status == 200 else problems.MEDIA_TYPE
     return Response(json.dumps(content, sort_keys=True), status_code=status, media_type=kind)
 
 

@@ -15,8 +15,8 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from sayso.model.reviewer import Reviewer
-from sayso.server.api.problem import Problem
-from sayso.server.api.rate import Rate
+from sayso.server.api.limits import Rate
+from sayso.server.api.problems import Problem
 from sayso.server.page import render_outside
 from sayso.server.visit import (
     Form,

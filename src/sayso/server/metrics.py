@@ -26,9 +26,9 @@ from sayso import clock, errors
 from sayso.channels.outbox import health
 from sayso.clock import instant
 from sayso.model.request import State
-from sayso.server.api.happenings import Happening, Happenings
-from sayso.server.api.principal import principal_of
-from sayso.server.api.problem import Problem
+from sayso.server.api.endpoint import principal_of
+from sayso.server.api.events import EventLog, LoggedEvent
+from sayso.server.api.problems import Problem
 from sayso.server.guard import LOOPBACK
 from sayso.server.visit import Settings
 from sayso.stores.base import Filter, Store, Unwatch
@@ -60,7 +60,7 @@ class Metrics:
 
     Args:
         store: Where the requests are.
-        happenings: What happens to them.
+        event_log: What happens to them.
 
     Attributes:
         token: What a scraper may send; None where none is set.
@@ -69,9 +69,9 @@ class Metrics:
         ConfigError: The one that is set is too short.
     """
 
-    def __init__(self, store: Store, happenings: Happenings) -> None:
+    def __init__(self, store: Store, event_log: EventLog) -> None:
         self.token = _token()
-        self._store, self._happenings = store, happenings
+        self._store, self._event_log = store, event_log
         self._lock = threading.Lock()  # of scrapers that ask at once, one looks and the others get what it found
         self._number = 0  # of the last event that was counted
         self._end: Unwatch | None = None  # None while nothing is noticed
@@ -122,19 +122,19 @@ class Metrics:
 
     def _count(self) -> None:
         if self._end is None:
-            self._end = self._happenings.listen(lambda: None)  # from now on it notices
+            self._end = self._event_log.listen(lambda: None)  # from now on it notices
             if not self._has_begun:
-                self._has_begun, self._number = True, self._happenings.number
-        found = self._happenings.since(self._number)
+                self._has_begun, self._number = True, self._event_log.number
+        found = self._event_log.since(self._number)
         if found is None:
             self._lost += 1
-            self._number = self._happenings.number
+            self._number = self._event_log.number
             return
         for one in found:
             self._add(one)
             self._number = one.number  # and not the newest there is: that may have come after this look
 
-    def _add(self, happened: Happening) -> None:
+    def _add(self, happened: LoggedEvent) -> None:
         entry, event = happened.entry, happened.entry.event
         if event in _ENDS:
             self._ends[event] += 1

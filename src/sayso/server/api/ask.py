@@ -21,10 +21,10 @@ from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.server.api import kept, stop
+from sayso.server.api.endpoint import Answer, Context, Endpoint
 from sayso.server.api.once import HEADERS, Once
-from sayso.server.api.operation import Answer, Asked, Operation
-from sayso.server.api.own import Own
-from sayso.server.api.problem import Problem
+from sayso.server.api.ownership import Ownership
+from sayso.server.api.problems import Problem
 from sayso.server.api.row_wire import (
     Ask,
     ByEffect,
@@ -52,7 +52,7 @@ from sayso.server.api.row_wire import (
     Which,
     Withdraw,
 )  # fmt: skip
-from sayso.server.api.sound import sound
+from sayso.server.api.validation import validate_request
 from sayso.server.api.wait import Changes, until_changed
 from sayso.stores.base import Filter
 from sayso.stores.http_transport import mark_of, request_wire
@@ -94,14 +94,14 @@ def _row(request: Request) -> Row:
 # -- ask -------------------------------------------------------------------------------------------------------
 
 
-def ask(asked: Asked) -> Answer:
+def ask(asked: Context) -> Answer:
     """Ask, or find what was asked."""
-    said, own = asked.said(Ask), Own(asked)
+    said, own = asked.said(Ask), Ownership(asked)
     once = Once(asked, own, said)
     before = once.before()
     if before is not None:
         return Answer(_row(before))
-    request = sound(said.request, me=own.me, owner=own.owner, now=clock.now())
+    request = validate_request(said.request, me=own.me, owner=own.owner, now=clock.now())
     if request.retries > stop.MOST_RETRIES:
         raise errors.AskRefusedError(f"a call is retried {stop.MOST_RETRIES} times at most here; give the gate less")
     own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
@@ -122,7 +122,7 @@ def ask(asked: Asked) -> Answer:
     return Answer(_row(opened), 201 if known is None and opened.id == request.id else 200)
 
 
-def _known(own: Own, request: Request) -> Request | None:
+def _known(own: Ownership, request: Request) -> Request | None:
     """Return the request that answers for this one."""
     if request.key is not None:
         return own.store.find_key(request.run_id, request.key)
@@ -130,7 +130,7 @@ def _known(own: Own, request: Request) -> Request | None:
     return None if known is not None and is_due(known, clock.now()) else known
 
 
-def _known_by_id(own: Own, request: Request) -> Request | None:
+def _known_by_id(own: Ownership, request: Request) -> Request | None:
     """Return the request of this id, where the program has asked it before."""
     try:
         known = own.store.get(request.id)
@@ -141,11 +141,11 @@ def _known_by_id(own: Own, request: Request) -> Request | None:
     return known
 
 
-def _room(own: Own) -> threading.Lock:
+def _room(own: Ownership) -> threading.Lock:
     return _rooms[hash(own.me) % len(_rooms)]  # a run is one program's, so that this holds for its runs, too
 
 
-def _must_have_room(asked: Asked, own: Own, run_id: str) -> None:
+def _must_have_room(asked: Context, own: Ownership, run_id: str) -> None:
     limit: int = asked.http.app.state.open_per_run
     waiting = Filter(states=_PENDING, run_id=run_id)
     if own.store.count(waiting) < limit:
@@ -157,7 +157,7 @@ def _must_have_room(asked: Asked, own: Own, run_id: str) -> None:
         raise errors.TooManyOpenError(run_id, limit)
 
 
-def _must_have_share(asked: Asked, own: Own) -> None:
+def _must_have_share(asked: Context, own: Ownership) -> None:
     """Refuse what is one too many of the program; reads no more records than may wait, and no other request."""
     limit: int = asked.http.app.state.open_per_token
     kind = waiting_kind(own.me)
@@ -172,9 +172,9 @@ def _must_have_share(asked: Asked, own: Own) -> None:
 # -- one request -----------------------------------------------------------------------------------------------
 
 
-async def look_at(asked: Asked) -> Answer:
+async def look_at(asked: Context) -> Answer:
     """Return one, or wait until it differs from what If-None-Match says."""
-    own, request_id = Own(asked), asked.path("request_id")
+    own, request_id = Ownership(asked), asked.path("request_id")
     request = await run_in_threadpool(own.request, request_id)
     seen = asked.http.headers.get("if-none-match", "").strip().removeprefix("W/").strip('"')
     wait = asked.said(WaitQuery).wait
@@ -189,15 +189,15 @@ async def look_at(asked: Asked) -> Answer:
     return Answer(None, 304, headers) if seen == mark_of(request) else Answer(_row(request), 200, headers)
 
 
-def settle(asked: Asked) -> Row:
+def settle(asked: Context) -> Row:
     """Write an end that was reached."""
-    own, said = Own(asked), asked.said(Settle)
+    own, said = Ownership(asked), asked.said(Settle)
     return _row(own.store.settle(own.request(asked.path("request_id")).id, gone=said.gone))
 
 
-def start(asked: Asked) -> Row:
+def start(asked: Context) -> Row:
     """Start."""
-    own, said = Own(asked), asked.said(Start)
+    own, said = Ownership(asked), asked.said(Start)
     request = own.request(asked.path("request_id"))
     stop.must_be_answered(own, request)
     stop.must_have_starts(request)
@@ -210,9 +210,9 @@ def start(asked: Asked) -> Row:
         raise errors.EffectTakenError(request.id, effect=refusal.effect, other=None, state=refusal.state) from None
 
 
-def finish(asked: Asked) -> Row:
+def finish(asked: Context) -> Row:
     """Say how it ended."""
-    own, said = Own(asked), asked.said(Finish)
+    own, said = Ownership(asked), asked.said(Finish)
     request, ended = own.request(asked.path("request_id")), said.outcome
     if ended.result is not None:
         _must_be_shown(ended.result)
@@ -232,22 +232,22 @@ def _must_be_shown(result: str) -> None:
         raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
 
 
-def withdraw(asked: Asked) -> Row:
+def withdraw(asked: Context) -> Row:
     """Take it back."""
-    own = Own(asked)
+    own = Ownership(asked)
     return _row(own.store.withdraw(own.request(asked.path("request_id")).id, own.me, asked.said(Withdraw).reason))
 
 
-def send_back(asked: Asked) -> Row:
+def send_back(asked: Context) -> Row:
     """Let an edit wait anew."""
-    own = Own(asked)
+    own = Ownership(asked)
     problems = asked.said(Return).problems
     return _row(own.store.send_back(own.request(asked.path("request_id")).id, own.me, problems))
 
 
-def verify(asked: Asked) -> Row:
+def verify(asked: Context) -> Row:
     """Say whether it happened."""
-    own, said = Own(asked), asked.said(Verify)
+    own, said = Ownership(asked), asked.said(Verify)
     request = own.request(asked.path("request_id"))
     # Recorded as the program's word: what it calls its hook says nothing that could be known here.
     resolve = partial(own.store.resolve, request.id, own.me, roles=None, channel="verify")
@@ -257,43 +257,43 @@ def verify(asked: Asked) -> Row:
 # -- many ------------------------------------------------------------------------------------------------------
 
 
-def find(asked: Asked) -> Found:
+def find(asked: Context) -> Found:
     """Return the one that holds a fingerprint."""
-    own = Own(asked)
+    own = Ownership(asked)
     found = own.store.find(asked.said(FindQuery).fingerprint)
     return Found(request=None if found is None or not own.is_mine(found) else _row(found))
 
 
-def find_key(asked: Asked) -> Found:
+def find_key(asked: Context) -> Found:
     """Return the one that was asked with a key."""
-    own, said = Own(asked), asked.said(FindKey)
+    own, said = Ownership(asked), asked.said(FindKey)
     found = own.store.find_key(said.run_id, said.key)
     return Found(request=None if found is None or not own.is_mine(found) else _row(found))
 
 
-def by_effect(asked: Asked) -> Rows:
+def by_effect(asked: Context) -> Rows:
     """Return the program's own with an effect."""
-    own = Own(asked)
+    own = Ownership(asked)
     found = filter(own.is_mine, own.store.by_effect(asked.said(ByEffect).effect))
     return Rows(requests=[*map(_row, found)], cursor=None)
 
 
-def result(asked: Asked) -> Kept:
+def result(asked: Context) -> Kept:
     """Return what it gave."""
-    own = Own(asked)
+    own = Ownership(asked)
     return Kept(result=own.store.result(own.request(asked.path("request_id")).id))
 
 
-def match(asked: Asked) -> Ids:
+def match(asked: Context) -> Ids:
     """Return ids that begin so."""
-    own, said = Own(asked), asked.said(MatchQuery)
+    own, said = Ownership(asked), asked.said(MatchQuery)
     ids = own.store.match(said.prefix, 1_000)
     return Ids(ids=[one for one in ids if own.is_mine(own.store.get(one))][: said.limit])
 
 
-def listed(asked: Asked) -> Rows:
+def listed(asked: Context) -> Rows:
     """Return a page of them."""
-    own, said = Own(asked), asked.said(Which)
+    own, said = Ownership(asked), asked.said(Which)
     wanted, claimed = said.wanted, said.wanted.claimed_by
     try:
         states = frozenset(map(State, wanted.states))
@@ -305,22 +305,22 @@ def listed(asked: Asked) -> Rows:
     return Rows(requests=[*map(_row, page.requests)], cursor=page.cursor)
 
 
-def sweep(asked: Asked) -> Swept:
+def sweep(asked: Context) -> Swept:
     """Write all ends that were reached."""
-    return Swept(changed=Own(asked).store.sweep())
+    return Swept(changed=Ownership(asked).store.sweep())
 
 
-def note(asked: Asked) -> Nothing:
+def note(asked: Context) -> Nothing:
     """Note it."""
-    own, said = Own(asked), asked.said(Note)
+    own, said = Ownership(asked), asked.said(Note)
     own.claim(said.run_id)
     own.store.note(said.run_id, said.event, own.me, dict[str, Any](said.detail))
     return Nothing()
 
 
-def own_journal(asked: Asked) -> Entries:
+def own_journal(asked: Context) -> Entries:
     """Return rows of the journal."""
-    own, said = Own(asked), asked.said(JournalQuery)
+    own, said = Ownership(asked), asked.said(JournalQuery)
     if said.request_id is not None:
         own.request(said.request_id)
     elif said.run_id is not None:
@@ -337,16 +337,16 @@ def own_journal(asked: Asked) -> Entries:
         after = rows[-1].run_id, rows[-1].seq
 
 
-async def changes(asked: Asked) -> Changed:
+async def changes(asked: Context) -> Changed:
     """Wait until something differs from what was seen."""
-    own, said = Own(asked), asked.said(Seen)
+    own, said = Ownership(asked), asked.said(Seen)
     if said.any is None:
         return await _changed(asked, own, said, None)
     with Changes.counted(own.store) as count:
         return await _changed(asked, own, said, count)
 
 
-async def _changed(asked: Asked, own: Own, said: Seen, count: Changes | None) -> Changed:
+async def _changed(asked: Context, own: Ownership, said: Seen, count: Changes | None) -> Changed:
     def look(request_ids: Collection[str]) -> Changed | None:
         marked = [(mark_of(request), request) for one in request_ids if (request := _own_or_none(own, one)) is not None]
         changed = [(mark, request) for mark, request in marked if mark != said.seen[request.id]]
@@ -360,7 +360,7 @@ async def _changed(asked: Asked, own: Own, said: Seen, count: Changes | None) ->
     return found or Changed(changed={}, any=said.any)
 
 
-def _own_or_none(own: Own, request_id: str) -> Request | None:
+def _own_or_none(own: Ownership, request_id: str) -> Request | None:
     try:
         return own.request(request_id)
     except errors.RequestNotFoundError:
@@ -384,7 +384,7 @@ _START = ("already_started", "not_approved", "approval_expired", "effect_taken",
 _SAVING = ("run_not_found", "run_busy")
 
 OPERATIONS = [
-    Operation(
+    Endpoint(
         "POST", "/v1/program/requests", "Ask for a person's word on a call or question, or find it asked", ask,
         kinds=_KINDS, body=Ask, answer=Row, status=201,
         problems=(
@@ -393,41 +393,41 @@ OPERATIONS = [
         ),
         headers=HEADERS, also={200: "It was asked before; this is how it stands."},
     ),
-    Operation(
+    Endpoint(
         "GET", _AT, "How a request of the program's stands; with `wait`, when it differs", look_at,
         kinds=_KINDS, query=WaitQuery, answer=Row, problems=_NOT_THERE, waits=True,
         headers={"If-None-Match": "ETag of what was seen."}, also={304: "It is as it was seen."},
     ),
-    Operation("POST", f"{_AT}/settle", "Write an end that was reached", settle, kinds=_KINDS, body=Settle, answer=Row,
+    Endpoint("POST", f"{_AT}/settle", "Write an end that was reached", settle, kinds=_KINDS, body=Settle, answer=Row,
               problems=_NOT_THERE),
-    Operation("POST", f"{_AT}/start", "Take the single right to run an approved call", start, kinds=_KINDS, body=Start,
+    Endpoint("POST", f"{_AT}/start", "Take the single right to run an approved call", start, kinds=_KINDS, body=Start,
               answer=Row, problems=(*_NOT_THERE, *_START)),
-    Operation("POST", f"{_AT}/finish", "Say how a started call ended", finish, kinds=_KINDS, body=Finish, answer=Row,
+    Endpoint("POST", f"{_AT}/finish", "Say how a started call ended", finish, kinds=_KINDS, body=Finish, answer=Row,
               problems=(*_NOT_THERE, "start_refused", "argument", *_SAVING)),
-    Operation("POST", f"{_AT}/withdraw", "Take a request back, or forget a no", withdraw, kinds=_KINDS, body=Withdraw,
+    Endpoint("POST", f"{_AT}/withdraw", "Take a request back, or forget a no", withdraw, kinds=_KINDS, body=Withdraw,
               answer=Row, problems=_NOT_THERE),
-    Operation("POST", f"{_AT}/return", "Let an approved edit wait anew that the function's own types refuse", send_back,
+    Endpoint("POST", f"{_AT}/return", "Let an approved edit wait anew that the function's own types refuse", send_back,
               kinds=_KINDS, body=Return, answer=Row, problems=_NOT_THERE),
-    Operation("POST", f"{_AT}/verify", "Say for a gate's hook whether a call had its effect", verify, kinds=_KINDS,
+    Endpoint("POST", f"{_AT}/verify", "Say for a gate's hook whether a call had its effect", verify, kinds=_KINDS,
               body=Verify, answer=Row, problems=(*_NOT_THERE, "not_unknown")),
-    Operation("GET", "/v1/program/find", "The request that holds a fingerprint", find, kinds=_KINDS, query=FindQuery,
+    Endpoint("GET", "/v1/program/find", "The request that holds a fingerprint", find, kinds=_KINDS, query=FindQuery,
               answer=Found),
-    Operation("POST", "/v1/program/find-key", "The request that was asked with a key in a run", find_key, kinds=_KINDS,
+    Endpoint("POST", "/v1/program/find-key", "The request that was asked with a key in a run", find_key, kinds=_KINDS,
               body=FindKey, answer=Found),
-    Operation("POST", "/v1/program/by-effect", "The program's requests with an effect", by_effect, kinds=_KINDS,
+    Endpoint("POST", "/v1/program/by-effect", "The program's requests with an effect", by_effect, kinds=_KINDS,
               body=ByEffect, answer=Rows),
-    Operation("GET", f"{_AT}/result", "What a call with a key returned", result, kinds=_KINDS, answer=Kept,
+    Endpoint("GET", f"{_AT}/result", "What a call with a key returned", result, kinds=_KINDS, answer=Kept,
               problems=(*_NOT_THERE, "value_not_kept")),
-    Operation("GET", "/v1/program/match", "Ids of the program's requests, by how they begin", match, kinds=_KINDS,
+    Endpoint("GET", "/v1/program/match", "Ids of the program's requests, by how they begin", match, kinds=_KINDS,
               query=MatchQuery, answer=Ids),
-    Operation("POST", "/v1/program/list", "The program's requests", listed, kinds=_KINDS, body=Which, answer=Rows),
-    Operation("POST", "/v1/program/changes", "Wait until a request differs from what was seen", changes, kinds=_KINDS,
+    Endpoint("POST", "/v1/program/list", "The program's requests", listed, kinds=_KINDS, body=Which, answer=Rows),
+    Endpoint("POST", "/v1/program/changes", "Wait until a request differs from what was seen", changes, kinds=_KINDS,
               body=Seen, answer=Changed, waits=True),
-    Operation("POST", "/v1/program/sweep", "Write all ends that were reached", sweep, kinds=_KINDS, answer=Swept,
+    Endpoint("POST", "/v1/program/sweep", "Write all ends that were reached", sweep, kinds=_KINDS, answer=Swept,
               body=kept.Empty),
-    Operation("POST", "/v1/program/notes", "Note in a run's journal what was denied", note, kinds=_KINDS, body=Note,
+    Endpoint("POST", "/v1/program/notes", "Note in a run's journal what was denied", note, kinds=_KINDS, body=Note,
               answer=Nothing, problems=("run_not_found",)),
-    Operation("GET", "/v1/program/journal", "What happened to a request, or in a run", own_journal, kinds=_KINDS,
+    Endpoint("GET", "/v1/program/journal", "What happened to a request, or in a run", own_journal, kinds=_KINDS,
               query=JournalQuery, answer=Entries, problems=("request_not_found", "run_not_found")),
     *kept.OPERATIONS,
 ]  # fmt: skip

@@ -14,10 +14,10 @@ from pydantic import Field
 
 from sayso import errors
 from sayso.model.run import RunRecord, RunState, Saved
-from sayso.server.api.look import Query
-from sayso.server.api.operation import Asked, Input, Operation, Output
-from sayso.server.api.own import Own
-from sayso.server.api.problem import Problem
+from sayso.server.api.endpoint import Context, Endpoint, Input, Output
+from sayso.server.api.ownership import Ownership
+from sayso.server.api.problems import Problem
+from sayso.server.api.review import Query
 from sayso.stores.filter import RunFilter
 from sayso.stores.http_transport import kept_wire, saved_of
 from sayso.stores.memory_tables import run_values
@@ -73,7 +73,7 @@ class SavedRun(Input):
     steps: list[Annotated[list[str | None], Field(min_length=3, max_length=3)]] = Field(max_length=10_000)
     left: Literal["paused", "broken", "ended"] | None = Field(None, description="How the run is handed back with it.")
 
-    def read(self, own: Own, among: str = "") -> Saved:
+    def read(self, own: Ownership, among: str = "") -> Saved:
         """Return what is to be saved, in a run that is the program's from now on.
 
         Args:
@@ -158,14 +158,14 @@ class Done(Output):
     """Done; there is nothing to tell."""
 
 
-def kept(asked: Asked) -> KeptRun:
+def kept(asked: Context) -> KeptRun:
     """Return a run."""
-    return KeptRun(**kept_wire(Own(asked).run(asked.said(KeptQuery).run_id)))
+    return KeptRun(**kept_wire(Ownership(asked).run(asked.said(KeptQuery).run_id)))
 
 
-def runs(asked: Asked) -> KeptRuns:
+def runs(asked: Context) -> KeptRuns:
     """Return a page of runs."""
-    own, said = Own(asked), asked.said(RunsQuery)
+    own, said = Ownership(asked), asked.said(RunsQuery)
     found, looked_at, cursor = list[RunRecord](), 0, said.cursor
     while True:
         try:
@@ -180,30 +180,30 @@ def runs(asked: Asked) -> KeptRuns:
             return KeptRuns(runs=[*map(run_values, found)], cursor=cursor)
 
 
-def save(asked: Asked) -> Done:
+def save(asked: Context) -> Done:
     """Save it."""
-    own = Own(asked)
+    own = Ownership(asked)
     own.store.save_run(asked.said(Save).saved.read(own))
     return Done()
 
 
-def take(asked: Asked) -> KeptRun:
+def take(asked: Context) -> KeptRun:
     """Take it."""
-    own, said = Own(asked), asked.said(Take)
+    own, said = Ownership(asked), asked.said(Take)
     own.must_be_mine(said.run_id)
     return KeptRun(**kept_wire(own.store.take_run(said.run_id, said.holder, gone=said.gone)))
 
 
-def leave(asked: Asked) -> Done:
+def leave(asked: Context) -> Done:
     """Hand it back."""
-    own, said = Own(asked), asked.said(Leave)
+    own, said = Ownership(asked), asked.said(Leave)
     own.store.leave_run(said.saved.read(own), RunState(said.state))
     return Done()
 
 
-def ready(asked: Asked) -> KeptRuns:
+def ready(asked: Context) -> KeptRuns:
     """Return those that can go on."""
-    own, said = Own(asked), asked.said(Ready)
+    own, said = Ownership(asked), asked.said(Ready)
     found: list[RunRecord] = []
     for run_id in _ready(own, said.names):
         try:
@@ -215,7 +215,7 @@ def ready(asked: Asked) -> KeptRuns:
     return KeptRuns(runs=[*map(run_values, found)])
 
 
-def _ready(own: Own, names: Sequence[str]) -> Iterator[str]:
+def _ready(own: Ownership, names: Sequence[str]) -> Iterator[str]:
     """Yield runs that can go on, also those behind any number of other programs', as far as time allows."""
     ends, seen = time.monotonic() + _PATIENCE, set[str]()
     for most in _READY:
@@ -234,16 +234,16 @@ def _ready(own: Own, names: Sequence[str]) -> Iterator[str]:
 _BUSY = ("run_not_found", "run_busy", "request_not_found")
 
 OPERATIONS = [
-    Operation("GET", "/v1/program/runs", "The program's runs, newest first", runs, kinds=_KINDS, query=RunsQuery,
+    Endpoint("GET", "/v1/program/runs", "The program's runs, newest first", runs, kinds=_KINDS, query=RunsQuery,
               answer=KeptRuns),
-    Operation("GET", "/v1/program/runs/kept", "A run and its steps", kept, kinds=_KINDS, query=KeptQuery,
+    Endpoint("GET", "/v1/program/runs/kept", "A run and its steps", kept, kinds=_KINDS, query=KeptQuery,
               answer=KeptRun, problems=("run_not_found",)),
-    Operation("POST", "/v1/program/runs/save", "Save a run in hand", save, kinds=_KINDS, body=Save, answer=Done,
+    Endpoint("POST", "/v1/program/runs/save", "Save a run in hand", save, kinds=_KINDS, body=Save, answer=Done,
               problems=_BUSY),
-    Operation("POST", "/v1/program/runs/take", "Take a run in hand", take, kinds=_KINDS, body=Take, answer=KeptRun,
+    Endpoint("POST", "/v1/program/runs/take", "Take a run in hand", take, kinds=_KINDS, body=Take, answer=KeptRun,
               problems=_BUSY),
-    Operation("POST", "/v1/program/runs/leave", "Hand a run back", leave, kinds=_KINDS, body=Leave, answer=Done,
+    Endpoint("POST", "/v1/program/runs/leave", "Hand a run back", leave, kinds=_KINDS, body=Leave, answer=Done,
               problems=_BUSY),
-    Operation("POST", "/v1/program/runs/ready", "Runs that can go on", ready, kinds=_KINDS, body=Ready,
+    Endpoint("POST", "/v1/program/runs/ready", "Runs that can go on", ready, kinds=_KINDS, body=Ready,
               answer=KeptRuns),
 ]  # fmt: skip

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from sayso import clock
 from sayso.model.request import Request
-from sayso.server.api.operation import Asked
-from sayso.server.api.own import Own
-from sayso.server.api.problem import Problem
+from sayso.server.api.endpoint import Context
+from sayso.server.api.ownership import Ownership
+from sayso.server.api.problems import Problem
 from sayso.stores.records import Record
 
 __all__ = ["HEADERS", "Once"]
@@ -32,7 +32,7 @@ _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 class Once:
     """One request of a program, with the key that it was sent with, if any."""
 
-    def __init__(self, asked: Asked, own: Own, said: BaseModel) -> None:
+    def __init__(self, asked: Context, own: Ownership, said: BaseModel) -> None:
         given = asked.http.headers.get("idempotency-key")
         if given is not None and _KEY.fullmatch(given) is None:
             raise Problem("invalid_input", "Idempotency-Key takes 1 to 200 visible ASCII characters; nothing was asked")

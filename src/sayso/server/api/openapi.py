@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
 from sayso import __version__
-from sayso.server.api import problem
-from sayso.server.api.operation import Operation
+from sayso.server.api import problems
+from sayso.server.api.endpoint import Endpoint
 
 __all__ = ["Problem", "codes_of", "document"]
 
@@ -39,7 +39,7 @@ class Problem(BaseModel):
     code: str
 
 
-def document(operations: Iterable[Operation]) -> dict[str, Any]:
+def document(operations: Iterable[Endpoint]) -> dict[str, Any]:
     """Return the document of these operations."""
     operations = list(operations)
     models = {model for each in operations for model in (each.body, each.answer) if model is not None}
@@ -74,11 +74,11 @@ def _sorted(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
     return sorted(models, key=lambda model: model.__name__)
 
 
-def _path(operation: Operation) -> str:
+def _path(operation: Endpoint) -> str:
     return re.sub(r":\w+}", "}", operation.path)
 
 
-def _operation(operation: Operation, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+def _operation(operation: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
     kinds = sorted(operation.kinds)
     found: dict[str, Any] = {
         "operationId": operation.name,
@@ -95,12 +95,12 @@ def _operation(operation: Operation, schemas: dict[type[BaseModel], dict[str, An
     return found
 
 
-def _in_path(operation: Operation) -> list[dict[str, Any]]:
+def _in_path(operation: Endpoint) -> list[dict[str, Any]]:
     names = re.findall(r"{(\w+)", operation.path)
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
-def _in_query(operation: Operation) -> list[dict[str, Any]]:
+def _in_query(operation: Endpoint) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
     schema = operation.query.model_json_schema()
@@ -126,14 +126,14 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     return {key: _inlined(value, definitions) for key, value in schema.items()}  # pyright: ignore[reportUnknownVariableType]
 
 
-def _in_headers(operation: Operation) -> list[dict[str, Any]]:
+def _in_headers(operation: Endpoint) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": said}
         for name, said in operation.headers.items()
     ]
 
 
-def _answers(operation: Operation, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+def _answers(operation: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Done."}
     if operation.answer is not None:
         good["content"] = {operation.media_type: {"schema": schemas[operation.answer]}}
@@ -142,18 +142,18 @@ def _answers(operation: Operation, schemas: dict[type[BaseModel], dict[str, Any]
     found: dict[str, Any] = {str(operation.status): good}
     for status, said in operation.also.items():
         found[str(status)] = {**(good if status < 300 else {}), "description": said}
-    codes: dict[int, list[problem.ProblemKind]] = {}
+    codes: dict[int, list[problems.ProblemKind]] = {}
     for code in codes_of(operation):
-        kind = problem.every()[code]
+        kind = problems.every()[code]
         codes.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(codes.items()):
         said = "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds)
-        content = {problem.MEDIA_TYPE: {"schema": schemas[Problem]}}
+        content = {problems.MEDIA_TYPE: {"schema": schemas[Problem]}}
         found[str(status)] = {"description": said, "content": content}
     return found
 
 
-def codes_of(operation: Operation) -> list[str]:
+def codes_of(operation: Endpoint) -> list[str]:
     """Return the codes of all problems that an operation may answer."""
     found = [*_ALWAYS, "wrong_token_kind", "not_admitted", "invalid_input", *operation.problems]
     if operation.method != "GET":

@@ -1,6 +1,6 @@
 """All operations of the API, and their routes: one place for each path, and one for every address that is none.
 
-The reviewers' half stands in `look`, `review` and `stream`, the programs' in `ask`, the Confirm protocol in `confirm`.
+The reviewers' half is in `review` and `events`, the programs' in `ask` and `kept`.
 The invariant: whatever is below `/api` answers in JSON, and a wrong address tells nothing to who is not known.
 """
 
@@ -13,20 +13,17 @@ from typing import Any, TypeVar
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 
-from sayso.server.api import ask, confirm, look, openapi, review, stream, token
-from sayso.server.api.operation import Asked, Operation, Place
+from sayso.server.api import ask, events, openapi, review
+from sayso.server.api.endpoint import Context, Endpoint, EndpointsAtPath
 
 __all__ = ["mounted", "operations"]
 
 _R = TypeVar("_R", Mount, Route)
 
 
-def operations() -> list[Operation]:
+def operations() -> list[Endpoint]:
     """Return everything that can be asked."""
-    return [
-        _OPENAPI, *look.OPERATIONS, *review.OPERATIONS, *ask.OPERATIONS, *stream.OPERATIONS, *token.OPERATIONS,
-        *confirm.OPERATIONS,
-    ]  # fmt: skip
+    return [_OPENAPI, *review.OPERATIONS, *ask.OPERATIONS, *events.OPERATIONS]
 
 
 def mounted() -> Mount:
@@ -35,12 +32,12 @@ def mounted() -> Mount:
 
 
 def _routes() -> list[BaseRoute]:
-    places: dict[str, dict[str, Operation]] = {}
+    places: dict[str, dict[str, Endpoint]] = {}
     for operation in operations():
         places.setdefault(operation.path, {})[operation.method] = operation
     # What takes a whole rest of a path comes after what stands below it.
     ordered = sorted(places.items(), key=lambda place: (":path}" in place[0], place[0]))
-    return [_whole(Route(path, Place(operations))) for path, operations in [*ordered, ("/{rest:path}", {})]]
+    return [_whole(Route(path, EndpointsAtPath(operations))) for path, operations in [*ordered, ("/{rest:path}", {})]]
 
 
 def _whole(route: _R) -> _R:
@@ -54,9 +51,9 @@ def _document() -> dict[str, Any]:
     return openapi.document(operations())
 
 
-def _openapi(asked: Asked) -> JSONResponse:
+def _openapi(asked: Context) -> JSONResponse:
     # Where the inbox is mounted below another path, this is, too.
     return JSONResponse({**_document(), "servers": [{"url": asked.http.scope["root_path"]}]})
 
 
-_OPENAPI = Operation("GET", "/v1/openapi.json", "This document", _openapi)
+_OPENAPI = Endpoint("GET", "/v1/openapi.json", "This document", _openapi)

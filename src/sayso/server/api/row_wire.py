@@ -1,7 +1,7 @@
 """What programs say to the API and hear from it, as the pydantic models of their operations.
 
 Rows go in and out as a store has them (`sayso.stores.http_transport`); the texts in them are looked into by
-`sayso.server.api.sound`. The invariant: a field that is not named here is refused.
+`sayso.server.api.validation`. The invariant: a field that is not named here is refused.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pydantic import Field
 
 from sayso.model.lifecycle import MOST_KEPT
 from sayso.server.api import kept
-from sayso.server.api.look import Query
-from sayso.server.api.operation import Input, Output
-from sayso.server.api.sound import AskedRequest
+from sayso.server.api.endpoint import Input, Output
+from sayso.server.api.review import Query
+from sayso.server.api.validation import AskedRequest
 from sayso.server.api.wait import LONGEST
 
 __all__ = [

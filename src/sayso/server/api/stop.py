@@ -13,7 +13,7 @@ from datetime import datetime
 from sayso import clock, errors
 from sayso.model.duration import ago
 from sayso.model.request import Execution, Request
-from sayso.server.api.own import Own
+from sayso.server.api.ownership import Ownership
 from sayso.stores.base import Filter
 
 __all__ = ["MOST_RETRIES", "must_be_answered", "must_have_starts"]
@@ -24,7 +24,7 @@ MOST_RETRIES = 5
 _LOOKED_AT = 1_000  # requests of one run, the last ones first
 
 
-def must_be_answered(own: Own, request: Request) -> None:
+def must_be_answered(own: Ownership, request: Request) -> None:
     """Raise `AlreadyStartedError` for a call that stopped to ask, while no person has answered since it was started."""
     execution = request.execution
     if execution is None or not execution.stopped or execution.error is not None:  # an error is of a later start
@@ -46,7 +46,7 @@ def _already(request: Request, execution: Execution) -> errors.AlreadyStartedErr
     return errors.AlreadyStartedError(request.id, state=request.state, at=at, age=ago(at, clock.now()))
 
 
-def _is_answered(own: Own, request: Request, since: datetime) -> bool:
+def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     """Say whether a person decided a request, or said how its call ended, since an instant; the program is nobody."""
     decision, execution = request.decision, request.execution
     if decision is not None and decision.by != own.me and decision.at >= since:

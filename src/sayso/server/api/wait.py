@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as Http
 
 from sayso.model.ids import new_token
-from sayso.server.api.operation import Asked
+from sayso.server.api.endpoint import Context
 from sayso.stores.base import Store, Unwatch
 
 __all__ = ["LONGEST", "Changes", "until_changed"]
@@ -94,8 +94,8 @@ _counts: dict[tuple[asyncio.AbstractEventLoop, Store], Changes] = {}  # those th
 
 
 async def until_changed(
-    asked: Asked, store: Store, request_ids: Collection[str], look: Callable[[Collection[str]], T | None], wait: float,
-    *, is_any: bool = False,
+    asked: Context, store: Store, request_ids: Collection[str], look: Callable[[Collection[str]], T | None],
+    wait: float, *, is_any: bool = False,
 ) -> T | None:  # fmt: skip
     """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
 

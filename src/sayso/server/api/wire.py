@@ -18,7 +18,7 @@ from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.reviews import Review
 from sayso.server import token as tokens
-from sayso.server.api.operation import Output
+from sayso.server.api.endpoint import Output
 from sayso.server.token import TokenKind
 from sayso.view.document import entry_document, request_document
 

@@ -1,8 +1,7 @@
 """How often, and how much at a time, one token, session or stranger may ask; counted in this process.
 
-How often is a moving window (the library `limits`), and how much at a time is what is being worked on. Both answer 429
-with `Retry-After`, so that a program is slowed down and loses no call (`sayso.stores.http_transport`). The
-invariant: one who asks too much slows nobody else down, and what sleeps until something changes takes no slot.
+The rate is a moving window (the library `limits`); requests in flight are counted in slots. Both answer 429 with
+`Retry-After`, so that a program is slowed down and loses no call (`sayso.stores.http_transport`).
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
 from sayso import errors
-from sayso.server.api.problem import Problem
+from sayso.server.api.problems import Problem
 
 __all__ = ["InFlight", "Rate", "Slot"]
 
 _SOON = 1  # seconds until who has too much under way may try again
-_QUEUED = 5.0  # seconds in which a request that waits for a change has to get a slot
+_QUEUE_TIMEOUT = 5.0  # seconds in which a request that waits for a change has to get a slot
 
 
 class Rate:
@@ -92,7 +91,7 @@ class InFlight:
         slot = Slot(token.limiter)
         token.requests += 1
         try:
-            if not slot.take() and not (queues and await slot.wait(_QUEUED)):
+            if not slot.take() and not (queues and await slot.wait(_QUEUE_TIMEOUT)):
                 raise Problem(
                     "rate_limited",
                     f"{self._most} requests of this token are being worked on; nothing was done, try again",

@@ -1,19 +1,21 @@
-"""One thing that can be asked of the API, declared once: from it come its route and its part of the OpenAPI document.
+"""One endpoint of the API: who may call it, the models that check its input, and the JSON that it answers.
 
-An operation names its method and path, the kinds of tokens that may, the pydantic models that read its query and body
-and write its answer, and the problems of its own. The invariant: a handler runs only for somebody who is known, whose
-token is of a kind that may, who did not ask too often, and with input that its models have taken.
+A handler runs only for a known principal, with a token of a kind that may, below its limits, and with input that its
+models have taken. Its declaration makes its route and its part of the OpenAPI document.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
+import math
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, TypeVar, cast, get_origin
+from typing import Any, Literal, NoReturn, TypeVar, cast, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -23,15 +25,231 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sayso import errors
+from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
-from sayso.server.api.body import read_json
-from sayso.server.api.principal import LOOKING, Principal, principal_of
-from sayso.server.api.problem import Problem, of_fault, response
-from sayso.server.api.rate import InFlight, Rate, Slot
-from sayso.server.token import KINDS, TokenKind, Tokens
-from sayso.server.visit import Settings
+from sayso.server.api.limits import InFlight, Rate, Slot
+from sayso.server.api.problems import Problem, of_fault, response
+from sayso.server.session import Session
+from sayso.server.token import KINDS, Token, TokenKind, Tokens
+from sayso.server.visit import Settings, is_ours
 
-__all__ = ["Answer", "Asked", "Input", "Operation", "Output", "Place"]
+__all__ = [
+    "LOOKING",
+    "MAX_BODY",
+    "Answer",
+    "Context",
+    "Endpoint",
+    "EndpointsAtPath",
+    "Input",
+    "Output",
+    "Principal",
+    "is_still_good",
+    "parsed",
+    "principal_of",
+    "read_bytes",
+    "read_json",
+]
+
+T = TypeVar("T")
+MAX_BODY = 2_000_000
+_LARGE = 20_000
+_BODY_TIMEOUT = 30.0  # seconds for a body to arrive
+_DEEPEST = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+async def read_json(http: Http, then: Callable[[Any], T]) -> T:
+    """Return what `then` makes of the body of a request, as JSON values; an empty one is an empty object.
+
+    What is large is read in a thread, so that nobody else has to wait.
+
+    Raises:
+        Problem: It is too long, too slow, is not called JSON, or is none.
+    """
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT):
+            body = await read_bytes(http)
+    except TimeoutError:
+        raise Problem("body_too_slow", f"the body did not come in {_BODY_TIMEOUT:.0f} s; nothing was done") from None
+    kind = http.headers.get("content-type", "").partition(";")[0].strip().casefold()
+    if not body and kind in {"", "application/json"}:
+        return then({})
+    if kind != "application/json":
+        raise Problem("wrong_content_type", "send the body with Content-Type: application/json; nothing was done")
+    if len(body) <= _LARGE:
+        return then(parsed(body))
+    return await run_in_threadpool(lambda: then(parsed(body)))
+
+
+async def read_bytes(http: Http) -> bytes:
+    """Return the body as it came; raises `Problem` where it is too long."""
+    body = bytearray()
+    async for chunk in http.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
+    return bytes(body)
+
+
+def parsed(body: bytes) -> Any:
+    """Return what a body says as JSON values; raises `Problem` where that is not certain."""
+    try:
+        content = json.loads(
+            body.decode(), object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
+        )  # fmt: skip
+    except UnicodeDecodeError:
+        raise Problem("invalid_json", "the body is not UTF-8; nothing was done") from None
+    except RecursionError:
+        raise Problem("invalid_json", _TOO_DEEP) from None
+    except ValueError as error:
+        raise Problem("invalid_json", f"the body cannot be read ({_said(error)}); nothing was done") from None
+    _must_be_shallow(content)
+    return content
+
+
+_TOO_DEEP = f"the body is nested deeper than {_DEEPEST} levels; nothing was done"
+
+
+def _said(error: ValueError) -> str:
+    # What Python says of a number with too many digits names a setting of this server.
+    if isinstance(error, json.JSONDecodeError | _NotStrict):
+        return str(error)
+    return "a number has too many digits"
+
+
+class _NotStrict(ValueError):
+    """JSON that some readers take and others do not, or take for something else."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotStrict("an object names a key twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotStrict(f"{name} is no number in JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _NotStrict("a number is too large")
+    return number
+
+
+def _must_be_shallow(content: Any) -> None:
+    """Refuse what is too deep, and texts that are no Unicode; without recursion, for that is what depth attacks."""
+    level: list[Any] = [content]
+    for _ in range(_DEEPEST + 1):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case dict():
+                    below += [*value.keys(), *value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+                case list():
+                    below += value
+                case str() if _SURROGATE.search(value):
+                    raise Problem("invalid_json", "a text has half of a surrogate pair; nothing was done")
+                case _:
+                    pass
+        if not below:
+            return
+        level = below
+    raise Problem("invalid_json", _TOO_DEEP)
+
+
+LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
+_STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor at its end; nothing was done"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks, and what for they may.
+
+    Attributes:
+        kind: Of the token; a session's is `review`.
+        reviewer: In whose name.
+        token_id: Of the token; None for a session.
+        channel: What the record says how a decision came: `api`, or `web` for a session.
+        session: At which browser; None for a token.
+    """
+
+    kind: TokenKind
+    reviewer: Reviewer
+    token_id: str | None
+    channel: Literal["api", "web"]
+    session: Session | None = field(default=None, repr=False)
+
+    @property
+    def csrf(self) -> str | None:
+        """What a session's changes bring along; None for a token."""
+        return None if self.session is None else self.session.csrf
+
+    @property
+    def requester(self) -> Identity:
+        """Who asks for calls through this token; on behalf of `reviewer.identity`, who may then not decide them."""
+        return Identity(TOKENS, self.reviewer.subject)
+
+
+def principal_of(http: Http) -> Principal:
+    """Return who asks; reads the store.
+
+    Raises:
+        Problem: Nobody that is known, somebody who may not review here, or a session's change that did not come from
+            a page of ours.
+    """
+    given = http.headers.getlist("authorization")
+    if given:
+        return _bearer(http, given)
+    session = _session(http)
+    if session is None:
+        raise _stranger()
+    if http.method not in LOOKING and not (is_ours(http) and session.is_mine(http.headers.get("x-csrf-token", ""))):
+        raise Problem(
+            "not_from_here",
+            "a session changes something only with its X-CSRF-Token and this server's Origin; nothing was done",
+        )
+    return Principal("review", session.reviewer, None, "web", session)
+
+
+def is_still_good(http: Http, who: Principal) -> bool:
+    """Say whether somebody who was known before still is; this is no use of a session. Reads the store."""
+    settings: Settings = http.app.state.settings
+    tokens: Tokens = http.app.state.tokens
+    if who.session is not None:
+        return settings.sessions.is_open(who.session)
+    return who.token_id is not None and tokens.is_good(who.token_id)
+
+
+def _session(http: Http) -> Session | None:
+    """Return the session that has begun; a program around that knows its people has the last word, and begins none."""
+    settings: Settings = http.app.state.settings
+    session = settings.sessions.find(http.cookies.get(settings.cookie(http)[0]))
+    if session is None or settings.who is None:
+        return session
+    person = settings.who(http)
+    return session if person is not None and person == session.reviewer and settings.sign_in.admits(person) else None
+
+
+def _bearer(http: Http, given: list[str]) -> Principal:
+    scheme, _, text = given[0].partition(" ")
+    tokens: Tokens = http.app.state.tokens
+    token: Token | None = None
+    if len(given) == 1 and scheme.casefold() == "bearer":
+        token = tokens.find(text.strip())
+    if token is None:
+        raise _stranger()
+    settings: Settings = http.app.state.settings
+    if token.kind == "review" and not settings.sign_in.admits(token.reviewer):
+        raise Problem("not_admitted", "the settings of this server do not let this person review; nothing was done")
+    return Principal(token.kind, token.reviewer, token.id, "api")
+
+
+def _stranger() -> Problem:
+    return Problem("not_signed_in", _STRANGER, headers={"www-authenticate": "Bearer"})
+
 
 _log = logging.getLogger("sayso.server")
 _M = TypeVar("_M", bound=BaseModel)
@@ -49,7 +267,7 @@ class Output(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Asked:
+class Context:
     """A request to the API, by somebody who may make it, with input that was taken.
 
     Attributes:
@@ -91,11 +309,11 @@ class Answer:
 
 
 _Answered = BaseModel | Answer | Response
-Handler = Callable[[Asked], _Answered] | Callable[[Asked], Awaitable[_Answered]]
+Handler = Callable[[Context], _Answered] | Callable[[Context], Awaitable[_Answered]]
 
 
 @dataclass(frozen=True)
-class Operation:
+class Endpoint:
     """One operation.
 
     Attributes:
@@ -155,10 +373,10 @@ class Operation:
             raise Problem("invalid_input", "this takes nothing after the question mark; nothing was done")
         if self.body is not None:
             said[self.body] = await read_json(http, partial(_taken, self.body, where="body"))
-        asked = Asked(http, principal, said, in_flight)
+        asked = Context(http, principal, said, in_flight)
         if inspect.iscoroutinefunction(self.handler):
             return self._written(await self.handler(asked))
-        return self._written(await run_in_threadpool(cast("Callable[[Asked], _Answered]", self.handler), asked))
+        return self._written(await run_in_threadpool(cast("Callable[[Context], _Answered]", self.handler), asked))
 
     def _written(self, answered: _Answered) -> Response:
         if isinstance(answered, Response):
@@ -198,14 +416,14 @@ def _taken(model: type[_M], given: Any, where: str) -> _M:
         raise Problem("invalid_input", f"the {where} does not fit; nothing was done", problems=problems) from None
 
 
-class Place:
+class EndpointsAtPath:
     """An ASGI program for all operations at one path; an answer of any kind leaves here, and no exception.
 
     Args:
         operations: By method; none means that there is nothing at this path.
     """
 
-    def __init__(self, operations: Mapping[str, Operation]) -> None:
+    def __init__(self, operations: Mapping[str, Endpoint]) -> None:
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

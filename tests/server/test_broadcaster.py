@@ -1,7 +1,7 @@
 """Many streams of events beside each other: one look for all, each hears its own, and who is slow holds up nobody.
 
-The streams here are a relay's listeners, without a server around them. The invariant: however they come and go, each is
-handed every event once, in order, and nothing once it was shut out.
+The streams here are listeners of a broadcaster, without a server around them. However they come and go, each is handed
+every event once, in order, and nothing once it was shut out.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import pytest
 
 from sayso import errors
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.server.api import piece, relay
-from sayso.server.api.happenings import Happening, Happenings
-from sayso.server.api.piece import Pieces
-from sayso.server.api.principal import Principal
-from sayso.server.api.relay import Listener, Relay, Relays
+from sayso.server.api import events
+from sayso.server.api.endpoint import Principal
+from sayso.server.api.events import Batches, Broadcaster, Broadcasters, EventLog, Listener, LoggedEvent
 from sayso.server.token import TokenKind
 from sayso.stores.base import Store
 from sayso.testing import sample_call
@@ -28,27 +26,27 @@ PATIENCE = 30  # seconds; a wait that is never over ends here
 
 
 def listener(
-    ring: Happenings, name: str = "ada", kind: TokenKind = "review", is_good: Callable[[], bool] = lambda: True
+    log: EventLog, name: str = "ada", kind: TokenKind = "review", is_good: Callable[[], bool] = lambda: True
 ) -> Listener:
     who = Principal(kind, Reviewer(name), f"token of {name}", "api")
-    return Listener(who, is_good, ring.number, asyncio.Event())
+    return Listener(who, is_good, log.number, asyncio.Event())
 
 
-def with_relay(store: Store, work: Callable[[Happenings, Relay], Awaitable[None]]) -> None:
-    """Run `work` with a relay of a ring, as streams have it."""
+def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Awaitable[None]]) -> None:
+    """Run `work` with a broadcaster of a log, as streams have it."""
 
     async def main() -> None:
-        ring = Happenings(store)
-        here = Relays(ring).here()
-        end = ring.listen(here.ring)
-        with here.ask():
-            await work(ring, here)
+        log = EventLog(store)
+        here = Broadcasters(log).here()
+        end = log.listen(here.wake)
+        with here.open():
+            await work(log, here)
         end()
 
     asyncio.run(main())
 
 
-async def heard(here: Relay, one: Listener) -> bytes | None:
+async def heard(here: Broadcaster, one: Listener) -> bytes | None:
     return await asyncio.wait_for(here.heard(one), PATIENCE)
 
 
@@ -57,7 +55,7 @@ def ids_in(said: bytes | None) -> list[int]:
     return [int(line.rpartition("-")[2]) for line in lines if line.startswith("id: ")]
 
 
-async def take(here: Relay, one: Listener, count: int) -> list[int]:
+async def take(here: Broadcaster, one: Listener, count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         said = await heard(here, one)
@@ -74,14 +72,14 @@ def ask(store: Store, count: int = 1, name: str = "other") -> None:
 def test_streams_at_one_place_are_handed_the_same_bytes_of_one_look(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, since = list[int](), Happenings.since
+    looks, since = list[int](), EventLog.since
 
-    def counted(ring: Happenings, number: int) -> list[Happening] | None:
+    def counted(log: EventLog, number: int) -> list[LoggedEvent] | None:
         looks.append(number)
-        return since(ring, number)
+        return since(log, number)
 
-    async def work(ring: Happenings, here: Relay) -> None:
-        everybody = [listener(ring) for _ in range(20)]
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        everybody = [listener(log) for _ in range(20)]
         waiting = [asyncio.create_task(heard(here, one)) for one in everybody]
         await asyncio.sleep(0)
         ask(memory, 3)
@@ -89,14 +87,14 @@ def test_streams_at_one_place_are_handed_the_same_bytes_of_one_look(
         assert ids_in(said[0]) == [1, 2, 3]
         assert all(each is said[0] for each in said)
 
-    monkeypatch.setattr(Happenings, "since", counted)
-    with_relay(memory, work)
+    monkeypatch.setattr(EventLog, "since", counted)
+    with_broadcaster(memory, work)
     assert looks == [0]
 
 
 def test_a_change_wakes_many_streams_once(memory: Store) -> None:
-    ring, woken = Happenings(memory), list[int]()
-    ends = [ring.listen(here) for here in [lambda: woken.append(1)] * 20]
+    log, woken = EventLog(memory), list[int]()
+    ends = [log.listen(here) for here in [lambda: woken.append(1)] * 20]
     ask(memory)
     assert woken == [1]
     for end in ends:
@@ -106,7 +104,7 @@ def test_a_change_wakes_many_streams_once(memory: Store) -> None:
 
 
 def test_a_burst_wakes_the_loop_once(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(ring: Happenings, here: Relay) -> None:
+    async def work(log: EventLog, here: Broadcaster) -> None:
         calls = list[int]()
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: calls.append(1))
@@ -114,25 +112,25 @@ def test_a_burst_wakes_the_loop_once(memory: Store, monkeypatch: pytest.MonkeyPa
         assert calls == [1]
         monkeypatch.undo()
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_tokens_of_programs_at_one_place_hear_of_their_own(memory: Store) -> None:
-    async def work(ring: Happenings, here: Relay) -> None:
-        bot, robot, ada = listener(ring, "bot", "ask"), listener(ring, "robot", "ask"), listener(ring)
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        bot, robot, ada = listener(log, "bot", "ask"), listener(log, "robot", "ask"), listener(log)
         for name in ("bot", "other", "robot", "bot"):
             ask(memory, name=name)
         found = await asyncio.gather(take(here, bot, 2), take(here, robot, 1), take(here, ada, 4))
         assert found == [[1, 4], [3], [1, 2, 3, 4]]
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_who_is_far_behind_is_handed_bounded_pieces(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piece, "_MOST", 4)
+    monkeypatch.setattr(events, "_MOST", 4)
 
-    async def work(ring: Happenings, here: Relay) -> None:
-        ada, bot = listener(ring), listener(ring, "bot", "ask")
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        ada, bot = listener(log), listener(log, "bot", "ask")
         ask(memory, 9)
         ask(memory, name="bot")
         # Nothing happens after that: what is left behind a piece needs no event that tells of it.
@@ -140,40 +138,40 @@ def test_who_is_far_behind_is_handed_bounded_pieces(memory: Store, monkeypatch: 
         assert sizes == [4, 4, 2]
         assert ids_in(await heard(here, bot)) == [10]
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_who_is_shut_out_hears_no_more_and_the_others_do(memory: Store) -> None:
-    async def work(ring: Happenings, here: Relay) -> None:
-        let_in, shut_out = listener(ring, "ada"), listener(ring, "bob", is_good=lambda: False)
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        let_in, shut_out = listener(log, "ada"), listener(log, "bob", is_good=lambda: False)
         both = asyncio.gather(heard(here, let_in), heard(here, shut_out))
         ask(memory)
         said = await both
         assert (ids_in(said[0]), said[1]) == ([1], None)
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_who_is_shut_out_while_nothing_happens_is_found_out(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "_CHECK", 0.05)
+    monkeypatch.setattr(events, "_CHECK", 0.05)
 
-    async def work(ring: Happenings, here: Relay) -> None:
+    async def work(log: EventLog, here: Broadcaster) -> None:
         good = [True, True, False]
-        one = listener(ring, is_good=lambda: good.pop(0))
+        one = listener(log, is_good=lambda: good.pop(0))
         assert await heard(here, one) is None
         assert good == []
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_who_was_shut_out_while_it_sent_is_found_out_when_it_comes_back(memory: Store) -> None:
-    async def work(ring: Happenings, here: Relay) -> None:
+    async def work(log: EventLog, here: Broadcaster) -> None:
         good = [True]
-        slow, quick = listener(ring, "bob", is_good=lambda: good[0]), listener(ring)
+        slow, quick = listener(log, "bob", is_good=lambda: good[0]), listener(log)
         ask(memory)
         assert [ids_in(each) for each in await asyncio.gather(heard(here, slow), heard(here, quick))] == [[1], [1]]
         good[0] = False
-        here.ring()  # as by a token that is revoked: no event, and the slow one is sending meanwhile
+        here.wake()  # as by a token that is revoked: no event, and the slow one is sending meanwhile
         looked, loop = asyncio.Event(), asyncio.get_running_loop()
         quick.is_good = lambda: loop.call_soon_threadsafe(looked.set) is not None
         waiting = asyncio.create_task(heard(here, quick))
@@ -181,29 +179,29 @@ def test_who_was_shut_out_while_it_sent_is_found_out_when_it_comes_back(memory: 
         assert await heard(here, slow) is None
         waiting.cancel()
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_nothing_is_kept_for_who_does_not_read(memory: Store) -> None:
-    async def work(ring: Happenings, here: Relay) -> None:
-        slow, quick = listener(ring, "bob"), listener(ring)
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        slow, quick = listener(log, "bob"), listener(log)
         for number in range(1, 4):
             ask(memory)
             assert await take(here, quick, 1) == [number]
         assert (slow.found, slow.seen) == (None, 0)
         assert await take(here, slow, 3) == [1, 2, 3]
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_what_was_sent_is_not_kept(memory: Store) -> None:
-    async def work(ring: Happenings, here: Relay) -> None:
-        one = listener(ring)
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        one = listener(log)
         ask(memory)
         assert await take(here, one, 1) == [1]
         assert one.found is None
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store) -> None:
@@ -215,8 +213,8 @@ def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store)
             await asyncio.sleep(0.3)
             return True
 
-    async def work(ring: Happenings, here: Relay) -> None:
-        slow, quick = listener(ring, "bob"), listener(ring)
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        slow, quick = listener(log, "bob"), listener(log)
         slow.bell = Late()
         waiting = asyncio.create_task(take(here, slow, 3))
         await asyncio.sleep(0)
@@ -225,13 +223,13 @@ def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store)
             assert await take(here, quick, 1) == [number]
         assert await waiting == [1, 2, 3]
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
 
 
 def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
     memory: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(relay, "_AGAIN", 0.05)
+    monkeypatch.setattr(events, "_AGAIN", 0.05)
     faults = [errors.StoreBusyError("busy")] * 3
 
     def busy_at_first() -> bool:
@@ -239,15 +237,15 @@ def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
             raise faults.pop()
         return True
 
-    async def work(ring: Happenings, here: Relay) -> None:
-        good, bad = listener(ring), [listener(ring, "bob", is_good=busy_at_first) for _ in range(20)]
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        good, bad = listener(log), [listener(log, "bob", is_good=busy_at_first) for _ in range(20)]
         waiting = [asyncio.create_task(heard(here, one)) for one in bad]
         ask(memory)
         assert await take(here, good, 1) == [1]
         assert all(one.found is None and one.seen == 0 for one in bad if faults)
         assert [ids_in(await one) for one in waiting] == [[1]] * 20
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
     said = [line.getMessage() for line in caplog.records if "busy" in line.getMessage()]
     assert len(said) == 3  # one line for each look, however many streams there are
 
@@ -255,43 +253,43 @@ def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
 def test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "_AGAIN", 0.05)
-    since, faults = Happenings.since, [errors.StoreBusyError("busy")]
+    monkeypatch.setattr(events, "_AGAIN", 0.05)
+    since, faults = EventLog.since, [errors.StoreBusyError("busy")]
 
-    def busy_once(ring: Happenings, number: int) -> list[Happening] | None:
+    def busy_once(log: EventLog, number: int) -> list[LoggedEvent] | None:
         if faults:
             raise faults.pop()
-        return since(ring, number)
+        return since(log, number)
 
-    monkeypatch.setattr(Happenings, "since", busy_once)
+    monkeypatch.setattr(EventLog, "since", busy_once)
 
-    async def work(ring: Happenings, here: Relay) -> None:
+    async def work(log: EventLog, here: Broadcaster) -> None:
         ask(memory)
-        assert await take(here, listener(ring), 1) == [1]
+        assert await take(here, listener(log), 1) == [1]
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
     assert faults == []
 
 
 def test_a_look_that_fails_ends_the_streams_and_is_no_silence(
     memory: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(ring: Happenings, here: Relay) -> None:
+    async def work(log: EventLog, here: Broadcaster) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(Pieces, "look", lambda *_: 1 // 0)
-            assert await asyncio.gather(*(heard(here, listener(ring)) for _ in range(20))) == [None] * 20
+            patch.setattr(Batches, "look", lambda *_: 1 // 0)
+            assert await asyncio.gather(*(heard(here, listener(log)) for _ in range(20))) == [None] * 20
         ask(memory)
-        one = listener(ring)
+        one = listener(log)
         one.seen = 0
         assert await take(here, one, 1) == [1]
 
-    with_relay(memory, work)
+    with_broadcaster(memory, work)
     [line] = [line for line in caplog.records if line.exc_info is not None]  # one for all of them
     assert "ZeroDivisionError" in repr(line.exc_info)
 
 
 def test_what_happens_while_it_looks_is_heard(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    of, is_first = Pieces.of, [True]
+    of, is_first = Batches.of, [True]
 
     def late(*args: Any) -> Any:
         found = of(*args)
@@ -300,24 +298,24 @@ def test_what_happens_while_it_looks_is_heard(memory: Store, monkeypatch: pytest
             ask(memory)  # after this look has read the store
         return found
 
-    monkeypatch.setattr(Pieces, "of", late)
+    monkeypatch.setattr(Batches, "of", late)
 
-    async def work(ring: Happenings, here: Relay) -> None:
-        assert await take(here, listener(ring), 2) == [1, 2]
+    async def work(log: EventLog, here: Broadcaster) -> None:
+        assert await take(here, listener(log), 2) == [1, 2]
 
-    async def begun(ring: Happenings, here: Relay) -> None:
+    async def begun(log: EventLog, here: Broadcaster) -> None:
         ask(memory)
-        await work(ring, here)
+        await work(log, here)
 
-    with_relay(memory, begun)
+    with_broadcaster(memory, begun)
 
 
 def test_many_streams_that_come_and_go_hear_each_event_once(each_store: Store) -> None:
     count, last = 60, 60
 
-    async def client(ring: Happenings, here: Relay, number: int) -> list[int]:
+    async def client(log: EventLog, here: Broadcaster, number: int) -> list[int]:
         found: list[int] = []
-        one = listener(ring, f"client{number}")
+        one = listener(log, f"client{number}")
         one.seen = 0
         while not found or found[-1] < last:
             said = await heard(here, one)
@@ -325,37 +323,37 @@ def test_many_streams_that_come_and_go_hear_each_event_once(each_store: Store) -
             if number % 3 == 0:  # reads slowly
                 await asyncio.sleep(0.07)
             if number % 3 == 1:  # breaks off, and comes back with the last id
-                one = listener(ring, f"client{number}")
+                one = listener(log, f"client{number}")
                 one.seen = found[-1]
         return found
 
-    async def work(ring: Happenings, here: Relay) -> None:
+    async def work(log: EventLog, here: Broadcaster) -> None:
         asking = threading.Thread(target=ask, args=(each_store, count))
         asking.start()
-        found = await asyncio.gather(*(client(ring, here, number) for number in range(12)))
+        found = await asyncio.gather(*(client(log, here, number) for number in range(12)))
         asking.join()
         assert found == [list(range(1, count + 1))] * 12
 
-    with_relay(each_store, work)
+    with_broadcaster(each_store, work)
 
 
-def test_a_relay_ends_with_its_last_stream_and_begins_with_the_next(memory: Store) -> None:
+def test_a_broadcaster_ends_with_its_last_stream_and_begins_with_the_next(memory: Store) -> None:
     async def main() -> None:
-        ring = Happenings(memory)
-        relays = Relays(ring)
-        here = relays.here()
-        end = ring.listen(here.ring)
-        with here.ask():
-            assert relays.here() is here
+        log = EventLog(memory)
+        broadcasters = Broadcasters(log)
+        here = broadcasters.here()
+        end = log.listen(here.wake)
+        with here.open():
+            assert broadcasters.here() is here
             (task,) = (each for each in asyncio.all_tasks() if each is not asyncio.current_task())
-            with here.ask():
+            with here.open():
                 pass
             assert not task.cancelling()
         await asyncio.wait([task], timeout=PATIENCE)
         assert task.cancelled()
-        with here.ask():
+        with here.open():
             ask(memory)
-            one = listener(ring)
+            one = listener(log)
             one.seen = 0
             assert await take(here, one, 1) == [1]
         end()

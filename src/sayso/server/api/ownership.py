@@ -15,11 +15,11 @@ from sayso.model.journal import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import Kept, Saved
-from sayso.server.api.operation import Asked
+from sayso.server.api.endpoint import Context
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.records import Record
 
-__all__ = ["Own"]
+__all__ = ["Ownership"]
 
 _ID = re.compile(r"rq_[0-9a-f]{32}")
 _RECORD = "run"
@@ -28,7 +28,7 @@ _LOOKED_AT = 2_000  # requests that one page of a list looks through
 _SOMEBODY = Identity(PROGRAM, "somebody")
 
 
-class Own:
+class Ownership:
     """What one program may see of a store.
 
     Attributes:
@@ -37,7 +37,7 @@ class Own:
         owner: The person or program in whose name the token was made; decides nothing that was asked with it.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Context) -> None:
         self.store: Store = asked.settings.store
         self.me = asked.principal.requester
         self.owner = asked.principal.reviewer.identity
