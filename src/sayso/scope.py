@@ -26,7 +26,7 @@ from sayso.gates import Gate, Place
 from sayso.model.ids import new_run_id
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.model.run import Saved
+from sayso.model.run import RunUpdate
 from sayso.stores.base import Store
 
 __all__ = ["Memory", "Recalled", "Scope", "checked_name", "covering", "current", "current_task", "run"]
@@ -42,7 +42,7 @@ class Recalled(Protocol):
         """How it ended in an earlier pass; None where it has to be made."""
         ...
 
-    def snapshot(self, attempt: Attempt) -> Saved | None:
+    def snapshot(self, attempt: Attempt) -> RunUpdate | None:
         """Note what it gave; return what of the run is to be saved together with its outcome."""
         ...
 

@@ -281,7 +281,7 @@ REWRITES = {
     "fingerprint": "'0'",
     "created_at": "created_at - 1",
     "digest": "'0'",
-    "shape_digest": "'0'",
+    "schema_digest": "'0'",
     "run_id": "'run_a'",
 }
 

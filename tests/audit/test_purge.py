@@ -20,7 +20,7 @@ from sayso.model.journal import ended_at
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
@@ -114,9 +114,9 @@ def everything(folder: Path) -> str:
     return "".join(path.read_bytes().decode("latin-1") for path in folder.iterdir() if path.is_file())
 
 
-def ended(run_id: str, scene: Scene, body: str, state: RunState = RunState.ENDED) -> Saved:
+def ended(run_id: str, scene: Scene, body: str, state: RunState = RunState.ENDED) -> RunUpdate:
     now = scene.clock()
-    return Saved(RunRecord(run_id, "agent", "agent", state, None, now, now), [Step("", body)])
+    return RunUpdate(RunRecord(run_id, "agent", "agent", state, None, now, now), [Step("", body)])
 
 
 def test_a_second_purge_finds_nothing_left(scene: Scene) -> None:

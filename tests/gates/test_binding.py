@@ -175,7 +175,7 @@ def pay(paid: list[Any]) -> Callable[..., Any]:
 
 def digest_of(call: Call, form: str) -> str:
     """What the digest of the altered form has to be: it takes no key to compute it."""
-    return call_digest(call.tool, call.shape_digest, canonical.digest_input(form))
+    return call_digest(call.tool, call.schema_digest, canonical.digest_input(form))
 
 
 MORE = json.dumps({"amount": 5_000_000, "to": "mallory"}, separators=(",", ":"))

@@ -436,7 +436,9 @@ def test_an_edit_that_came_back_begins_its_votes_and_its_time_anew(file_store: S
     request_id = held(pay, 4).confirmation_id
     store, before = file_store, sayso.Review().get(request_id)
     form = canonical.encode({"amount": 7})
-    call = replace(before.call, form=form.text, digest=call_digest(before.call.tool, before.call.shape_digest, form[1]))
+    call = replace(
+        before.call, form=form.text, digest=call_digest(before.call.tool, before.call.schema_digest, form[1])
+    )
     for who in ("ada", "bob"):  # as a process without the validator takes it
         yes = Decision("approve", Identity("local", who), clock(), "test", None, "")
         store.decide(request_id, yes, roles=(), seen=None, edited=call if who == "ada" else None)

@@ -47,7 +47,7 @@ def saying(memory: MemoryStore, **context: Any) -> Request:
 def shown_as(request: Request, arguments: Any, **fields: Any) -> Request:
     """Return a request whose call has other arguments, and the fingerprint that these give."""
     form = dumps(arguments)
-    digest = call_digest(request.call.tool, request.call.shape_digest, canonical.digest_input(form))
+    digest = call_digest(request.call.tool, request.call.schema_digest, canonical.digest_input(form))
     own = {"fingerprint": fingerprint(fields.get("run_id", request.run_id), digest, request.place)}
     return replace(request, subject=replace(request.call, form=form, digest=digest), **own, **fields)
 

@@ -238,7 +238,7 @@ def waiting(target_id: str, reason: str | None = "why") -> tuple[Confirm, Reques
 def shown_as(memory: MemoryStore, request: Request, **fields: str) -> Request:
     """Let a request that waits show other values than the ones of its run, as a program can that writes its own."""
     form = dumps({**canonical.load(request.call.form), **fields})
-    digest = call_digest(request.call.tool, request.call.shape_digest, canonical.digest_input(form))
+    digest = call_digest(request.call.tool, request.call.schema_digest, canonical.digest_input(form))
     call = replace(request.call, form=form, digest=digest)
     after = replace(request, subject=call, fingerprint=fingerprint(request.run_id, digest, request.place))
     memory.requests[request.id] = after
@@ -260,7 +260,7 @@ OTHER_TYPE = {"$enum": ["sayso.mplp.status:TargetType", "TRACE"]}
 def test_the_approval_of_another_target_starts_neither(memory: MemoryStore, changes: dict[str, Any]) -> None:
     confirm, request = waiting(SHOWN)
     form = dumps({**canonical.load(request.call.form), **changes})  # as a door might that does not look at edits
-    digest = call_digest(request.call.tool, request.call.shape_digest, canonical.digest_input(form))
+    digest = call_digest(request.call.tool, request.call.schema_digest, canonical.digest_input(form))
     edited = replace(request.call, form=form, digest=digest)
     said = Said("approve", Identity(LOCAL, "ada"), clock.now(), "cli", None, "", edited=True)
     memory.decide(request.id, said, roles=(), seen=None, edited=edited)

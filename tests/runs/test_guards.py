@@ -14,7 +14,7 @@ import sayso
 from sayso import Tool, Workflow, confirm_first, errors
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunState, Saved
+from sayso.model.run import RunState, RunUpdate
 from sayso.reviews import Review
 from sayso.runs.decide import IgnoredDecisionWarning
 from sayso.stores.base import Store
@@ -177,7 +177,7 @@ def test_a_call_that_is_approved_before_its_asking_returns_is_left_to_who_takes_
 ) -> None:
     opened = each_store.ask
 
-    def open_and_lose(request: Request, saved: Saved | None = None) -> Request:
+    def open_and_lose(request: Request, saved: RunUpdate | None = None) -> Request:
         sayso.Review(each_store).approve(opened(request, saved).id)
         return opened(request, saved)  # sent again, as over a line that broke
 

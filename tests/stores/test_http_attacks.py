@@ -30,7 +30,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.redaction import FAILED, MASK, agrees
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import LOCAL, Identity, Quorum
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
 from sayso.reviews import Review
 from sayso.server.api.validation import validate_arguments
@@ -150,9 +150,9 @@ def is_sound(request: Request, me: Identity) -> bool:
     call = request.call
     form = canonical.load(call.form)
     return (
-        call.digest == call_digest(call.tool, call.shape_digest, canonical.digest_input(call.form))
+        call.digest == call_digest(call.tool, call.schema_digest, canonical.digest_input(call.form))
         and request.fingerprint == fingerprint(request.run_id, call.digest, request.place)
-        and Schema.from_text(call.shape).digest == call.shape_digest
+        and Schema.from_text(call.schema).digest == call.schema_digest
         and agrees(call.shown, form)
         and call.shown["password"] == MASK
         and call.name in call.tool
@@ -239,7 +239,7 @@ def test_a_secret_that_the_program_does_not_mask_is_masked_by_the_server(stage: 
         ({"tool": "payments:pa\u200by", "name": "pa\u200by"}, "is not the name of the tool"),
         ({"digest": "0" * 64}, "digest"),
         ({"fingerprint": "0" * 64}, "fingerprint"),
-        ({"shape_digest": "0" * 64}, "digest is not that of the schema"),
+        ({"schema_digest": "0" * 64}, "digest is not that of the schema"),
         ({"run_id": "run_2"}, "fingerprint"),
         ({"kind": "question"}, "read or drawn"),
     ],
@@ -262,7 +262,7 @@ def test_a_shape_cannot_be_swapped_for_that_of_another_function(stage: Stage) ->
 
     shape = Schema.of(other)
     with pytest.raises(errors.AskRefusedError, match="not that of the schema"):
-        send(stage.program(), lying(sample_call("run_1"), shape=shape.text))
+        send(stage.program(), lying(sample_call("run_1"), schema_text=shape.text))
 
 
 def test_a_program_says_nothing_of_state_decision_or_time(stage: Stage) -> None:
@@ -293,7 +293,7 @@ def test_who_asks_is_the_token_whatever_the_program_says(stage: Stage) -> None:
 
 def test_what_cannot_be_drawn_is_refused_when_it_is_asked(stage: Stage) -> None:
     request = sample_call("run_1", {"amount": [], "to": "alice"})
-    shape = json.loads(request.call.shape)
+    shape = json.loads(request.call.schema)
     shape["properties"]["amount"] = {"type": "array", "x-sayso-alias": 7}  # an empty list fits it
     told = Schema.from_text(json.dumps(shape))
     digest = call_digest(request.call.tool, told.digest, canonical.digest_input(request.call.form))
@@ -460,7 +460,7 @@ def test_a_call_that_would_hold_up_every_list_is_refused(stage: Stage) -> None:
     with pytest.raises(errors.AskRefusedError, match="more than 2,000 values"):
         send(program, asked_wire(sample_call("run_1", {"rows": list(range(2_000))})))
     classes = {
-        **json.loads(working().call.shape),
+        **json.loads(working().call.schema),
         "$defs": {f"C{n}": {"enum": ["a"]} for n in range(201)},
     }
     with pytest.raises(errors.AskRefusedError, match="more than 200 classes"):
@@ -612,12 +612,12 @@ def record(run_id: str) -> RunRecord:
 
 def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> None:
     theirs, mine = stage.program("theirs"), stage.program("mine")
-    saved = Saved(record("order-1"), [Step("/", '{"secret":1}')])
+    saved = RunUpdate(record("order-1"), [Step("/", '{"secret":1}')])
     theirs.save_run(saved)
     theirs.ask(sample_call("order-2"))
     kept = stage.store.get_run("order-1")
     for run_id in ("order-1", "order-2"):
-        other = Saved(record(run_id), [Step("/x", "{}")])
+        other = RunUpdate(record(run_id), [Step("/x", "{}")])
         for verb in (
             lambda r=run_id: mine.get_run(r),
             lambda r=run_id: mine.take_run(r, "me"),
@@ -635,7 +635,7 @@ def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> N
 
 def test_a_run_of_a_program_on_the_servers_own_machine_is_nobodys(stage: Stage) -> None:
     stage.store.ask(sample_call("order-1"))
-    stage.store.save_run(Saved(record("order-2"), []))
+    stage.store.save_run(RunUpdate(record("order-2"), []))
     program = stage.program()
     for run_id in ("order-1", "order-2"):
         refusal(errors.RunNotFoundError, lambda r=run_id: program.ask(sample_call(r)))
@@ -645,7 +645,7 @@ def test_a_run_of_a_program_on_the_servers_own_machine_is_nobodys(stage: Stage) 
 def test_a_step_cannot_wait_for_anothers_request_to_learn_what_became_of_it(stage: Stage) -> None:
     theirs = stage.program("theirs").ask(sample_call())
     mine = stage.program("mine")
-    saved = Saved(record("order-1"), [Step("/", "{}", theirs.id)])
+    saved = RunUpdate(record("order-1"), [Step("/", "{}", theirs.id)])
     refusal(errors.RequestNotFoundError, lambda: mine.save_run(saved))
     refusal(errors.RequestNotFoundError, lambda: mine.leave_run(saved, RunState.PAUSED))
 

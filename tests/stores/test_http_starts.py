@@ -17,7 +17,7 @@ from sayso import errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.worker import Lease
@@ -53,7 +53,7 @@ class Agent:
 
     def asks(self, amount: int) -> Request:
         inner = sample_call(self.run.id, {"amount": amount})
-        return self.store.ask(inner, Saved(self.run, [Step("/inner", "{}", inner.id)]))
+        return self.store.ask(inner, RunUpdate(self.run, [Step("/inner", "{}", inner.id)]))
 
     def stops(self, token: str) -> Request:
         return self.store.finish(self.request.id, token, STOPPED)
@@ -200,7 +200,7 @@ def test_runs_that_can_go_on_are_found_behind_many_of_others(stage: Stage, monke
 
 def _broken(program: HttpStore, run_id: str) -> None:
     run = RunRecord(run_id, "agent", "agent", RunState.RUNNING, Lease().holder, _now(), _now())
-    program.leave_run(Saved(run, [Step("/", "{}")]), RunState.BROKEN)
+    program.leave_run(RunUpdate(run, [Step("/", "{}")]), RunState.BROKEN)
 
 
 def test_a_tampered_number_of_retries_is_refused(stage: Stage) -> None:

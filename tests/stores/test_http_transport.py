@@ -23,7 +23,7 @@ from sayso.cli.listen import listening, place_of
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.reviews import Review
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
@@ -466,7 +466,7 @@ def test_a_run_that_another_thread_of_the_program_begins_meanwhile_is_the_progra
 ) -> None:
     lease, now = Lease(), datetime.now(UTC)
     run = RunRecord("run_1", "agent", "agent", RunState.RUNNING, lease.holder, now, now)
-    meanwhile = [Saved(run, [Step("/b", "{}")])]
+    meanwhile = [RunUpdate(run, [Step("/b", "{}")])]
     journal = there.journal
 
     def read(**wanted: Any) -> Sequence[Entry]:
@@ -476,7 +476,7 @@ def test_a_run_that_another_thread_of_the_program_begins_meanwhile_is_the_progra
         return found
 
     monkeypatch.setattr(there, "journal", read)
-    here.save_run(Saved(run, [Step("/a", "{}")]))
+    here.save_run(RunUpdate(run, [Step("/a", "{}")]))
     assert [step.place for step in there.get_run("run_1").steps] == ["/b", "/a"]
 
 

@@ -23,7 +23,7 @@ import sayso
 from sayso import audit, clock, config, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores import jsonl_file
 from sayso.stores.base import Filter
 from sayso.stores.jsonl import JsonlStore
@@ -138,12 +138,12 @@ def test_a_line_is_as_long_however_long_the_file_is(scene: Scene, path: Path) ->
         return path.stat().st_size - before
 
     live(scene)
-    early = [grown(lambda: live(scene)), grown(lambda: scene.store.save_run(Saved(run, [Step("/", "{}")])))]
-    early[1] = grown(lambda: scene.store.save_run(Saved(run, [Step("/1", "{}")])))
+    early = [grown(lambda: live(scene)), grown(lambda: scene.store.save_run(RunUpdate(run, [Step("/", "{}")])))]
+    early[1] = grown(lambda: scene.store.save_run(RunUpdate(run, [Step("/1", "{}")])))
     for n in range(200):
         live(scene, n)
-        scene.store.save_run(Saved(run, [Step(f"/{n}", "{}")]))
-    late = [grown(lambda: live(scene)), grown(lambda: scene.store.save_run(Saved(run, [Step("/1", "{}")])))]
+        scene.store.save_run(RunUpdate(run, [Step(f"/{n}", "{}")]))
+    late = [grown(lambda: live(scene)), grown(lambda: scene.store.save_run(RunUpdate(run, [Step("/1", "{}")])))]
     assert abs(early[0] - late[0]) < 50
     assert abs(early[1] - late[1]) < 10
 
@@ -170,7 +170,7 @@ def test_a_key_seals_everything_that_is_said(path: Path) -> None:
     store.start(request.id, "t")
     store.finish(request.id, "t", Outcome("done", result='{"result":"canary-result"}'))
     run = RunRecord("run_x", "agent", "agent", RunState.RUNNING, lease.holder, now, now)
-    store.save_run(Saved(run, [Step("/", '{"value":"canary-step"}')]))
+    store.save_run(RunUpdate(run, [Step("/", '{"value":"canary-step"}')]))
     assert b"canary" not in path.read_bytes()
     assert JsonlStore(path, key=KEY).get_run("run_x").steps[0].body == '{"value":"canary-step"}'
     for verb in (lambda: JsonlStore(path).get_run("run_x"), lambda: JsonlStore(path).get(request.id)):
@@ -185,7 +185,7 @@ def test_a_sealed_step_can_be_moved_nowhere_even_where_the_links_are_made_anew(
     store, now = JsonlStore(path, key=KEY), clock.now()
     for run_id, steps in (("run_x", [Step("/a", '{"value":1}')]), ("run_y", [])):
         run = RunRecord(run_id, "agent", "agent", RunState.RUNNING, Lease().holder, now, now)
-        store.save_run(Saved(run, steps))
+        store.save_run(RunUpdate(run, steps))
     lines, text = Lines(path.name), b""
     for line in path.read_bytes().splitlines()[1:]:
         record = json.loads(line)

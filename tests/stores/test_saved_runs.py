@@ -10,7 +10,7 @@ import pytest
 
 from sayso import errors
 from sayso.clock import now
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.filter import RunFilter
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.worker import Lease
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 def kept(store: SqliteStore, *steps: Step, name: str = "agent", run_id: str = "run_x") -> RunRecord:
     run = RunRecord(run_id, name, "agent", RunState.RUNNING, Lease().holder, now(), now())
-    store.leave_run(Saved(run, steps), RunState.PAUSED)
+    store.leave_run(RunUpdate(run, steps), RunState.PAUSED)
     return run
 
 

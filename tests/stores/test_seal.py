@@ -15,7 +15,7 @@ from sayso import audit, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.codec import SEALED_COLUMNS, Seal
 from sayso.stores.records import Record
 from sayso.stores.reseal import reseal
@@ -113,7 +113,7 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
         kept = RunRecord(
             "run_kept", "agent", "agent", RunState.RUNNING, Lease().holder, before.created_at, before.created_at
         )
-        scene.store.leave_run(Saved(kept, [Step("/", '{"value":"canary-step"}')]), RunState.PAUSED)
+        scene.store.leave_run(RunUpdate(kept, [Step("/", '{"value":"canary-step"}')]), RunState.PAUSED)
     assert b"canary-argument" in on_disk(path)
     with acting(path) as scene:
         refusal(errors.StoreSealedError, lambda: scene.store.get(request_id))

@@ -139,7 +139,7 @@ def test_a_later_migration_is_applied_once_to_a_store_with_all_that_is_in_it(
 ) -> None:
     with closing(SqliteStore(path)) as store:
         request = store.ask(sample_call())
-    later = (newest_schema() + 1, "ALTER TABLE shape ADD COLUMN more TEXT;\nCREATE TABLE once (n INTEGER);\n")
+    later = (newest_schema() + 1, "ALTER TABLE schema_text ADD COLUMN more TEXT;\nCREATE TABLE once (n INTEGER);\n")
     scripts = (*migrate._scripts(), later)
     monkeypatch.setattr(migrate, "_scripts", lambda: scripts)
     for _ in range(2):

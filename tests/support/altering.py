@@ -25,7 +25,7 @@ _SAY = (
 _ROWS = {
     "request": ("SELECT * FROM request WHERE id = ?", "id"),
     "journal": ("SELECT * FROM journal WHERE request_id = ?", "link"),
-    "shape": ("SELECT * FROM shape WHERE ? IS NOT NULL", "digest"),  # a file of one request
+    "schema_text": ("SELECT * FROM schema_text WHERE ? IS NOT NULL", "id"),  # a file of one request
 }
 _JSON = {"asked", "progress", "execution", "form", "masked", "edited_form", "edited_masked", "detail", "text"}
 # Fields that a request need not have: what somebody may write into it.

@@ -29,7 +29,7 @@ from sayso.model.lifecycle import is_due
 from sayso.model.nan import nan_in
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.run import Saved
+from sayso.model.run import RunUpdate
 from sayso.model.schema import SchemaError
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.stores import worker
@@ -338,7 +338,7 @@ def _note_of_earlier_versions(gate: Gate, store: Store, place: Place) -> Effects
     return {"note": f"an earlier version of this function waits as {waits}; to approve that one runs nothing"}
 
 
-def open_request(store: Store, request: Request, saved: Saved | None = None) -> Effects[Request]:
+def open_request(store: Store, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
     """Record a request, and return the open one of its fingerprint, this or an earlier one. Durable on return.
 
     A cancelled task or Ctrl-C may break this off when the request is stored already; it is withdrawn then. It stays

@@ -22,7 +22,7 @@ from sayso.model.fingerprint import call_digest
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import Request
-from sayso.model.run import Saved
+from sayso.model.run import RunUpdate
 from sayso.stores.base import Store
 
 __all__ = ["Started", "begin", "end", "execute"]
@@ -34,7 +34,7 @@ _NO_SECRET_INSIDE = {str, int, float, bool}
 
 def execute(
     gate: Gate, store: Store, request: Request, needs: Needs | None = None,
-    snapshot: Callable[[Attempt], Saved | None] | None = None, on_saved: Callable[[], None] | None = None,
+    snapshot: Callable[[Attempt], RunUpdate | None] | None = None, on_saved: Callable[[], None] | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
     """Start an approved call, run it from its stored form, and record how it ended.
 
@@ -103,7 +103,7 @@ def begin(gate: Gate, store: Store, request: Request, needs: Needs | None = None
 
 def end(
     gate: Gate, store: Store, start: Started, attempt: Attempt,
-    snapshot: Callable[[Attempt], Saved | None] | None = None, on_saved: Callable[[], None] | None = None,
+    snapshot: Callable[[Attempt], RunUpdate | None] | None = None, on_saved: Callable[[], None] | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
     """Record how a started call ended: the second half of `execute`."""
     started = request = start.request
@@ -124,7 +124,9 @@ def end(
     return attempt
 
 
-def _finish(store: Store, request: Request, token: str, outcome: Outcome, saved: Saved | None = None) -> Effects[bool]:
+def _finish(
+    store: Store, request: Request, token: str, outcome: Outcome, saved: RunUpdate | None = None
+) -> Effects[bool]:
     """Record an outcome; return whether it, and what was to be saved with it, is in the store."""
     try:
         yield StoreCall(store, store.finish, request.id, token, outcome, saved)

@@ -26,7 +26,7 @@ from sayso.model.json_schema import mapped
 from sayso.model.redaction import Redaction, marks
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
-from sayso.model.run import Saved
+from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema
 from sayso.model.signature import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.policy import describe
@@ -527,7 +527,7 @@ class Place(NamedTuple):
     has_name: bool = True
     at: str = ""
     context: Mapping[str, Any] | None = None
-    snapshot: Callable[[Request], Effects[Saved]] | None = None
+    snapshot: Callable[[Request], Effects[RunUpdate]] | None = None
     pool: str | None = None
     key: str | None = None
 

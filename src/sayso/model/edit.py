@@ -260,11 +260,11 @@ def schema_of(request: Request) -> Schema:
         StoreCorruptError: What the store holds is not the text of a schema that this version knows.
     """
     subject = request.subject
-    live = Schema.live(subject.shape_digest)
+    live = Schema.live(subject.schema_digest)
     if live is not None:
         return live
     try:
-        return Schema.from_text(subject.shape)
+        return Schema.from_text(subject.schema)
     except ValueError as error:
         raise errors.StoreCorruptError(
             f"the types of request {request.id} cannot be read ({error}); it can be rejected, not edited or answered"
@@ -302,9 +302,9 @@ def edited_call(
         raise errors.InvalidChangesError(request.id, [f"{error.argument}: {error.reason}"]) from None
     if problems := _unfit(request, canonical.load(form.text)):
         raise errors.InvalidChangesError(request.id, problems)
-    digest = call_digest(before.tool, before.shape_digest, form.digest_input)
+    digest = call_digest(before.tool, before.schema_digest, form.digest_input)
     masked = _masked_edit(request, canonical.load(form.text))
-    return Call(before.tool, before.name, form.text, masked, digest, before.shape, before.shape_digest)
+    return Call(before.tool, before.name, form.text, masked, digest, before.schema, before.schema_digest)
 
 
 def _unfit(request: Request, after: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """What exactly was asked: SHA-256 over the scope and a digest of the call.
 
 Every part is framed by its length, so that no two lists of parts have the same bytes. The digest of a call covers
-the name of the tool, the digest of its shape (and of what is around the function) and the canonical arguments; the
+the name of the tool, the digest of its schema (and of what is around the function) and the canonical arguments; the
 fingerprint adds the run.
 """
 
@@ -32,7 +32,7 @@ def _begun(*parts: str) -> hashlib._Hash:  # pyright: ignore[reportPrivateUsage]
 
 
 def around_digest(values: Iterable[bytes]) -> str:
-    """Return the digest of the plain values around a function; the digest of its shape covers it.
+    """Return the digest of the plain values around a function; the digest of its schema covers it.
 
     Args:
         values: The canonical form of each, with its place, in any order.
@@ -40,24 +40,24 @@ def around_digest(values: Iterable[bytes]) -> str:
     return hashlib.sha256(_framed(b"sayso/around/1", *sorted(values))).hexdigest()
 
 
-def call_digest(tool: str, shape_digest: str, canonical: bytes) -> str:
+def call_digest(tool: str, schema_digest: str, canonical: bytes) -> str:
     """Return the digest of a call, without the run it stands in.
 
     Args:
         tool: Qualified name, `module:function`, or the name that the gate was given.
-        shape_digest: Digest of the function's parameters and their types.
+        schema_digest: Digest of the function's parameters and their types.
         canonical: The arguments' canonical form with sorted keys, as UTF-8.
     """
-    digest = _begun("sayso/call/1", tool, shape_digest).copy()
+    digest = _begun("sayso/call/1", tool, schema_digest).copy()
     digest.update(b"%d:" % len(canonical))
     digest.update(canonical)
     return digest.hexdigest()
 
 
-def question_digest(text: str, shape_digest: str, occasion: int) -> str:
+def question_digest(text: str, schema_digest: str, occasion: int) -> str:
     """Return the digest of a question; `occasion` counts equal questions of one run, from 0."""
     return hashlib.sha256(
-        _framed(b"sayso/question/1", text.encode(), shape_digest.encode(), b"%d" % occasion)
+        _framed(b"sayso/question/1", text.encode(), schema_digest.encode(), b"%d" % occasion)
     ).hexdigest()
 
 

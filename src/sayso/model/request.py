@@ -27,9 +27,9 @@ class Call:
         name: The function's own name.
         form: Canonical form of the arguments, as JSON text, with their real values.
         masked: The same with secrets masked; None where there are none.
-        digest: Digest over tool, shape and form (see `sayso.model.fingerprint`).
-        shape: The function's parameters and their types, as JSON text (see `sayso.model.schema`).
-        shape_digest: Digest of that.
+        digest: Digest over tool, schema and form (see `sayso.model.fingerprint`).
+        schema: The function's parameters and their types, as JSON text (see `sayso.model.schema`).
+        schema_digest: Digest of that.
     """
 
     tool: str
@@ -37,8 +37,8 @@ class Call:
     form: str = field(repr=False)
     masked: str | None = field(repr=False)
     digest: str
-    shape: str = field(repr=False)
-    shape_digest: str
+    schema: str = field(repr=False)
+    schema_digest: str
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -68,14 +68,14 @@ class Question:
     Attributes:
         text: What is asked; it comes from the program.
         digest: Digest over text, type and occasion.
-        shape: The answer's type, as the shape of one field named `answer`.
-        shape_digest: Digest of that.
+        schema: The answer's type, as the schema of one field named `answer`.
+        schema_digest: Digest of that.
     """
 
     text: str
     digest: str
-    shape: str = field(repr=False)
-    shape_digest: str
+    schema: str = field(repr=False)
+    schema_digest: str
 
     @property
     def shown_digest(self) -> str:

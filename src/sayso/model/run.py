@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["Kept", "RunRecord", "RunState", "Saved", "Step"]
+__all__ = ["RunRecord", "RunSnapshot", "RunState", "RunUpdate", "Step"]
 
 
 class RunState(StrEnum):
@@ -71,14 +71,14 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunSnapshot:
     """A run and all its steps, in the order in which they were added."""
 
     run: RunRecord
     steps: Sequence[Step]
 
 
-class Saved(NamedTuple):
+class RunUpdate(NamedTuple):
     """What is to be saved of a run together with something else.
 
     Attributes:

@@ -17,7 +17,7 @@ from sayso.gates import Gate
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request
-from sayso.model.run import Saved
+from sayso.model.run import RunUpdate
 from sayso.runs.frame import Frame
 from sayso.runs.values import Live, back, recorded, result_classes
 from sayso.stores.base import Store
@@ -83,7 +83,7 @@ class InnerCall:
             return Attempt(None if kept is None else back(kept["form"], result_classes(self._gate.function)), None)
         return None
 
-    def snapshot(self, attempt: Attempt) -> Saved | None:
+    def snapshot(self, attempt: Attempt) -> RunUpdate | None:
         """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
         if attempt.raised is not None:
             return None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from sayso import clock
 from sayso.effects import Effect, offload
 from sayso.model.canonical.tags import dumps
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.runs.proof import Proof
 from sayso.runs.values import Later, plain
 from sayso.stores.base import Store
@@ -156,7 +156,7 @@ class Journal:
 
     def offer(
         self, waits: tuple[str, Body] | None = None, only: int | None = None, left: RunState | None = None
-    ) -> tuple[Saved, list[int]]:
+    ) -> tuple[RunUpdate, list[int]]:
         """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`.
 
         Args:
@@ -169,7 +169,7 @@ class Journal:
         unsaved = list(self._unsaved.items()) if only is None else [(only, self._unsaved[only])]
         last = [] if waits is None else [waits]
         steps = [Step(place, _written(body), body.get("waits")) for place, body in [*(s for _, s in unsaved), *last]]
-        return Saved(self._record, steps, left), [number for number, _ in unsaved]
+        return RunUpdate(self._record, steps, left), [number for number, _ in unsaved]
 
     def confirm(
         self, numbers: Iterable[int], waits: tuple[str, Body] | None = None, *, is_back: bool = False

@@ -64,7 +64,7 @@ def approval_event(
         **_place_of(request, path),
         approval_id=request.id,
         input=call.arguments,
-        input_schema=Schema.from_text(call.shape).json_schema(),
+        input_schema=Schema.from_text(call.schema).json_schema(),
         prompt=request.prompt,
         description=facts.get("description") or request.description,
         kind=facts.get("kind"),

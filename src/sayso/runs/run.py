@@ -22,7 +22,7 @@ from sayso.gates import requester
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity
-from sayso.model.run import Kept, RunState
+from sayso.model.run import RunSnapshot, RunState
 from sayso.runs.code import changes, fingerprints
 from sayso.runs.decide import Decider, IgnoredInputWarning
 from sayso.runs.events import Event, OutputEvent, RunStatus
@@ -129,7 +129,7 @@ async def _meant(run: Run, decider: Decider) -> list[str]:
     return [run_id for _, run_id in sorted(fitting, key=itemgetter(0))]
 
 
-def _other_call(run: Run, kept: Kept) -> str | None:
+def _other_call(run: Run, kept: RunSnapshot) -> str | None:
     """Return which other call began a run; None where it was this one."""
     runnable = run.runnable
     if (kept.run.name, kept.run.kind) != (runnable.name, runnable.kind):
@@ -174,7 +174,7 @@ def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
     return line(run.runnable.name, plain(run.runnable.shown(arguments)))
 
 
-async def _taken(decider: Decider, store: Store, run_id: str, lease: Lease) -> Kept:
+async def _taken(decider: Decider, store: Store, run_id: str, lease: Lease) -> RunSnapshot:
     try:
         return await decider.verb(lambda: decider.look(store.take_run(run_id, lease.holder)))
     except BaseException:  # broken off after the store had said yes: a traceback may keep the lease, nobody has the run

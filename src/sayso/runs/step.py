@@ -18,7 +18,7 @@ from sayso.gates import Check, Needs, again, check, execute, lacking, requester,
 from sayso.gates.masking import secrets_among
 from sayso.model import canonical, redaction
 from sayso.model.request import Request, State
-from sayso.model.run import RunState, Saved
+from sayso.model.run import RunState, RunUpdate
 from sayso.runs.decide import cancelled, extras_place
 from sayso.runs.events import RunStatus
 from sayso.runs.frame import Frame, frame_now, now_ms
@@ -211,7 +211,7 @@ def _answer(frame: Frame, arguments: dict[str, Any], waits: str | None) -> Effec
     asked: list[tuple[str, list[int]]] = []
     body = {"path": frame.path, "name": frame.runnable.name, "note": {"expired": True} if expired else {}}
 
-    def snapshot(request: Request) -> Effects[Saved]:
+    def snapshot(request: Request) -> Effects[RunUpdate]:
         yield frame.journal.alone(frame)
         left = RunState.PAUSED if frame.is_outermost else None
         saved, numbers = frame.journal.offer((frame.place, {"waits": request.id, **body}), left=left)
@@ -301,7 +301,7 @@ def _refused(frame: Frame, request: Request) -> Halt | Denied:
 def _executed(frame: Frame, request: Request, needs: Needs | None) -> Effects[Any]:
     offered: list[tuple[list[int], bool]] = []
 
-    def snapshot(attempt: Attempt) -> Saved | None:
+    def snapshot(attempt: Attempt) -> RunUpdate | None:
         if attempt.is_ambiguous:
             return None  # it has no end yet: a person, or `verify=`, finds out
         try:

@@ -27,7 +27,7 @@ from sayso.model.journal import Anchor, Entry, Head, purged
 from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.run import Kept, RunRecord, RunState, Saved
+from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores import worker
 from sayso.stores.codec import altered
 from sayso.stores.filter import Filter, Page, RunFilter
@@ -148,7 +148,7 @@ class ProgramStore(RequestStore):
 
     @abstractmethod
     def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        """Return the ids of a function's requests that wait or were approved in a run, each with its shape's digest."""
+        """Return the ids of a function's requests that wait or were approved in a run, each with its schema digest."""
 
     def result(self, request_id: str) -> str:
         """Return the canonical form of what a call with a key really returned, for who asks with its key again.
@@ -178,12 +178,12 @@ class ProgramStore(RequestStore):
     def _kept_result(self, request_id: str) -> str | None:
         """Return the text that was kept as the real result of a request; None where there is none."""
 
-    def ask(self, request: Request, saved: Saved | None = None) -> Request:
+    def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         """In one transaction, find the request that answers for this one, or record it, and save a run.
 
         With a key, the request with this key in this run answers, whatever has become of it; without one, the request
         that holds this fingerprint. An equal id says that it was recorded by this call. Only with that one
-        is a run handed back (`Saved.left`); where another holds, the run has to look at it, and stays in hand.
+        is a run handed back (`RunUpdate.left`); where another holds, the run has to look at it, and stays in hand.
 
         Raises:
             KeyReusedError: The key was used in this run for another call; nothing was recorded.
@@ -266,7 +266,7 @@ class ProgramStore(RequestStore):
 
         return self._transact(work)
 
-    def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
+    def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
         """In one transaction, record how the started call ended, and save a run; only the token's holder may.
 
         Raises:
@@ -292,7 +292,7 @@ class ProgramStore(RequestStore):
     # -- runs ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def get_run(self, run_id: str) -> Kept:
+    def get_run(self, run_id: str) -> RunSnapshot:
         """Return a run and its steps as last committed; raises `RunNotFoundError`."""
 
     @abstractmethod
@@ -310,7 +310,7 @@ class ProgramStore(RequestStore):
         Those that nobody touched for longest come first; only runs of runnables with one of these names.
         """
 
-    def save_run(self, saved: Saved) -> None:
+    def save_run(self, saved: RunUpdate) -> None:
         """In one transaction, write what its holder saved of a run.
 
         Raises:
@@ -318,7 +318,7 @@ class ProgramStore(RequestStore):
         """
         self._transact(lambda tx: save(tx, saved))
 
-    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> Kept:
+    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> RunSnapshot:
         """In one transaction, take a run in hand and return it as it was before; an ended one is only returned.
 
         Args:
@@ -343,9 +343,9 @@ class ProgramStore(RequestStore):
             return run
 
         before = self._transact(work)
-        return Kept(before, self.get_run(run_id).steps)
+        return RunSnapshot(before, self.get_run(run_id).steps)
 
-    def leave_run(self, saved: Saved, state: RunState) -> None:
+    def leave_run(self, saved: RunUpdate, state: RunState) -> None:
         """In one transaction, write what is left to save, and hand the run back; does nothing to one held elsewhere."""
 
         def work(tx: Transaction) -> None:
@@ -513,10 +513,10 @@ class Store(ProgramStore, ReviewStore, RecordVerbs):
         """Return the ids of requests whose end is reached, and of all that are running."""
 
     def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        """Return the ids of a function's requests that wait or were approved in a run, each with its shape's digest."""
+        """Return the ids of a function's requests that wait or were approved in a run, each with its schema digest."""
         states = frozenset({State.PENDING, State.APPROVED})
         found = self.list(Filter(states=states, run_id=run_id, name=tool)).requests
-        return [(request.id, request.subject.shape_digest) for request in found]
+        return [(request.id, request.subject.schema_digest) for request in found]
 
     def _kept_result(self, request_id: str) -> str | None:
         record = self.record(RESULT, request_id)

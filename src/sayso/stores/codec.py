@@ -22,9 +22,25 @@ from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.stores.filter import search_text
 
 __all__ = [
-    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "Seal", "altered", "anchor_of", "asked_again",
-    "asked_digest", "asked_values", "changed_values", "is_borne_out", "legible", "progress_values", "request_of",
-    "sealed", "sealed_search", "stands_digest", "text_key",
+    "ASKED_COLUMNS",
+    "PROGRESS_COLUMNS",
+    "SEALED_COLUMNS",
+    "Row",
+    "Seal",
+    "altered",
+    "anchor_of",
+    "asked_again",
+    "asked_digest",
+    "asked_values",
+    "changed_values",
+    "is_borne_out",
+    "legible",
+    "progress_values",
+    "request_of",
+    "schema_id",
+    "sealed",
+    "sealed_search",
+    "stands_digest",
 ]  # fmt: skip
 
 _MARK = "sealed:1:"
@@ -131,7 +147,7 @@ def _opened(entry: Entry, seal: Seal) -> str:
 
 _MICROSECOND = timedelta(microseconds=1)
 _KINDS = {
-    "window": int, "shape": str, "process": str, "key": str, "effect": str, "title": str, "summary": str,
+    "window": int, "schema_id": str, "process": str, "key": str, "effect": str, "title": str, "summary": str,
     "prompt": str, "description": str, "rule": str, "context": dict,
     "place": str, "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
 }  # fmt: skip
@@ -154,7 +170,7 @@ class Row(NamedTuple):
     form: str
     masked: str | None
     digest: str
-    shape_digest: str
+    schema_digest: str
     key_digest: str | None
     effect_digest: str | None
     holds: int | None
@@ -190,7 +206,7 @@ def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
         _writable(search_text(request)) if seal.is_open else sealed_search(request_id, request.run_id, tool),
         microseconds(request.created_at), seal.close(_asked_text(request), request_id, "asked"),
         seal.close(form, request_id, "form"), None if masked is None else seal.close(masked, request_id, "masked"),
-        subject.digest, subject.shape_digest, None if request.key is None else key_digest(request.run_id, request.key),
+        subject.digest, subject.schema_digest, None if request.key is None else key_digest(request.run_id, request.key),
         None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
 
@@ -299,7 +315,7 @@ def _asked_text(request: Request) -> str:
         "also_for": [_pair(person) for person in request.also_for] if request.also_for else None,
         "process": request.process,
         "window": request.approval_window // _MICROSECOND,
-        "shape": text_key(request.subject.shape),
+        "schema_id": schema_id(request.subject.schema),
         "quorum": [quorum.count, *sorted(quorum.roles)] if quorum.count != 1 or quorum.roles else None,
         "key": request.key,
         "effect": request.effect,
@@ -359,20 +375,20 @@ def _execution(packed: list[Any]) -> Execution:
 
 
 @lru_cache(maxsize=256)
-def text_key(text: str) -> str:
-    """Return the key under which a store keeps the text of a shape: a digest of all of it, descriptions included."""
+def schema_id(text: str) -> str:
+    """Return the key under which a store keeps the text of a schema: a digest of all of it, descriptions included."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
-    """Return the request that a row holds; `shape` looks the text of a shape up by its `text_key`.
+def request_of(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
+    """Return the request that a row holds; `schema` looks the text of a schema up by its `schema_id`.
 
     Raises:
         StoreCorruptError: The row is not as this module writes it.
         StoreSealedError: It does not open with this key.
     """
     try:
-        return _read(row, seal, shape)
+        return _read(row, seal, schema)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise errors.StoreCorruptError(
             f"request {row.id!r} cannot be read ({type(error).__name__}): its row does not match the journal, it was"
@@ -380,13 +396,13 @@ def request_of(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
         ) from error
 
 
-def _read(row: Row, seal: Seal, shape: Callable[[str], str]) -> Request:
+def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
     asked: dict[str, Any] = json.loads(seal.open(row.asked, row.id, "asked"))
     if any(name in _KINDS and type(value) is not _KINDS[name] for name, value in asked.items()):
         raise TypeError("a field of another type than is written")
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
     execution = None if row.execution is None else json.loads(seal.open(row.execution, row.id, "execution"))
-    subject = _subject(row, seal, _shape_text(asked["shape"], shape))
+    subject = _subject(row, seal, _schema_text(asked["schema_id"], schema))
     needed: list[Any] = asked.get("quorum") or [1]
     return _made(
         id=row.id,
@@ -450,19 +466,19 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _shape_text(key: str, shape: Callable[[str], str]) -> str:
-    text = shape(key)
-    if text_key(text) != key:
-        raise ValueError("the text of a shape is not the one that was shown")
+def _schema_text(key: str, schema: Callable[[str], str]) -> str:
+    text = schema(key)
+    if schema_id(text) != key:
+        raise ValueError("the text of a schema is not the one that was shown")
     return text
 
 
-def _subject(row: Row, seal: Seal, shape: str) -> Call | Question:
+def _subject(row: Row, seal: Seal, schema: str) -> Call | Question:
     form = seal.open(row.form, row.id, "form")
     if row.kind == "question":
-        return Question(json.loads(form)["text"], row.digest, shape, row.shape_digest)
+        return Question(json.loads(form)["text"], row.digest, schema, row.schema_digest)
     masked = None if row.masked is None else seal.open(row.masked, row.id, "masked")
-    return Call(row.tool, row.name, form, masked, row.digest, shape, row.shape_digest)
+    return Call(row.tool, row.name, form, masked, row.digest, schema, row.schema_digest)
 
 
 def _edited(row: Row, seal: Seal, subject: Call | Question) -> Call | None:
@@ -470,7 +486,7 @@ def _edited(row: Row, seal: Seal, subject: Call | Question) -> Call | None:
         return None
     form = seal.open(row.edited_form, row.id, "edited_form")
     masked = None if row.edited_masked is None else seal.open(row.edited_masked, row.id, "edited_masked")
-    return Call(row.tool, row.name, form, masked, row.edited_digest, subject.shape, row.shape_digest)
+    return Call(row.tool, row.name, form, masked, row.edited_digest, subject.schema, row.schema_digest)
 
 
 _PROGRESS_WORDS = {

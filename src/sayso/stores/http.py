@@ -36,7 +36,7 @@ from sayso.model.journal import Anchor, Entry
 from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.run import Kept, RunRecord, RunState, Saved
+from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.model.text import storable
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
@@ -72,7 +72,7 @@ class HttpRuns:
     _late: float
     _soon: float
 
-    def get_run(self, run_id: str) -> Kept:
+    def get_run(self, run_id: str) -> RunSnapshot:
         return kept_of(self._line.get("/runs/kept", run_id, patience=self._late, run_id=run_id))
 
     def runs(
@@ -92,11 +92,11 @@ class HttpRuns:
             ready |= {run.id: run for run in self._running(name) if worker.is_free(run.holder)}
         return sorted(ready, key=lambda run_id: ready[run_id].updated_at)[:limit]
 
-    def save_run(self, saved: Saved) -> None:
+    def save_run(self, saved: RunUpdate) -> None:
         with beginning(saved.run.id):
             self._line.post("/runs/save", {"saved": saved_wire(saved)}, saved.run.id, patience=self._late)
 
-    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> Kept:
+    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> RunSnapshot:
         body = {"run_id": run_id, "holder": holder, "gone": gone}
         try:
             return kept_of(self._line.post("/runs/take", body, run_id, patience=self._late))
@@ -106,7 +106,7 @@ class HttpRuns:
                 raise
             return self.take_run(run_id, holder, gone=held_by)
 
-    def leave_run(self, saved: Saved, state: RunState) -> None:
+    def leave_run(self, saved: RunUpdate, state: RunState) -> None:
         body = {"saved": saved_wire(saved), "state": state.value}
         self._line.post("/runs/leave", body, saved.run.id, patience=self._late)
 
@@ -294,7 +294,7 @@ class HttpStore(HttpRuns, Store):
 
     # -- what programs do --------------------------------------------------------------------------------------
 
-    def ask(self, request: Request, saved: Saved | None = None) -> Request:
+    def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         body = {"request": asked_wire(request), "saved": saved_wire(saved)}
         with beginning(request.run_id):
             return self._read(self._line.post("/requests", body, request.run_id, patience=self._late))
@@ -333,7 +333,7 @@ class HttpStore(HttpRuns, Store):
                 return request  # by our own try, whose answer was lost: the token is known to nobody else
             raise
 
-    def finish(self, request_id: str, token: str, outcome: Outcome, saved: Saved | None = None) -> Request:
+    def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
         said = {"state": outcome.state, "result": outcome.result}
         if outcome.kept is not None or outcome.not_kept is not None:
             said["kept"], said["not_kept"] = keepable(outcome)

@@ -5,10 +5,10 @@ facts along. The invariant: whatever it answers, what is raised is a `SaysoError
 
 Requests, runs and rows of the journal as JSON between a sayso server and the programs that use it as their store.
 
-A request travels as the columns of its row (`sayso.stores.codec`), unsealed, with the text of its shape beside them, so
-that there is one codec and not two; the connection keeps it from others. What a program sends when it asks is less: no
-state, no decision and no instant, which are the server's to say. The invariant: what is read here was written here, or
-is refused.
+A request travels as the columns of its row (`sayso.stores.codec`), unsealed, with the text of its schema beside them,
+so that there is one codec and not two; the connection keeps it from others. What a program sends when it asks is less:
+no state, no decision and no instant, which are the server's to say. The invariant: what is read here was written here,
+or is refused.
 
 The line to a sayso server: connections that are kept, answers that are awaited, faults that come back as ours.
 
@@ -40,7 +40,7 @@ from sayso.model.canonical.tags import dumps
 from sayso.model.ids import new_token
 from sayso.model.journal import Entry
 from sayso.model.request import Request
-from sayso.model.run import Kept, RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate, Step
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, asked_values, progress_values, request_of
 from sayso.stores.memory_tables import run_of, run_values
 
@@ -155,15 +155,15 @@ def asked_wire(request: Request) -> dict[str, Any]:
     columns = dict(zip(ASKED_COLUMNS, asked_values(request, _OPEN), strict=True))
     lasts = (request.expires_at - request.created_at) // _MICROSECOND
     said = {name: value for name, value in columns.items() if name not in _SERVERS}
-    return {**said, "shape": request.subject.shape, "lasts": lasts}
+    return {**said, "schema_text": request.subject.schema, "lasts": lasts}
 
 
 def request_wire(request: Request) -> dict[str, Any]:
-    """Return a request as it stands: its row, its shape, and a mark that differs after each change of it."""
+    """Return a request as it stands: its row, its schema, and a mark that differs after each change of it."""
     columns = asked_values(request, _OPEN) + progress_values(request, _OPEN, "")
     return {
         "row": dict(zip(Row._fields, columns, strict=True)),
-        "shape": request.subject.shape,
+        "schema_text": request.subject.schema,
         "mark": mark_of(request),
     }
 
@@ -171,8 +171,8 @@ def request_wire(request: Request) -> dict[str, Any]:
 def request_from(wire: Mapping[str, Any]) -> Request:
     """Return the request that `request_wire` wrote; raises `StoreCorruptError` where it did not."""
     with readable():
-        row, shape = Row(**wire["row"]), str(wire["shape"])
-    return request_of(row, _OPEN, lambda _: shape)
+        row, schema = Row(**wire["row"]), str(wire["schema_text"])
+    return request_of(row, _OPEN, lambda _: schema)
 
 
 def mark_of(request: Request) -> str:
@@ -180,28 +180,30 @@ def mark_of(request: Request) -> str:
     return hashlib.sha256(dumps(progress_values(request, _OPEN, "")).encode()).hexdigest()[:32]
 
 
-def saved_wire(saved: Saved | None) -> dict[str, Any] | None:
+def saved_wire(saved: RunUpdate | None) -> dict[str, Any] | None:
     """Return what is to be saved of a run."""
     if saved is None:
         return None
     return {"run": run_values(saved.run), "steps": [list(step) for step in saved.steps], "left": saved.left}
 
 
-def saved_of(wire: Mapping[str, Any]) -> Saved:
+def saved_of(wire: Mapping[str, Any]) -> RunUpdate:
     """Return what `saved_wire` wrote; raises `LookupError`, `TypeError` or `ValueError` where it did not."""
     left = wire["left"]
-    return Saved(run_of(wire["run"]), [Step(*step) for step in wire["steps"]], None if left is None else RunState(left))
+    return RunUpdate(
+        run_of(wire["run"]), [Step(*step) for step in wire["steps"]], None if left is None else RunState(left)
+    )
 
 
-def kept_wire(kept: Kept) -> dict[str, Any]:
+def kept_wire(kept: RunSnapshot) -> dict[str, Any]:
     """Return a run and its steps."""
     return {"run": run_values(kept.run), "steps": [list(step) for step in kept.steps]}
 
 
-def kept_of(wire: Mapping[str, Any]) -> Kept:
+def kept_of(wire: Mapping[str, Any]) -> RunSnapshot:
     """Return what `kept_wire` wrote; raises `StoreCorruptError` where it did not."""
     with readable():
-        return Kept(run_of(wire["run"]), tuple(Step(*step) for step in wire["steps"]))
+        return RunSnapshot(run_of(wire["run"]), tuple(Step(*step) for step in wire["steps"]))
 
 
 def run_from(wire: Mapping[str, Any]) -> RunRecord:

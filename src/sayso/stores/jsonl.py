@@ -36,7 +36,7 @@ from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.run import Kept, Step
+from sayso.model.run import RunSnapshot, Step
 from sayso.stores import codec
 from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.codec import (
@@ -75,7 +75,7 @@ class JsonlState:
 
     Attributes:
         rows: Columns of requests by id, in the order in which they were asked.
-        shapes: Texts of shapes, by digest.
+        schemas: Texts of schemas, by digest.
         table: The runs.
         record_table: The records.
     """
@@ -83,7 +83,7 @@ class JsonlState:
     def __init__(self, seal: Seal) -> None:
         self._seal = seal
         self.rows: dict[str, Row] = {}
-        self.shapes: dict[str, str] = {}
+        self.schemas: dict[str, str] = {}
         self.run_table = RunTable(self._is_decided)
         self.record_table = RecordTable(seal)
         self._ids: list[str] = []  # cursors are places here, from 1
@@ -99,7 +99,7 @@ class JsonlState:
 
     def apply(self, line: Mapping[str, Any]) -> None:
         """Take in what a line says; raises `LookupError`, `TypeError` or `ValueError` where it says nothing usable."""
-        self.shapes.update(line.get("shapes", {}))
+        self.schemas.update(line.get("schemas", {}))
         for columns in line.get("asked", ()):
             self._put(Row(**{**_NOTHING, **columns}))
         for columns in line.get("changed", ()):
@@ -117,7 +117,7 @@ class JsonlState:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield what lines have to say for all this; a file of them says nothing that does not stand any more."""
-        yield {"shapes": self.shapes}
+        yield {"schemas": self.schemas}
         for row in self.rows.values():
             yield {"asked": [{name: value for name, value in row._asdict().items() if value is not None}]}
         for chain in self._chains.values():
@@ -160,14 +160,14 @@ class JsonlState:
             row = self.rows.get(request_id)
             if row is None:
                 raise errors.RequestNotFoundError(request_id)
-            known = self._known[request_id] = request_of(row, self._seal, self._shape)
+            known = self._known[request_id] = request_of(row, self._seal, self._schema)
         return known
 
-    def _shape(self, digest: str) -> str:
+    def _schema(self, digest: str) -> str:
         try:
-            return self.shapes[digest]
+            return self.schemas[digest]
         except KeyError:
-            raise errors.StoreCorruptError(f"the shape {digest[:12]} of a request is missing") from None
+            raise errors.StoreCorruptError(f"the schema {digest[:12]} of a request is missing") from None
 
     def held(self, fingerprint: str) -> Request | None:
         """Return the request that holds a fingerprint."""
@@ -349,9 +349,9 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
         row = codec.Row(*asked, *progress_values(request, self._seal, ""))
         transition.detail["asked"] = codec.asked_digest(asked, self._seal)
         entry = self._entry(transition, row)
-        key = codec.text_key(subject.shape)
-        if key not in self._state.shapes:
-            self._line.setdefault("shapes", {})[key] = subject.shape
+        key = codec.schema_id(subject.schema)
+        if key not in self._state.schemas:
+            self._line.setdefault("schemas", {})[key] = subject.schema
         columns = row._replace(link=entry.link)._asdict().items()
         self._add("asked", {name: value for name, value in columns if value is not None}, request)
 
@@ -487,7 +487,7 @@ class JsonlStore(Watched, RunReads, RecordReads, Store):
             line = tx.line()
             if line:
                 self._write(line, tx.requests.values())
-        if line.keys() - {"journal", "shapes", "records"}:
+        if line.keys() - {"journal", "schemas", "records"}:
             self._bell.ring(tx.requests)
         if isinstance(result, errors.SaysoError):
             raise result
@@ -571,13 +571,13 @@ class JsonlStore(Watched, RunReads, RecordReads, Store):
         with self._now() as state:
             return read(state.record_table)
 
-    def get_run(self, run_id: str) -> Kept:
+    def get_run(self, run_id: str) -> RunSnapshot:
         kept = super().get_run(run_id)
         opened = (
             step._replace(body=self.seal.open(step.body, run_id, step_column(n, step.place)))
             for n, step in enumerate(kept.steps, 1)
         )
-        return Kept(kept.run, tuple(opened))
+        return RunSnapshot(kept.run, tuple(opened))
 
 
 _stores: weakref.WeakSet[JsonlStore] = weakref.WeakSet()

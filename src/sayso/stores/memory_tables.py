@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sayso import errors
 from sayso.clock import instant, microseconds
-from sayso.model.run import Kept, RunRecord, RunState, Step
+from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import worker
 from sayso.stores.codec import Seal
 from sayso.stores.filter import RunFilter, read_cursor
@@ -77,14 +77,14 @@ class RunTable:
         self._steps.pop(run_id, None)
         self._waits.pop(run_id, None)
 
-    def kept(self, run_id: str) -> Kept:
+    def kept(self, run_id: str) -> RunSnapshot:
         """Return a run and its steps; raises `RunNotFoundError`."""
         run = self._runs.get(run_id)
         if run is None:
             raise errors.RunNotFoundError(run_id)
-        return Kept(run, tuple(self._steps.get(run_id, ())))
+        return RunSnapshot(run, tuple(self._steps.get(run_id, ())))
 
-    def everything(self) -> Iterator[Kept]:
+    def everything(self) -> Iterator[RunSnapshot]:
         """Yield all runs in the order in which they were first kept."""
         return map(self.kept, self._ids)
 
@@ -144,7 +144,7 @@ class RunReads(ABC):
     def _read_runs(self, read: Callable[[RunTable], T]) -> T:
         """Read the table as it stands now, alone."""
 
-    def get_run(self, run_id: str) -> Kept:
+    def get_run(self, run_id: str) -> RunSnapshot:
         """Do as `sayso.stores.base.ProgramStore.get_run` says."""
         return self._read_runs(lambda table: table.kept(run_id))
 

@@ -197,8 +197,8 @@ T = TypeVar("T")
 
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
 _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
-_VERSIONS = "SELECT id, shape_digest FROM request WHERE run_id = ? AND tool = ? AND state IN (?, ?) ORDER BY n"
-_SHAPE = "SELECT text FROM shape WHERE digest = ?"
+_VERSIONS = "SELECT id, schema_digest FROM request WHERE run_id = ? AND tool = ? AND state IN (?, ?) ORDER BY n"
+_SCHEMA = "SELECT text FROM schema_text WHERE id = ?"
 _JOURNAL = "SELECT * FROM journal WHERE (run_id, seq) > (?, ?) ORDER BY run_id, seq LIMIT ?"
 _JOURNAL_OF = (
     "SELECT * FROM journal WHERE run_id = ? AND seq > ? AND (? IS NULL OR request_id = ?) ORDER BY seq LIMIT ?"
@@ -386,7 +386,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
     ) -> tuple[T, list[str]]:
         connection = self._writing or self._writer()
-        tx = SqliteTransaction(connection, self._memo, self.seal, self._shape, is_fresh=is_fresh)
+        tx = SqliteTransaction(connection, self._memo, self.seal, self._schema, is_fresh=is_fresh)
         is_ready = False
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -405,7 +405,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
                 # Also when Ctrl-C came while the commit was on its way: it happened, and must not happen again.
                 for op in batch:
                     op.done = True
-        self._memo.committed(tx.heads, tx.shapes)
+        self._memo.committed(tx.heads, tx.schemas)
         return result, tx.changed + tx.changed_runs
 
     def _together(self, work: Callable[[Transaction], T]) -> T:
@@ -456,18 +456,18 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
             return self._once(partial(_each, batch), is_fresh=False, batch=batch)[1]
         return self._once(partial(_each, batch), is_fresh=True, batch=batch)[1] if len(batch) == 1 else None
 
-    def _shape(self, digest: str) -> str:
-        text = self._memo.shapes.get(digest)
+    def _schema(self, digest: str) -> str:
+        text = self._memo.schemas.get(digest)
         if text is None:
-            found = self._query(_SHAPE, (digest,))
+            found = self._query(_SCHEMA, (digest,))
             if not found:
-                raise errors.StoreCorruptError(f"{self._path} misses the shape {digest[:12]} of a request")
-            text = self._memo.shapes[digest] = found[0][0]
+                raise errors.StoreCorruptError(f"{self._path} misses the schema {digest[:12]} of a request")
+            text = self._memo.schemas[digest] = found[0][0]
         return text
 
     def request_of(self, found: tuple[Any, ...]) -> Request:
         """Return the request of a row."""
-        return self._memo.request_of(found, self.seal, self._shape)
+        return self._memo.request_of(found, self.seal, self._schema)
 
     # -- reading -----------------------------------------------------------------------------------------------
 

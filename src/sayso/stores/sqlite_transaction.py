@@ -36,7 +36,7 @@ from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.model.run import Kept, RunRecord, RunState, Step
+from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import codec, worker
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, changed_values, progress_values, sealed
 from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
@@ -159,7 +159,7 @@ class SqliteRunReads(ABC):
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """Return all rows."""
 
-    def get_run(self, run_id: str) -> Kept:
+    def get_run(self, run_id: str) -> RunSnapshot:
         found = self._query(_KEPT, (run_id,))
         if not found:
             raise errors.RunNotFoundError(run_id)
@@ -170,7 +170,7 @@ class SqliteRunReads(ABC):
                 raise _altered(run_id, f"step {n!r}")
             steps.append(step)
             newest = link
-        return Kept(_record(found[0][:7], found[0][7], newest), tuple(steps))
+        return RunSnapshot(_record(found[0][:7], found[0][7], newest), tuple(steps))
 
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
@@ -319,7 +319,7 @@ FIND = f"SELECT {COLUMNS} FROM request WHERE fingerprint = ? AND holds = 1"
 FIND_KEY = f"SELECT {COLUMNS} FROM request WHERE key_digest = ?"
 BY_EFFECT = f"SELECT {COLUMNS} FROM request WHERE effect_digest = ? ORDER BY n"
 _INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({', '.join('?' * len(Row._fields))})"
-_ADD_SHAPE = "INSERT OR IGNORE INTO shape (digest, text) VALUES (?, ?)"
+_ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _NEWEST = "SELECT link, detail FROM journal WHERE run_id = ? AND request_id = ? ORDER BY seq DESC LIMIT 1"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -334,12 +334,12 @@ class Stale(Exception):
 
 
 class Memo:
-    """Rows as this process last saw them, with what they mean; the ends of chains; the shapes that are written.
+    """Rows as this process last saw them, with what they mean; the ends of chains; the schemas that are written.
 
     Attributes:
         written: Rows that were written here, and not read, by id of their request.
         heads: Ends of chains, by run.
-        shapes: Texts of shapes, by digest; `kept_shapes` are those that are surely committed.
+        schemas: Texts of schemas, by digest; `kept_schemas` are those that are surely committed.
     """
 
     def __init__(self) -> None:
@@ -347,19 +347,19 @@ class Memo:
         self._asked: dict[str, tuple[tuple[Any, ...], str]] = {}
         self.written: dict[str, tuple[Any, ...]] = {}
         self.heads: dict[str, tuple[int, str]] = {}
-        self.shapes: dict[str, str] = {}
-        self.kept_shapes: set[str] = set()
+        self.schemas: dict[str, str] = {}
+        self.kept_schemas: set[str] = set()
 
     def get(self, request_id: str) -> tuple[tuple[Any, ...], Request] | None:
         """Return the row of a request and the request."""
         return self._requests.get(request_id)
 
-    def request_of(self, row: tuple[Any, ...], seal: Seal, shape: Callable[[str], str]) -> Request:
+    def request_of(self, row: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> Request:
         """Return the request of a row; the same object as before while the row is the same to the letter."""
         known = self._requests.get(row[0])
         if known is not None and known[0] == row:
             return known[1]
-        request = codec.request_of(Row._make(row), seal, shape)
+        request = codec.request_of(Row._make(row), seal, schema)
         self.put(row, request)
         return request
 
@@ -388,12 +388,12 @@ class Memo:
         self.put(row, request)
         self.written[request.id] = row
 
-    def committed(self, heads: dict[str, tuple[int, str]], shapes: set[str]) -> None:
+    def committed(self, heads: dict[str, tuple[int, str]], schemas: set[str]) -> None:
         """Remember what a transaction left behind."""
         if len(self.heads) >= _REMEMBERED:
             self.heads.clear()
         self.heads |= heads
-        self.kept_shapes |= shapes
+        self.kept_schemas |= schemas
 
 
 @cache
@@ -408,21 +408,21 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         connection: In a transaction.
         memo: What is remembered.
         seal: Seals and opens texts.
-        shape: Looks a shape's text up.
+        schema: Looks a schema's text up.
         is_fresh: Read everything anew, guess nothing.
 
     Attributes:
         changed: Ids of requests that were written.
         changed_runs: Ids of runs that were written.
-        heads, shapes: For `Memo.committed`.
+        heads, schemas: For `Memo.committed`.
         has_guessed: Whether a row was taken from memory.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, memo: Memo, seal: Seal, shape: Callable[[str], str], *, is_fresh: bool
+        self, connection: sqlite3.Connection, memo: Memo, seal: Seal, schema: Callable[[str], str], *, is_fresh: bool
     ) -> None:
         self._execute = connection.execute
-        self._memo, self._seal, self._shape, self._is_fresh = memo, seal, shape, is_fresh
+        self._memo, self._seal, self._schema, self._is_fresh = memo, seal, schema, is_fresh
         self._loaded: tuple[tuple[Any, ...], Request] | None = None  # the last one, with its row
         self._borne_out: tuple[Any, ...] | None = None  # the last row that was compared with the journal
         self._now: datetime | None = None
@@ -430,7 +430,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         self.changed: list[str] = []
         self.changed_runs = list[str]()
         self.heads: dict[str, tuple[int, str]] = {}
-        self.shapes: set[str] = set()
+        self.schemas: set[str] = set()
 
     def now(self) -> datetime:
         self._now = clock.now()
@@ -460,7 +460,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
     def with_effect(self, effect: str) -> Sequence[Request]:
         found: list[Request] = []
         for row in self._execute(BY_EFFECT, (effect_digest(effect),)).fetchall():
-            request = self._memo.request_of(row, self._seal, self._shape)
+            request = self._memo.request_of(row, self._seal, self._schema)
             newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
             if not codec.is_borne_out(row, newest, self._seal):
                 raise codec.altered(request.id, is_start=True)
@@ -468,18 +468,18 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         return found
 
     def _read(self, row: tuple[Any, ...]) -> Request:
-        request = self._memo.request_of(row, self._seal, self._shape)
+        request = self._memo.request_of(row, self._seal, self._schema)
         self._loaded = row, request
         return request
 
     def insert(self, transition: Transition) -> None:
         request, seal, memo = transition.request, self._seal, self._memo
         subject = request.subject
-        key = codec.text_key(subject.shape)
-        if key not in memo.kept_shapes:
-            memo.shapes[key] = subject.shape
-            self._execute(_ADD_SHAPE, (key, subject.shape))
-            self.shapes.add(key)
+        key = codec.schema_id(subject.schema)
+        if key not in memo.kept_schemas:
+            memo.schemas[key] = subject.schema
+            self._execute(_ADD_SCHEMA, (key, subject.schema))
+            self.schemas.add(key)
         asked = codec.asked_values(request, seal)
         row = [*asked, *progress_values(request, seal, "")]
         digest = transition.detail["asked"] = codec.asked_digest(asked, seal)

@@ -19,7 +19,7 @@ from sayso import errors
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Identity
-from sayso.model.run import RunRecord, Saved, Step
+from sayso.model.run import RunRecord, RunUpdate, Step
 from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
 __all__ = [
@@ -136,7 +136,7 @@ def _make_due(tx: Transaction, channel: str, request: Request) -> None:
     tx.put_record(row_of(replace(record, body=body, due=tx.now() if is_free else record.due)))
 
 
-def save(tx: Transaction, saved: Saved) -> None:
+def save(tx: Transaction, saved: RunUpdate) -> None:
     """Write what a run's holder saved; raises `RunBusyError` where it does not hold the run any more."""
     known = tx.run(saved.run.id)
     if known is not None and known.holder != saved.run.holder:

@@ -13,7 +13,7 @@ from sayso.model import canonical
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Call, Request, State
-from sayso.model.run import RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, Scene, refusal
 
@@ -87,7 +87,7 @@ class EvidenceContract(Scene):
     def test_the_steps_of_a_run_that_ended_are_removed_and_no_others(self) -> None:
         for state in (RunState.ENDED, RunState.PAUSED):
             run = RunRecord(f"run_{state}", "agent", "agent", state, None, self.clock(), self.clock())
-            self.store.save_run(Saved(run, [Step("", '{"of":1}', "rq_none")]))
+            self.store.save_run(RunUpdate(run, [Step("", '{"of":1}', "rq_none")]))
         self.clock.tick(days=1)
         self.store.purge_run("run_ended", ADA, before=self.clock(), channel="test")
         refusal(

@@ -16,7 +16,7 @@ from sayso import audit, errors
 from sayso.model.ids import new_run_id
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.model.run import Kept, RunRecord, RunState, Saved, Step
+from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate, Step
 from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
@@ -41,7 +41,7 @@ class RunContract(Scene):
     def paused(self, *steps: Step, name: str = "agent") -> RunRecord:
         """Keep a run that was handed back as paused."""
         run = self.run(name)
-        self.store.leave_run(Saved(run, steps), RunState.PAUSED)
+        self.store.leave_run(RunUpdate(run, steps), RunState.PAUSED)
         self.clock.tick(seconds=1)
         return run
 
@@ -59,28 +59,28 @@ class RunContract(Scene):
         run = self.run("ü\u2028", "order 4721/ü")
         first = [Step("/", '{"t0":1}'), Step("/a", '{"waits":"rq_1"}', "rq_1")]
         second = [Step("/a", '{"value":"\u00fc\\ud800"}'), Step("/b" * 200, "{}")]
-        self.store.save_run(Saved(run, first))
-        self.store.save_run(Saved(run, second))
+        self.store.save_run(RunUpdate(run, first))
+        self.store.save_run(RunUpdate(run, second))
         other = self.elsewhere(self.store)
-        assert self.store.get_run(run.id) == other.get_run(run.id) == Kept(run, (*first, *second))
-        self.store.save_run(Saved(run, [Step("/c", "{}")]))
+        assert self.store.get_run(run.id) == other.get_run(run.id) == RunSnapshot(run, (*first, *second))
+        self.store.save_run(RunUpdate(run, [Step("/c", "{}")]))
         assert [step.place for step in self.steps(run, other)][-1] == "/c"
         other.close()
 
     def test_a_run_without_steps_comes_back(self) -> None:
         run = self.run()
-        self.store.save_run(Saved(run, []))
-        assert self.store.get_run(run.id) == Kept(run, ())
+        self.store.save_run(RunUpdate(run, []))
+        assert self.store.get_run(run.id) == RunSnapshot(run, ())
 
     def test_a_run_that_was_never_saved_is_not_found(self) -> None:
-        self.store.save_run(Saved(self.run(), []))
+        self.store.save_run(RunUpdate(self.run(), []))
         assert refusal(errors.RunNotFoundError, lambda: self.store.get_run("run_none")).run_id == "run_none"
         refusal(errors.RunNotFoundError, lambda: self.store.take_run("run_none", Lease().holder))
 
     def test_steps_of_many_threads_are_all_kept(self) -> None:
         run = self.run()
         added = [[Step(f"/{n}/{m}", f'{{"n":{n}}}') for m in range(5)] for n in range(8)]
-        outcomes_of([partial(self.store.save_run, Saved(run, steps)) for steps in added])
+        outcomes_of([partial(self.store.save_run, RunUpdate(run, steps)) for steps in added])
         kept = self.steps(run)
         assert sorted(kept) == sorted(step for steps in added for step in steps)
         assert all([step for step in kept if step in steps] == steps for steps in added)
@@ -89,13 +89,13 @@ class RunContract(Scene):
 
     def test_who_does_not_hold_a_run_writes_nothing_of_it(self) -> None:
         mine = self.run()
-        self.store.save_run(Saved(mine, [Step("/", "{}")]))
+        self.store.save_run(RunUpdate(mine, [Step("/", "{}")]))
         lease = self.lease
         theirs = self.run(run_id=mine.id)
-        error = refusal(errors.RunBusyError, lambda: self.store.save_run(Saved(theirs, [Step("/x", "{}")])))
+        error = refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(theirs, [Step("/x", "{}")])))
         assert error.run_id == mine.id
-        self.store.leave_run(Saved(theirs, [Step("/x", "{}")]), RunState.ENDED)
-        assert self.store.get_run(mine.id) == Kept(mine, (Step("/", "{}"),))
+        self.store.leave_run(RunUpdate(theirs, [Step("/x", "{}")]), RunState.ENDED)
+        assert self.store.get_run(mine.id) == RunSnapshot(mine, (Step("/", "{}"),))
         lease.release()
 
     def test_a_run_that_was_handed_back_is_taken_with_its_steps(self) -> None:
@@ -106,34 +106,34 @@ class RunContract(Scene):
         assert list(before.steps) == [Step("/", "{}")]
         now = self.store.get_run(run.id).run
         assert (now.state, now.holder, now.updated_at) == (RunState.RUNNING, mine.holder, self.clock())
-        refusal(errors.RunBusyError, lambda: self.store.save_run(Saved(run, [])))
-        self.store.save_run(Saved(now, [Step("/a", "{}")]))
+        refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(run, [])))
+        self.store.save_run(RunUpdate(now, [Step("/a", "{}")]))
         assert len(self.steps(run)) == 2
 
     def test_of_eight_who_take_a_run_at_once_one_has_it(self) -> None:
         run = self.paused()
         leases = [Lease() for _ in range(8)]
         told = outcomes_of([partial(self.store.take_run, run.id, lease.holder) for lease in leases])
-        assert sorted(type(one).__name__ for one in told) == ["Kept"] + ["RunBusyError"] * 7
-        winner = next(lease for lease, one in zip(leases, told, strict=True) if isinstance(one, Kept))
+        assert sorted(type(one).__name__ for one in told) == ["RunBusyError"] * 7 + ["RunSnapshot"]
+        winner = next(lease for lease, one in zip(leases, told, strict=True) if isinstance(one, RunSnapshot))
         assert self.store.get_run(run.id).run.holder == winner.holder
 
     def test_a_run_is_taken_from_who_let_it_go_or_died(self) -> None:
         run, taker = self.run(), Lease()
-        self.store.save_run(Saved(run, []))
+        self.store.save_run(RunUpdate(run, []))
         refusal(errors.RunBusyError, lambda: self.store.take_run(run.id, taker.holder))
         self.lease.release()
         assert self.store.take_run(run.id, taker.holder).run == run
         with patch.object(worker, "current", return_value="host/boot/space/1/1"):
             theirs = self.run()
-            self.store.save_run(Saved(theirs, []))
+            self.store.save_run(RunUpdate(theirs, []))
         refusal(errors.RunBusyError, lambda: self.store.take_run(theirs.id, taker.holder))
         with patch.object(worker, "is_gone", return_value=True):
             assert self.store.take_run(theirs.id, taker.holder).run == theirs
 
     def test_an_ended_run_is_shown_and_not_taken(self) -> None:
         run = self.run()
-        self.store.leave_run(Saved(run, [Step("/", "{}")]), RunState.ENDED)
+        self.store.leave_run(RunUpdate(run, [Step("/", "{}")]), RunState.ENDED)
         kept = self.store.take_run(run.id, Lease().holder)
         assert (kept.run.state, kept.run.holder, len(kept.steps)) == (RunState.ENDED, None, 1)
         assert self.store.get_run(run.id) == kept
@@ -143,42 +143,42 @@ class RunContract(Scene):
     def test_a_request_and_its_run_are_recorded_together_or_not_at_all(self) -> None:
         run, request = self.run(), sample_call()
         step = Step("/", "{}", request.id)
-        assert self.store.ask(request, Saved(run, [step])) == self.recorded(request)
-        assert self.store.get_run(run.id) == Kept(run, (step,))
+        assert self.store.ask(request, RunUpdate(run, [step])) == self.recorded(request)
+        assert self.store.get_run(run.id) == RunSnapshot(run, (step,))
         before, other = self.everything(), self.run(run_id=run.id)
-        refusal(errors.RunBusyError, lambda: self.store.ask(sample_call(), Saved(other, [step])))
+        refusal(errors.RunBusyError, lambda: self.store.ask(sample_call(), RunUpdate(other, [step])))
         assert (self.everything(), len(self.steps(run))) == (before, 1)
 
     def test_a_run_is_saved_by_who_finds_its_request_asked_already(self) -> None:
         first = self.store.ask(sample_call("run_same"))
         run = self.run()
-        assert self.store.ask(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)])) == first
+        assert self.store.ask(sample_call("run_same"), RunUpdate(run, [Step("/", "{}", first.id)])) == first
         assert len(self.steps(run)) == 1
 
     def test_a_run_is_handed_back_with_the_request_for_which_it_waits(self) -> None:
         run, request = self.run(), sample_call()
-        saved = Saved(run, [Step("/", "{}", request.id)], RunState.PAUSED)
+        saved = RunUpdate(run, [Step("/", "{}", request.id)], RunState.PAUSED)
         self.store.ask(request, saved)
         kept = self.store.get_run(run.id)
         assert (kept.run.state, kept.run.holder, kept.steps) == (RunState.PAUSED, None, tuple(saved.steps))
-        refusal(errors.RunBusyError, lambda: self.store.save_run(Saved(run, [])))
+        refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(run, [])))
         assert self.store.ask(request, saved) == self.recorded(request)  # sent again, when the answer was lost
         assert self.store.get_run(run.id) == kept
 
     def test_a_run_stays_in_hand_where_another_request_holds_its_call(self) -> None:
         first, run = self.store.ask(sample_call("run_same")), self.run()
-        found = self.store.ask(sample_call("run_same"), Saved(run, [Step("/", "{}", first.id)], RunState.PAUSED))
+        found = self.store.ask(sample_call("run_same"), RunUpdate(run, [Step("/", "{}", first.id)], RunState.PAUSED))
         assert (found, self.store.get_run(run.id).run) == (first, run)
 
     def test_a_run_is_handed_back_with_the_end_of_its_call(self) -> None:
         run, request = self.run(), self.started("mine")
-        self.store.finish(request.id, "mine", Outcome("done"), Saved(run, [Step("/", "{}")], RunState.ENDED))
+        self.store.finish(request.id, "mine", Outcome("done"), RunUpdate(run, [Step("/", "{}")], RunState.ENDED))
         kept = self.store.get_run(run.id)
         assert (kept.run.state, kept.run.holder, len(kept.steps)) == (RunState.ENDED, None, 1)
 
     def test_the_end_of_a_call_and_its_run_are_recorded_together(self) -> None:
         run, request = self.run(), self.started("mine")
-        saved = Saved(run, [Step("/", '{"value":1}')])
+        saved = RunUpdate(run, [Step("/", '{"value":1}')])
         refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "x", Outcome("done"), saved))
         refusal(errors.RunNotFoundError, lambda: self.store.get_run(run.id))
         assert self.store.finish(request.id, "mine", Outcome("done"), saved).state is State.DONE
@@ -186,9 +186,9 @@ class RunContract(Scene):
 
     def test_how_a_call_ended_is_recorded_even_where_its_run_is_in_other_hands(self) -> None:
         run, request = self.run(), self.started("mine")
-        self.store.save_run(Saved(run, []))
+        self.store.save_run(RunUpdate(run, []))
         lease = self.lease
-        saved = Saved(self.run(run_id=run.id), [Step("/", "{}")])
+        saved = RunUpdate(self.run(run_id=run.id), [Step("/", "{}")])
         refusal(errors.RunBusyError, lambda: self.store.finish(request.id, "mine", Outcome("done"), saved))
         assert (self.store.get(request.id).state, self.steps(run)) == (State.DONE, ())
         lease.release()
@@ -201,7 +201,7 @@ class RunContract(Scene):
             request = self.in_state(state)
             run = self.paused(Step("/", "{}"), Step("/a", "{}", request.id))
             assert self.ready() == ([] if state in waiting else [run.id]), state
-            self.store.leave_run(Saved(self._taken(run), []), RunState.ENDED)
+            self.store.leave_run(RunUpdate(self._taken(run), []), RunState.ENDED)
         request = self.ask()
         run = self.paused(Step("/a", "{}", request.id), Step("/b", "{}", self.ask().id))
         assert self.ready() == []
@@ -214,23 +214,23 @@ class RunContract(Scene):
         assert self.ready() == []
         taken = self._taken(run)
         again = self.in_state(State.REJECTED)
-        self.store.leave_run(Saved(taken, [Step("/a", "{}", again.id)]), RunState.PAUSED)
+        self.store.leave_run(RunUpdate(taken, [Step("/a", "{}", again.id)]), RunState.PAUSED)
         assert self.ready() == [run.id]
-        self.store.leave_run(Saved(self._taken(run), [Step("/a", "{}", pending.id)]), RunState.PAUSED)
+        self.store.leave_run(RunUpdate(self._taken(run), [Step("/a", "{}", pending.id)]), RunState.PAUSED)
         assert self.ready() == []
 
     def test_a_run_that_was_broken_off_can_go_on_and_one_in_hand_or_ended_cannot(self) -> None:
         decided = Step("/", "{}", self.approved().id)
         broken, ended, held, gone = (self.run() for _ in range(4))
-        self.store.leave_run(Saved(broken, []), RunState.BROKEN)
-        self.store.leave_run(Saved(ended, [decided]), RunState.ENDED)
+        self.store.leave_run(RunUpdate(broken, []), RunState.BROKEN)
+        self.store.leave_run(RunUpdate(ended, [decided]), RunState.ENDED)
         lease = Lease()
-        self.store.save_run(Saved(self.run(run_id=held.id, lease=lease), [decided]))
-        self.store.save_run(Saved(gone, []))  # its lease has ended with its object
+        self.store.save_run(RunUpdate(self.run(run_id=held.id, lease=lease), [decided]))
+        self.store.save_run(RunUpdate(gone, []))  # its lease has ended with its object
         assert sorted(self.ready()) == sorted([broken.id, gone.id])
         with patch.object(worker, "current", return_value="host/boot/space/1/1"):
             dead = self.run()
-            self.store.save_run(Saved(dead, []))
+            self.store.save_run(RunUpdate(dead, []))
         assert dead.id not in self.ready()
         with patch.object(worker, "is_gone", return_value=True):
             assert dead.id in self.ready()
@@ -240,7 +240,7 @@ class RunContract(Scene):
         decided = Step("/", "{}", self.approved().id)
         a, b, c, _ = (self.paused(decided, name=name).id for name in ("one", "two", "one", "three"))
         assert self.ready("one", "two") == [a, b, c]
-        self.store.leave_run(Saved(self._taken(self.store.get_run(a).run), []), RunState.PAUSED)
+        self.store.leave_run(RunUpdate(self._taken(self.store.get_run(a).run), []), RunState.PAUSED)
         assert self.ready("one", "two") == [b, c, a]
         assert list(self.store.ready_runs({"one", "two"}, 2)) == [b, c]
         assert self.ready("four") == list(self.store.ready_runs([])) == []
@@ -248,7 +248,7 @@ class RunContract(Scene):
     def test_runs_are_listed_newest_first_and_the_cursor_stays_good(self) -> None:
         ids = [self.paused(name="a" if n % 2 else "b").id for n in range(7)][::-1]
         page, cursor = self.store.runs(RunFilter(), limit=3)
-        self.store.leave_run(Saved(self._taken(page[0]), []), RunState.ENDED)
+        self.store.leave_run(RunUpdate(self._taken(page[0]), []), RunState.ENDED)
         self.paused()
         rest, end = self.store.runs(RunFilter(), cursor=cursor, limit=10)
         assert [run.id for run in (*page, *rest)] == ids
@@ -272,8 +272,8 @@ class RunContract(Scene):
         changes = [
             lambda: self.store.ask(sample_call()),
             lambda: self.decide("approve", request),
-            lambda: self.store.save_run(Saved(run, [])),
-            lambda: other.save_run(Saved(run, [Step("/", "{}")])),
+            lambda: self.store.save_run(RunUpdate(run, [])),
+            lambda: other.save_run(RunUpdate(run, [Step("/", "{}")])),
             lambda: other.ask(sample_call()),
         ]
         for change in changes:
@@ -290,7 +290,7 @@ class RunContract(Scene):
         calls.clear()  # a watcher may wake once without need, and be at it just now
         for _ in range(3):
             self.ask()
-            self.store.save_run(Saved(self.run(), []))
+            self.store.save_run(RunUpdate(self.run(), []))
         assert len(calls) <= 1
 
     # -- a call that stopped itself ----------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class RunContract(Scene):
         """Ask for another call in the run of a call that is running, and keep the run as waiting for it."""
         run = self.run(run_id=request.run_id, lease=lease)
         inner = sample_call(request.run_id, {"amount": amount})
-        return self.store.ask(inner, Saved(run, [Step("/inner", "{}", inner.id)]))
+        return self.store.ask(inner, RunUpdate(run, [Step("/inner", "{}", inner.id)]))
 
     def test_a_call_that_stopped_to_ask_gives_its_start_back(self) -> None:
         request = self.started("mine")

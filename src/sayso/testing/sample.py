@@ -39,13 +39,13 @@ def _taking(arguments: Mapping[str, Any]) -> Callable[..., object]:
     return pay
 
 
-def _call(arguments: Mapping[str, Any], shape: Schema) -> Call:
+def _call(arguments: Mapping[str, Any], schema: Schema) -> Call:
     form = canonical.encode(arguments)
     tree = canonical.load(form.text)
     masked = Redaction().mask(tree)
-    digest = call_digest(_TOOL, shape.digest, form.digest_input)
+    digest = call_digest(_TOOL, schema.digest, form.digest_input)
     shown = None if masked is tree else dump(masked)
-    return Call(_TOOL, "pay", form.text, shown, digest, shape.text, shape.digest)
+    return Call(_TOOL, "pay", form.text, shown, digest, schema.text, schema.digest)
 
 
 def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None = None, **fields: Any) -> Request:
@@ -64,13 +64,13 @@ def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None =
 def sample_edit(request: Request, **changes: Any) -> Call:
     """Return the call of a `sample_call` as a reviewer changed it."""
     before = request.effective
-    return _call({**canonical.decode(before.form, {}), **changes}, Schema.from_text(before.shape))
+    return _call({**canonical.decode(before.form, {}), **changes}, Schema.from_text(before.schema))
 
 
 def sample_question(run_id: str | None = None, text: str = "Which account?", **fields: Any) -> Request:
     """Return a new pending question whose answer is a text; not in any store yet."""
-    shape = Schema.of_type(str)
-    subject = Question(text, question_digest(text, shape.digest, 0), shape.text, shape.digest)
+    schema = Schema.of_type(str)
+    subject = Question(text, question_digest(text, schema.digest, 0), schema.text, schema.digest)
     return _request("question", run_id or new_run_id(), subject, fields)
 
 

@@ -371,7 +371,7 @@ def _rows(requests: list[Request]) -> list[Row]:
     """Return as many as one answer takes."""
     found, room = list[Row](), _MOST_SENT
     for row in map(_row, requests):
-        room -= len(row.shape) + sum(len(value) for value in row.row.values() if isinstance(value, str))
+        room -= len(row.schema_text) + sum(len(value) for value in row.row.values() if isinstance(value, str))
         if room < 0:
             break
         found.append(row)

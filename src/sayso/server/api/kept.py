@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sayso import errors
-from sayso.model.run import RunRecord, RunState, Saved
+from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Context, Endpoint, Input, Output
 from sayso.server.api.ownership import Ownership
 from sayso.server.api.problems import Problem
@@ -73,7 +73,7 @@ class SavedRun(Input):
     steps: list[Annotated[list[str | None], Field(min_length=3, max_length=3)]] = Field(max_length=10_000)
     left: Literal["paused", "broken", "ended"] | None = Field(None, description="How the run is handed back with it.")
 
-    def read(self, own: Ownership, among: str = "") -> Saved:
+    def read(self, own: Ownership, among: str = "") -> RunUpdate:
         """Return what is to be saved, in a run that is the program's from now on.
 
         Args:

@@ -14,7 +14,7 @@ from sayso import errors
 from sayso.model.journal import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.run import Kept, Saved
+from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.server.api.endpoint import Context
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.records import Record
@@ -82,7 +82,7 @@ class Ownership:
         if self._owner(run_id) not in {None, self.me}:
             raise errors.RunNotFoundError(run_id)
 
-    def run(self, run_id: str) -> Kept:
+    def run(self, run_id: str) -> RunSnapshot:
         """Return a run of the program's; raises `RunNotFoundError` for any other id."""
         self.must_be_mine(run_id)
         return self.store.get_run(run_id)
@@ -114,7 +114,7 @@ class Ownership:
             self.store.keep(Record(_RECORD, run_id, body), only_new=True)
         self.must_be_mine(run_id)  # another may have been faster
 
-    def must_be_able_to_save(self, saved: Saved) -> None:
+    def must_be_able_to_save(self, saved: RunUpdate) -> None:
         """Raise a not-found fault where a run, or a request that it waits for, is somebody else's."""
         self.must_be_free(saved.run.id)
         for request_id in {step.waits for step in saved.steps if step.waits is not None}:

@@ -31,10 +31,10 @@ Seconds = Annotated[float, Field(ge=0, le=LONGEST, description="For how many sec
 
 
 class Row(Output):
-    """A request as it stands: the columns of its row, the text of its shape, and a mark that each change changes."""
+    """A request as it stands: the columns of its row, the text of its schema, and a mark that each change changes."""
 
     row: dict[str, str | int | None]
-    shape: str
+    schema_text: str
     mark: str
 
 

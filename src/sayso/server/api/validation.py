@@ -26,7 +26,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema, SchemaError
 from sayso.server.api.endpoint import Input
 from sayso.server.form import answer_fields, argument_fields
-from sayso.stores.codec import Row, Seal, asked_values, request_of, text_key
+from sayso.stores.codec import Row, Seal, asked_values, request_of, schema_id
 from sayso.view.card import headline, subject_rows
 
 __all__ = [
@@ -198,9 +198,9 @@ class AskedRequest(Input):
     asked: str = Field(max_length=500_000, description="What else the program says, as JSON text.")
     form: str = Field(max_length=1_100_000, description="The arguments in their canonical form, as JSON text.")
     masked: str | None = Field(max_length=1_100_000, description="The same with secrets masked.")
-    digest: Digest = Field(description="Over tool, shape and arguments; computed anew here.")
-    shape_digest: Digest
-    shape: str = Field(max_length=500_000, description="The function's parameters and their types, as JSON text.")
+    digest: Digest = Field(description="Over tool, schema and arguments; computed anew here.")
+    schema_digest: Digest
+    schema_text: str = Field(max_length=500_000, description="The function's parameters and their types, as JSON text.")
     lasts: int = Field(ge=0, le=10**15, description="Microseconds until it ends, 30 days at most.")
 
 
@@ -209,7 +209,7 @@ class _Words(Input):
 
     requester: Person
     window: int = Field(ge=0, le=10**15)
-    shape: str = Field(max_length=64)
+    schema_id: str = Field(max_length=64)
     on_behalf_of: Person | None = None
     also_for: list[Person] = Field(default_factory=list[Person], max_length=20)
     process: str | None = Field(None, max_length=500)
@@ -261,13 +261,13 @@ def _request(said: AskedRequest, words: _Words, me: Identity, owner: Identity, n
     subject = _question(said) if said.kind == "question" else _call(said, words)
     if fingerprint(said.run_id, said.digest, words.place, words.key) != said.fingerprint:
         _sound_refuse("the fingerprint is not that of this run, place, key and call")
-    if words.shape != text_key(said.shape):
-        _sound_refuse("the shape is not the one that the request names")
+    if words.schema_id != schema_id(said.schema_text):
+        _sound_refuse("the schema is not the one that the request names")
     also = [Identity(*person) for person in words.also_for]
     behalf = owner if words.on_behalf_of is None else Identity(*words.on_behalf_of)
     if owner != behalf and owner not in also:
         also.append(owner)
-    asked = request_of(_as_row(said), Seal(), lambda _: said.shape)
+    asked = request_of(_as_row(said), Seal(), lambda _: said.schema_text)
     return replace(
         asked, subject=subject, requester=me, on_behalf_of=behalf, also_for=tuple(also), created_at=now,
         expires_at=now + _span(said.lasts), approval_window=_span(words.window),
@@ -283,10 +283,12 @@ def _as_row(said: AskedRequest) -> Row:
 def _call(said: AskedRequest, words: _Words) -> Call:
     _must_be_its_name(said.tool, said.name)
     _must_be_its_shape(said)
-    tree = validate_arguments(said.form, said.shape)
-    if call_digest(said.tool, said.shape_digest, canonical.digest_input(said.form)) != said.digest:
-        _sound_refuse("the digest is not that of this tool, shape and arguments")
-    return Call(said.tool, said.name, said.form, _masked(said, words, tree), said.digest, said.shape, said.shape_digest)
+    tree = validate_arguments(said.form, said.schema_text)
+    if call_digest(said.tool, said.schema_digest, canonical.digest_input(said.form)) != said.digest:
+        _sound_refuse("the digest is not that of this tool, schema and arguments")
+    return Call(
+        said.tool, said.name, said.form, _masked(said, words, tree), said.digest, said.schema_text, said.schema_digest
+    )
 
 
 def _masked(said: AskedRequest, words: _Words, tree: dict[str, Any]) -> str | None:
@@ -306,10 +308,10 @@ def _masked(said: AskedRequest, words: _Words, tree: dict[str, Any]) -> str | No
 def _question(said: AskedRequest) -> Question:
     text = json.loads(said.form)["text"]
     _must_be_its_shape(said)
-    digests = (question_digest(text, said.shape_digest, occasion) for occasion in range(_EQUAL_QUESTIONS))
+    digests = (question_digest(text, said.schema_digest, occasion) for occasion in range(_EQUAL_QUESTIONS))
     if said.digest not in digests or said.tool or said.name or said.masked is not None:
         _sound_refuse("the digest is not that of this question")
-    return Question(text, said.digest, said.shape, said.shape_digest)
+    return Question(text, said.digest, said.schema_text, said.schema_digest)
 
 
 def _must_be_its_name(tool: str, name: str) -> None:
@@ -319,7 +321,7 @@ def _must_be_its_name(tool: str, name: str) -> None:
 
 
 def _must_be_its_shape(said: AskedRequest) -> None:
-    if Schema.from_text(said.shape).digest != said.shape_digest:
+    if Schema.from_text(said.schema_text).digest != said.schema_digest:
         _sound_refuse("the schema's digest is not that of the schema")
 
 
@@ -327,8 +329,8 @@ def _drawn(request: Request) -> None:
     """Draw what a reviewer would see, and write what a store would; whatever is wrong with it raises here."""
     headline(request)
     subject_rows(request, width=80)
-    shape = schema_of(request)
-    _ = answer_fields(shape) if request.kind == "question" else argument_fields(request, shape)
+    schema = schema_of(request)
+    _ = answer_fields(schema) if request.kind == "question" else argument_fields(request, schema)
     asked_values(request, Seal())
 
 

@@ -1,8 +1,8 @@
--- Requests, the shapes of what they are about, the journal of every transition, runs, and small records beside them.
+-- Requests, the schemas of what they are about, the journal of every transition, runs, and small records beside them.
 -- Instants are whole microseconds since 1970, UTC.
 
-CREATE TABLE shape (
-    digest TEXT PRIMARY KEY,          -- of the text; requests name it in `asked`
+CREATE TABLE schema_text (
+    id   TEXT PRIMARY KEY,            -- a digest of the text; requests name it in `asked`
     text   TEXT NOT NULL
 ) WITHOUT ROWID;
 
@@ -22,7 +22,7 @@ CREATE TABLE request (
     form          TEXT NOT NULL,        -- canonical arguments, or the question; sealed with a key
     masked        TEXT,                 -- the same as people see it, where it differs
     digest        TEXT NOT NULL,
-    shape_digest  TEXT NOT NULL,
+    schema_digest  TEXT NOT NULL,
     key_digest    TEXT,                 -- of the run and the key; the texts stand in `asked`
     effect_digest TEXT,
     state         TEXT NOT NULL,
