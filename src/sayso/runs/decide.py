@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sayso import errors, signals
 from sayso.effects import offload
 from sayso.model.request import Request, State
-from sayso.model.run import Kept, RunState
+from sayso.model.run import RunSnapshot, RunState
 from sayso.reviews import Review
 from sayso.runs.events import ApprovalEvent, OutputEvent, RunStatus
 from sayso.runs.frame import Frame, now_ms
@@ -74,12 +74,12 @@ class Decider:
                     _warn(f"there is no request {request_id!r} (ids are whole here); its decision is ignored")
         return self._requests
 
-    async def runs(self) -> list[Kept]:
+    async def runs(self) -> list[RunSnapshot]:
         """Return the runs of the known requests that are decided, those with something left to decide first."""
         return await self.verb(self._runs) if self._resolutions else []
 
-    def _runs(self) -> list[Kept]:
-        found: list[Kept] = []
+    def _runs(self) -> list[RunSnapshot]:
+        found: list[RunSnapshot] = []
         requests = sorted(self._known().values(), key=lambda request: request.state in _SPENT)
         for run_id in dict.fromkeys(request.run_id for request in requests):
             with suppress(errors.RunNotFoundError):  # it was asked outside of a runnable
@@ -97,7 +97,7 @@ class Decider:
             return {}
         return await self.verb(partial(self._decisions, journal))
 
-    def look(self, kept: Kept) -> Kept:
+    def look(self, kept: RunSnapshot) -> RunSnapshot:
         """Look at what a run waits for that was just taken in hand, in the same trip, if nothing is to be decided."""
         if not self._resolutions:
             with suppress(errors.SaysoError):  # `decide` looks again, and there it is heard
