@@ -17,7 +17,7 @@ import pytest
 import sayso as package
 from sayso import clock as sayso_clock
 from sayso import config, errors
-from sayso.cli.say import code_of
+from sayso.cli.output import code_of
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.stores.base import Store

@@ -13,8 +13,8 @@ import pytest
 import sayso as package
 from sayso.model.edit import PLAN_TOOL
 from sayso.mplp import Plan, create_confirm, read_confirm, read_plan, schema, start, submit_plan_for_approval
-from sayso.mplp.group import group_of
-from sayso.mplp.ids import id_of
+from sayso.mplp.schema import id_of
+from sayso.mplp.view import group_of
 from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call

@@ -30,7 +30,7 @@ from sayso.mplp import (
     submit_plan_for_approval,
     subscribe,
 )
-from sayso.mplp.ids import id_of, is_id
+from sayso.mplp.schema import id_of, is_id
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
 from tests.conftest import Clock

@@ -33,10 +33,9 @@ from sayso.mplp import (
     create_confirm,
     schema,
 )
-from sayso.mplp.ids import id_of, is_id, new_id, shaped
-from sayso.mplp.reading import LIMIT_BYTES
-from sayso.mplp.schema import KINDS, made_schema
+from sayso.mplp.schema import KINDS, LIMIT_BYTES, id_of, is_id, new_id, uuid4_of
 from tests.conftest import Clock
+from tests.support.protocol_models import made_schema
 
 CONFIRM, PLAN, OTHER = (f"550e8400-e29b-41d4-a716-44665544052{digit}" for digit in "012")
 
@@ -425,8 +424,8 @@ def test_there_is_no_schema_of_anything_else() -> None:
 
 
 def test_ids_have_the_one_form_and_keep_what_they_are_made_of() -> None:
-    assert all(is_id(one) for one in (new_id(), id_of("a", 1), shaped("0" * 32), shaped("f" * 32)))
-    assert shaped(CONFIRM.replace("-", "")) == CONFIRM
+    assert all(is_id(one) for one in (new_id(), id_of("a", 1), uuid4_of("0" * 32), uuid4_of("f" * 32)))
+    assert uuid4_of(CONFIRM.replace("-", "")) == CONFIRM
     assert id_of("a", "b") != id_of("a\n1:b")
     assert id_of("\ud800") == id_of("\ud800")
 

@@ -19,7 +19,7 @@ from sayso.mplp import (
     submit_plan_for_approval,
     subscribe,
 )
-from sayso.mplp.ids import shaped
+from sayso.mplp.schema import uuid4_of
 from tests.support.submitting import plan_of_three, submitted, told
 
 pytestmark = pytest.mark.usefixtures("memory")
@@ -110,7 +110,7 @@ PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 def test_a_trace_that_is_given_is_followed() -> None:
     _, confirm, _ = submitted(traceparent=PARENT)
     assert confirm.trace is not None
-    assert confirm.trace.trace_id == shaped("4bf92f3577b34da6a3ce929d0e0e4736")
+    assert confirm.trace.trace_id == uuid4_of("4bf92f3577b34da6a3ce929d0e0e4736")
     assert confirm.trace.attributes == {"traceparent": PARENT}
     assert [event.trace_id for event in confirm.events or ()] == [confirm.trace.trace_id]
 

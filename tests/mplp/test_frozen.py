@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sayso.mplp import Confirm, LearningSample, NotConformantError, Plan, schema
-from sayso.mplp.ids import id_of
+from sayso.mplp.schema import id_of
 from tests.support.protocol import DATA, frozen, misfits, needs_frozen
 
 pytestmark = needs_frozen

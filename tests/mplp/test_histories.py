@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sayso.mplp import Confirm, TargetType
-from sayso.mplp.ids import new_id
+from sayso.mplp.schema import new_id
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from tests.support.protocol import DATA, misfits, needs_frozen

@@ -18,7 +18,7 @@ from sayso.model.canonical.tags import dumps
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.request import Request
 from sayso.mplp import Confirm, NotConformantError, Plan, read_confirm, read_plan, start
-from sayso.mplp.ids import id_of
+from sayso.mplp.schema import id_of
 from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore

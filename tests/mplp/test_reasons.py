@@ -16,7 +16,7 @@ from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Request, State
 from sayso.mplp import create_confirm, submit_for_approval
 from sayso.mplp.call import carry_out_plan, use_target
-from sayso.mplp.ids import id_of
+from sayso.mplp.schema import id_of
 from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call

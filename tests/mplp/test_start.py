@@ -35,7 +35,7 @@ from sayso.mplp import (
     submit_plan_for_approval,
 )
 from sayso.mplp.call import Step
-from sayso.mplp.ids import id_of
+from sayso.mplp.schema import id_of
 from sayso.mplp.view import facts_of
 from sayso.stores.memory import MemoryStore
 from tests.support.acting import approved
@@ -253,7 +253,7 @@ def test_a_target_is_started_with_the_reason_that_was_approved() -> None:
     assert [(one.target_id, one.reason, one.status) for one in seen] == [(SHOWN, "only this once", "approved")]
 
 
-OTHER_TYPE = {"$enum": ["sayso.mplp.status:TargetType", "TRACE"]}
+OTHER_TYPE = {"$enum": ["sayso.mplp.confirm:TargetType", "TRACE"]}
 
 
 @pytest.mark.parametrize("changes", [{"target_id": HIDDEN}, {"target_type": OTHER_TYPE}])

@@ -25,7 +25,7 @@ from sayso.mplp import (
     verb,
 )
 from sayso.mplp.document import time_text
-from sayso.mplp.ids import id_of
+from sayso.mplp.schema import id_of
 from tests.conftest import Clock
 from tests.support.submitting import plan_of_three, submitted
 

@@ -41,9 +41,8 @@ from sayso.mplp import (
     submit_plan_for_approval,
     subscribe,
 )
-from sayso.mplp.group import group_of
-from sayso.mplp.ids import id_of, shaped
-from sayso.mplp.view import confirm_id_of
+from sayso.mplp.schema import id_of, uuid4_of
+from sayso.mplp.view import confirm_id_of, group_of
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from tests.conftest import Clock
@@ -106,7 +105,7 @@ def test_a_run_that_waits_as_a_whole_is_a_trace() -> None:
     confirm = Confirm.from_request(request)
     assert confirm.target_type == "trace"
     assert confirm.trace is not None
-    assert confirm.trace.trace_id == confirm.target_id == shaped(request.run_id.removeprefix("run_"))
+    assert confirm.trace.trace_id == confirm.target_id == uuid4_of(request.run_id.removeprefix("run_"))
     confirm.export()
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import sayso
 from sayso import cli, config, errors, signals
-from sayso.cli import say
-from sayso.cli.plain import request_document
+from sayso.cli import output
+from sayso.cli.decisions import request_document
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
 from tests.project.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks
@@ -212,7 +212,7 @@ def test_exit_codes_of_the_reference_are_those_of_the_command_line(root: Path) -
     told = {found[1]: int(found[2]) for found in re.finditer(r"^\| `(\w+)` \|.*\| (\d) \|$", page, re.MULTILINE)}
     assert len(told) == 16
     for name, code in told.items():
-        assert code == next((real for kind, real in say._CODES if issubclass(getattr(errors, name), kind)), 1), name
+        assert code == next((real for kind, real in output._CODES if issubclass(getattr(errors, name), kind)), 1), name
 
 
 def test_every_setting_stands_in_the_reference(root: Path) -> None:

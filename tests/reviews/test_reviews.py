@@ -19,7 +19,7 @@ from sayso import errors, reviews
 from sayso.model.request import FINAL, Request, State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.mplp import create_confirm, submit_for_approval
-from sayso.mplp.ids import id_of
+from sayso.mplp.schema import id_of
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import Pay, approved, held, payer

@@ -16,7 +16,7 @@ import pytest
 import sayso
 from sayso import mplp
 from sayso.mplp import Confirm, Decision, DecisionStatus, Plan, PlanStep, TargetType, aio
-from sayso.mplp.ids import is_id
+from sayso.mplp.schema import is_id
 from sayso.testing import frozen_clock
 
 SEED = Path(__file__).resolve().parents[3] / "shared" / "seeds" / "003_e53a0be12532e1ec.txt"

@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 
 from sayso import errors
 from sayso.cli.listen import listening_by_name, place_of
-from sayso.cli.login_page import LoginPage
+from sayso.cli.serve import LoginPage
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, doorway, login_path
 from sayso.server.doorway import Doorway, name_of_inbox

@@ -33,9 +33,8 @@ from sayso.mplp import (
     submit_for_approval,
     submit_plan_for_approval,
 )
-from sayso.mplp.group import rounds_of
-from sayso.mplp.ids import id_of
-from sayso.mplp.view import run_of
+from sayso.mplp.schema import id_of
+from sayso.mplp.view import rounds_of, run_of
 from sayso.stores.base import Store
 
 __all__ = ["STEPS", "World", "plan_of_three", "submitted"]

@@ -22,27 +22,27 @@ __all__ = ["main"]
 
 # name: (module, what the help says)
 _COMMANDS = {
-    "ls": ("ls", "List what waits: pending first, oldest first."),
-    "show": ("show", "Show a request in full, and what became of it."),
-    "next": ("one_by_one", "Decide what waits, one after another."),
-    "approve": ("approve", "Approve calls, as they stand or with changes."),
-    "reject": ("decide", "Say no."),
-    "feedback": ("decide", "Send a call back, with words to the program."),
-    "answer": ("decide", "Answer a question."),
-    "cancel": ("decide", "End the whole run at a request."),
-    "claim": ("care", "Take a request on."),
-    "release": ("care", "Give a claimed request back."),
-    "extend": ("care", "Let a request, or an unused approval, last longer."),
-    "resolve": ("care", "Say whether a call happened whose outcome is unknown."),
-    "log": ("log", "Print the journal, verify it, or export it."),
-    "receipt": ("receipt", "Write what proves one call, or verify it."),
+    "ls": ("requests", "List what waits: pending first, oldest first."),
+    "show": ("requests", "Show a request in full, and what became of it."),
+    "next": ("decisions", "Decide what waits, one after another."),
+    "approve": ("decisions", "Approve calls, as they stand or with changes."),
+    "reject": ("decisions", "Say no."),
+    "feedback": ("decisions", "Send a call back, with words to the program."),
+    "answer": ("decisions", "Answer a question."),
+    "cancel": ("decisions", "End the whole run at a request."),
+    "claim": ("decisions", "Take a request on."),
+    "release": ("decisions", "Give a claimed request back."),
+    "extend": ("decisions", "Let a request, or an unused approval, last longer."),
+    "resolve": ("decisions", "Say whether a call happened whose outcome is unknown."),
+    "log": ("audit", "Print the journal, verify it, or export it."),
+    "receipt": ("audit", "Write what proves one call, or verify it."),
     "confirm": ("confirm", "Write, read and check documents of the Confirm protocol."),
     "learn": ("learn", "Export decisions to learn from, or read what they teach."),
-    "purge": ("purge", "Remove what old requests were about, for good."),
-    "key": ("key", "Make the key that signs evidence."),
+    "purge": ("audit", "Remove what old requests were about, for good."),
+    "key": ("tokens", "Make the key that signs evidence."),
     "serve": ("serve", "Open the inbox in a browser."),
-    "login": ("login", "Print a link by which somebody signs in to the inbox."),
-    "token": ("token", "Make, list and revoke tokens of programs."),
+    "login": ("tokens", "Print a link by which somebody signs in to the inbox."),
+    "token": ("tokens", "Make, list and revoke tokens of programs."),
     "notify": ("notify", "Tell people through channels what waits."),
     "worker": ("worker", "Go on with runs when a person has decided."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
@@ -74,7 +74,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from sayso.cli.fault import meant
+            from sayso.cli.errors import meant
 
             said = meant(_OTHER_WORDS.get(args[0], args[0]), list(_COMMANDS))
             if not said or said in error.message:
@@ -85,7 +85,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except SaysoError as error:
-            from sayso.cli.fault import report
+            from sayso.cli.errors import report
 
             return report(error)
 
@@ -104,7 +104,7 @@ def _sayso(ctx: click.Context, store: str | None) -> None:
     See what programs want to do, and decide. IDs may be shortened as long as they fit one request only.
     Exit codes: 0 done, 1 error, 2 usage, 3 not pending any more, 4 expired.
     """
-    from sayso.cli.desk import Desk
+    from sayso.cli.context import Desk
 
     ctx.obj = Desk(store)
 
@@ -130,14 +130,14 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        from sayso.cli.say import silence
+        from sayso.cli.output import silence
 
         silence()
     return code
 
 
 def _stopped() -> int:
-    from sayso.cli.say import complain
+    from sayso.cli.output import complain
 
     complain("stopped; what was not reported as decided was not decided")
     return 130
@@ -161,7 +161,7 @@ def _told(error: click.ClickException) -> str:
 
 
 def _usage(error: click.ClickException) -> int:
-    from sayso.cli.say import complain
+    from sayso.cli.output import complain
     from sayso.model.text import escape
 
     context = getattr(error, "ctx", None)

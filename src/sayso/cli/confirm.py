@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sayso import config, errors
-from sayso.cli.desk import Desk, as_json
-from sayso.cli.evidence import written_to
-from sayso.cli.say import WRONG, complain, document, out
+from sayso.cli.audit import written_to
+from sayso.cli.context import Desk, as_json
+from sayso.cli.output import WRONG, complain, document, out
 from sayso.model.text import escape
 from sayso.view.summary import short
 
@@ -42,7 +42,7 @@ def confirm() -> None:
 @click.pass_obj
 def _export(desk: Desk, wanted: str, plan: bool, output: Path | None) -> int:
     """Print the Confirm of a request; ID is that of the request, of the Confirm, or of its plan."""
-    from sayso.mplp.group import group_of
+    from sayso.mplp.view import group_of
 
     group = group_of(desk.store, wanted)
     if plan and group.confirm.target_type != "plan":
@@ -92,7 +92,7 @@ def _import(desk: Desk, file: str, plan_file: str | None, role: str | None, leni
 
 
 def _report(desk: Desk, opened: Confirm, *, as_json: bool) -> None:
-    from sayso.mplp.group import group_of
+    from sayso.mplp.view import group_of
 
     request = group_of(desk.store, opened.confirm_id).last
     if as_json:
@@ -164,7 +164,7 @@ def _taken(file: str, *, lenient: bool) -> Confirm | Plan | LearningSample:
 
 def _contents(file: str) -> Iterator[tuple[str, bytes]]:
     """Yield what a file holds, each line of a `*.jsonl` by itself, and what says where that is."""
-    from sayso.mplp.reading import LIMIT_BYTES
+    from sayso.mplp.schema import LIMIT_BYTES
 
     try:
         with sys.stdin.buffer if file == "-" else Path(file).expanduser().open("rb") as opened:
@@ -178,13 +178,10 @@ def _contents(file: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _parsed(content: bytes, kind: str | None, *, lenient: bool) -> Confirm | Plan | LearningSample:
-    from sayso.mplp import Confirm, LearningSample, NotConformantError, Plan
-    from sayso.mplp.reading import UnreadableError, read
+    from sayso.mplp import Confirm, LearningSample, Plan
+    from sayso.mplp.schema import parse_json
 
-    try:
-        found = read(content)
-    except UnreadableError as error:
-        raise NotConformantError("document", error.problems) from None
+    found = parse_json(content)
     if kind is None:
         kind = "plan" if "steps" in found else "learning-sample" if "sample_id" in found else "confirm"
     model = {"confirm": Confirm, "plan": Plan, "learning-sample": LearningSample}[kind]

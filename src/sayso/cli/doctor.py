@@ -21,9 +21,9 @@ import click
 from sayso import __version__, clock, config
 from sayso.audit.checkpoint import gist, history, problems
 from sayso.channels.registry import ChannelCheck, ChannelHealth, check, health
-from sayso.cli.desk import Desk, NoStoreYetError, as_json, file_of
-from sayso.cli.evidence import signer, told
-from sayso.cli.say import WRONG, document, out, paint
+from sayso.cli.audit import signer, told
+from sayso.cli.context import Desk, NoStoreYetError, as_json, file_of
+from sayso.cli.output import WRONG, document, out, paint
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.request import Request, State

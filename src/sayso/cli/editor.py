@@ -14,7 +14,7 @@ from typing import Any, cast
 import click
 
 from sayso import errors
-from sayso.cli.say import complain
+from sayso.cli.output import complain
 from sayso.model.request import Request
 from sayso.model.text import escape, hidden_in
 from sayso.reviews import edited_call, schema_of

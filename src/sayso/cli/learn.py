@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from sayso import clock
-from sayso.cli.desk import Desk, as_json
-from sayso.cli.evidence import counted, instant, written_to
-from sayso.cli.say import complain, document, is_reader_gone, out, paint
+from sayso.cli.audit import counted, instant, written_to
+from sayso.cli.context import Desk, as_json
+from sayso.cli.output import complain, document, is_reader_gone, out, paint
 from sayso.learning.file import FORMATS, csv_lines, json_lines, need_parquet, write_parquet
 from sayso.learning.findings import Share
 from sayso.model.duration import text as span_text

@@ -16,8 +16,8 @@ from sayso import config, errors
 from sayso.channels.notification import Channel, test_notification
 from sayso.channels.outbox import delivering, forget
 from sayso.channels.registry import ChannelRegistry, configured, make
-from sayso.cli.desk import Desk
-from sayso.cli.say import WRONG, complain, out
+from sayso.cli.context import Desk
+from sayso.cli.output import WRONG, complain, out
 from sayso.model.redaction import words
 from sayso.model.text import escape
 from sayso.stores.base import Store

@@ -1,34 +1,39 @@
-"""`serve`: the web inbox, for who sits at this machine or for people whom it can know; its pages are `sayso.server`.
+"""`serve`: the web inbox, for the user of this machine or for people who sign in; its pages are `sayso.server`.
 
-Where it may listen says `sayso.cli.listen`, and who may come in `sayso.cli.ways`. Invariant: whoever decides has come
-by a way that is open; alone at this machine, that is the address which was printed to the terminal.
+`sayso.cli.listen` decides where it may listen. Invariant: what is set and cannot be used is refused before anything
+listens, and a secret comes from the environment only.
 """
 
 from __future__ import annotations
 
+import html
+import os
+import shutil
 import signal
 import socket
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+import webbrowser
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
 
 import click
 
 from sayso import config, errors
 from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
-from sayso.channels.settings import Table
-from sayso.cli.desk import Desk, decides, reviewer
-from sayso.cli.evidence import signer
+from sayso.channels.settings import Table, allowed_reviewers
+from sayso.cli.audit import signer
+from sayso.cli.context import Desk, Number, decides, reviewer
 from sayso.cli.listen import Place, listening, listening_by_name, place_of
-from sayso.cli.login_page import LoginPage
-from sayso.cli.number import Number
-from sayso.cli.say import complain, out
-from sayso.cli.ways import Options, serve_table, sign_in
+from sayso.cli.output import complain, out
+from sayso.model import duration
 from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape
 from sayso.stores.base import Store
@@ -37,9 +42,155 @@ from sayso.view.summary import name_of
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from sayso.server.oidc import Provider
+    from sayso.server.proxy import Proxy
     from sayso.server.sign_in import SignIn
 
-__all__ = ["serve"]
+
+__all__ = ["LoginPage", "Options", "provider", "serve", "serve_table", "sign_in"]
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0;url={link}"><title>sayso</title></head>
+<body><p><a href="{link}">Open the inbox</a></p></body></html>
+"""
+
+
+class LoginPage:
+    """A file that leads to a link, inside a block.
+
+    Args:
+        link: The address that signs in, once.
+        lasts: After how many seconds it opens nothing any more.
+    """
+
+    def __init__(self, link: str, lasts: float) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="sayso-"))  # mode 0700
+        self._file = self._folder / "open.html"
+        with os.fdopen(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(_PAGE.format(link=html.escape(link)))
+        self._timer = threading.Timer(lasts, self.remove)
+        self._timer.daemon = True
+
+    def open(self) -> None:
+        """Have a browser open it; in a thread, because some browsers end only when they are closed."""
+        threading.Thread(target=webbrowser.open, args=[self._file.as_uri()], daemon=True).start()
+
+    def remove(self) -> None:
+        """Remove it."""
+        with suppress(OSError):
+            shutil.rmtree(self._folder)
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._timer.cancel()
+        self.remove()
+
+
+_SERVE = (
+    "host", "port", "tls_cert", "tls_key", "login_links", "proxy_header", "proxy_roles_header", "trusted_proxies",
+    "reviewers", "required_role", "session", "rate",
+    "plain_address",
+)  # fmt: skip
+_OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_claim")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of it.
+
+    Attributes:
+        has_links: `--login-links`.
+        header, roles_header: `--proxy-header` and `--proxy-roles-header`.
+        peers: `--trusted-proxy`.
+    """
+
+    has_links: bool = False
+    header: str | None = None
+    roles_header: str | None = None
+    peers: Sequence[str] = ()
+
+
+def serve_table() -> Table:
+    """Return `[serve]` of the settings file.
+
+    Raises:
+        ConfigError: It has a setting that is not known.
+    """
+    return Table("serve", config.table("serve"), known=_SERVE)
+
+
+def sign_in(options: Options) -> SignIn | None:
+    """Return the ways that are open; None where none was set.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+    from sayso.server.session import ABSOLUTE
+    from sayso.server.sign_in import SignIn
+
+    table = serve_table()
+    has_links = options.has_links or table.get("login_links", bool, False)
+    proxy, known = _proxy(options, table), provider()
+    signs_in = proxy is not None and proxy.header is not None
+    if signs_in and (has_links or known is not None):
+        raise errors.ConfigError(
+            "a proxy that signs people in has the last word, so login links and [oidc] would lead nowhere; take one out"
+        )
+    lasts, may = table.get("session", str, ""), allowed_reviewers()
+    rules = SignIn(
+        has_links=has_links, proxy=proxy, provider=known, reviewers=may.reviewers, role=may.role,
+        lasts=duration.parse(lasts) if lasts else ABSOLUTE,
+    )  # fmt: skip
+    if not (has_links or signs_in or known):
+        if rules.reviewers is not None or rules.role is not None:
+            raise errors.ConfigError("[serve] says who may review, and there is no way to know people; add one")
+        return None
+    return rules
+
+
+def _proxy(options: Options, table: Table) -> Proxy | None:
+    from sayso.server.proxy import Proxy, networks
+
+    header = options.header or table.get("proxy_header", str, "") or None
+    roles = options.roles_header or table.get("proxy_roles_header", str, "") or None
+    peers = networks(options.peers or table.texts("trusted_proxies"))
+    if (header or roles) and not peers:
+        raise errors.ConfigError(
+            "a header that names people counts from the proxy's addresses only: add --trusted-proxy 10.0.0.5, say"
+        )
+    if roles and not header:
+        raise errors.ConfigError("--proxy-roles-header goes with --proxy-header")
+    return Proxy(peers, header, roles) if peers else None
+
+
+def provider() -> Provider | None:
+    """Return the OpenID provider of `[oidc]`; None where there is none.
+
+    Raises:
+        ConfigError: A setting cannot be used, or the extra `oidc` is not installed.
+    """
+    found = config.table("oidc")
+    if not found:
+        return None
+    from sayso.server.oidc import Oidc, Provider
+
+    table = Table("oidc", found, known=_OIDC)
+    scopes = table.texts("scopes") or ["openid"]
+    if "openid" not in scopes:
+        raise table.fault("scopes", "must have 'openid' among them")
+    return Provider(
+        Oidc(
+            table.text("issuer"), table.text("client_id"),
+            table.secret("client_secret_env") if "client_secret_env" in found else None,
+            name=table.get("name", str, "oidc"), scopes=tuple(scopes),
+            roles_claim=table.get("roles_claim", str, "") or None,
+        )
+    )  # fmt: skip
+
 
 _GRACE = 5  # seconds for what is under way; streams and who waits are told to end at once
 _PACE = 5.0  # seconds between two new addresses for people who are not signed in

@@ -28,9 +28,8 @@ from typing import Any
 import click
 
 from sayso import config, errors
-from sayso.cli.desk import Desk, as_json
-from sayso.cli.number import Number
-from sayso.cli.say import complain, out
+from sayso.cli.context import Desk, Number, as_json
+from sayso.cli.output import complain, out
 from sayso.model import duration
 from sayso.model.text import escape
 from sayso.runs.runnable import Runnable

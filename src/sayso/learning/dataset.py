@@ -16,10 +16,8 @@ from sayso.model.canonical.tags import dumps
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.text import storable
 from sayso.mplp import ConfirmRefusedError, NotConformantError, sample_of
-from sayso.mplp.group import group_of
-from sayso.mplp.quote import secrets_of
-from sayso.mplp.sample import answer_of, export_of
-from sayso.mplp.view import facts_of
+from sayso.mplp.sample import answer_of, export_of, secrets_of
+from sayso.mplp.view import facts_of, group_of
 from sayso.stores.base import Filter, Store
 
 __all__ = [

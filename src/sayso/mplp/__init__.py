@@ -8,21 +8,29 @@ approved.
 
 from __future__ import annotations
 
-from sayso.mplp.confirm import Confirm, Decision
-from sayso.mplp.fault import (
+from sayso.mplp.confirm import (
+    Confirm,
+    ConfirmStatus,
+    Decision,
+    DecisionStatus,
+    Plan,
+    PlanStatus,
+    PlanStep,
+    StepStatus,
+    TargetType,
+    create_confirm,
+)
+from sayso.mplp.document import Concern, Event, Governance, Meta, Module, Ref, StageEvent, Trace
+from sayso.mplp.flow import subscribe
+from sayso.mplp.sample import LearningSample, sample_of
+from sayso.mplp.schema import (
     ConfirmLockedError,
     ConfirmNotFoundError,
     ConfirmRefusedError,
     MismatchError,
     NotConformantError,
+    schema,
 )
-from sayso.mplp.part import Concern, Event, Governance, Meta, Module, Ref, StageEvent, Trace
-from sayso.mplp.plan import Plan, PlanStep
-from sayso.mplp.round import create_confirm
-from sayso.mplp.sample import LearningSample, sample_of
-from sayso.mplp.schema import schema
-from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, StepStatus, TargetType
-from sayso.mplp.subscriber import subscribe
 from sayso.mplp.verb import (
     add_decision,
     capture_learning_sample,

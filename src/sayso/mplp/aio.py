@@ -14,11 +14,13 @@ from sayso import config
 from sayso.effects import adrive, offload
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
-from sayso.mplp import flow, round, verb  # noqa: A004  the module of rounds
-from sayso.mplp.confirm import Confirm, Decision
-from sayso.mplp.plan import Plan
+from sayso.mplp import (
+    confirm,
+    flow,
+    verb,
+)
+from sayso.mplp.confirm import Confirm, Decision, DecisionStatus, Plan, TargetType
 from sayso.mplp.sample import LearningSample
-from sayso.mplp.status import DecisionStatus, TargetType
 from sayso.stores.base import Store
 
 __all__ = [
@@ -41,7 +43,7 @@ async def create_confirm(
     target_type: TargetType | str, target_id: str, requested_by_role: str, reason: str | None = None
 ) -> Confirm:
     """Return a new pending Confirm, which is in no store yet."""
-    return round.create_confirm(target_type, target_id, requested_by_role, reason)
+    return confirm.create_confirm(target_type, target_id, requested_by_role, reason)
 
 
 async def submit_plan_for_approval(

@@ -25,11 +25,8 @@ from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Call
 from sayso.model.reviewer import Quorum
-from sayso.mplp.confirm import Confirm
-from sayso.mplp.fault import NotConformantError
-from sayso.mplp.ids import id_of
-from sayso.mplp.plan import Plan, PlanStep
-from sayso.mplp.status import TargetType
+from sayso.mplp.confirm import Confirm, Plan, PlanStep, TargetType
+from sayso.mplp.schema import NotConformantError, id_of
 
 __all__ = [
     "PLAN_TOOL",

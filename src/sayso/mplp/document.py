@@ -1,7 +1,7 @@
-"""What all documents of the protocol can do: be parsed with a list of what is wrong, and be exported if they conform.
+"""What all documents of the protocol share: parsing with a list of problems, export, metadata, trace and events.
 
-In Python a document may be incomplete or wrong for a while; what leaves as JSON never is. The rules stand in one
-place, the schemas that are made from the models. Invariant: what `export` returns fits the protocol's frozen schemas.
+In Python a document may be incomplete or wrong for a while; what leaves as JSON never is. Invariant: what `export`
+returns fits the protocol's frozen schemas.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from enum import Enum
-from typing import Any, Self, cast
+from enum import Enum, StrEnum
+from typing import Any, ClassVar, Self, cast
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from sayso.mplp.conformance import problems_of
-from sayso.mplp.fault import NotConformantError
-from sayso.mplp.reading import UnreadableError, read
+from sayso import clock
+from sayso.mplp.schema import VERSION, NotConformantError, new_id, normalized, parse_json, problems_of
 
-__all__ = ["Document", "Part", "time_text"]
+__all__ = [
+    "Concern", "Document", "Event", "Governance", "Meta", "Module", "Part", "Ref", "StageEvent", "Trace", "fresh_meta",
+    "time_text",
+]  # fmt: skip
 
 _NO_OFFSET = timedelta(0)
 
@@ -30,8 +32,13 @@ class Part(BaseModel):
 
 
 class Document(BaseModel):
-    """A document of the protocol."""
+    """A document of the protocol.
 
+    Attributes:
+        kind: Which of the shipped schemas it fits.
+    """
+
+    kind: ClassVar[str]
     model_config = ConfigDict(extra="forbid", populate_by_name=True, validate_assignment=True)
 
     _changes: tuple[str, ...] = PrivateAttr(default=())
@@ -54,19 +61,11 @@ class Document(BaseModel):
         Raises:
             NotConformantError: It does not fit; `problems` says where and why.
         """
-        from sayso.mplp.schema import schema_of
-        from sayso.mplp.spelling import respelled
-
-        schema, changes = schema_of(cls), list[str]()
-        try:
-            found = read(json)
-        except UnreadableError as error:
-            raise NotConformantError(cls.__name__, error.problems) from None
+        changes: list[str] = []
+        found = parse_json(json, cls.__name__)
         if not strict:
-            found = respelled(schema, found, changes)
-        problems = problems_of(schema, found) or list(cls.beyond_schema(found))
-        if problems:
-            raise NotConformantError(cls.__name__, problems)
+            found = normalized(cls.kind, found, changes)
+        cls._check(found)
         document = cls.model_validate(found)
         document.__pydantic_private__ = {**(document.__pydantic_private__ or {}), "_changes": tuple(changes)}
         return document
@@ -77,18 +76,21 @@ class Document(BaseModel):
         return iter(())
 
     @classmethod
-    def fitting(cls, brought: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of some fields, as JSON values, that fit the schema; the others are left out."""
-        from sayso.mplp.schema import schema_of
+    def _check(cls, document: dict[str, Any]) -> None:
+        problems = problems_of(cls.kind, document) or list(cls.beyond_schema(document))
+        if problems:
+            raise NotConformantError(cls.__name__, problems)
 
-        schema, found = schema_of(cls), dict[str, Any]()
-        for name, value in brought.items():
-            rule = schema["properties"].get(name)
+    @classmethod
+    def fitting(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of some fields, as JSON values, that fit the schema; the others are left out."""
+        found: dict[str, Any] = {}
+        for name, value in fields.items():
             try:
-                plain = read({name: value})
-            except UnreadableError:
+                plain = parse_json({name: value})
+            except NotConformantError:
                 continue
-            if rule is not None and not problems_of({**rule, "$defs": schema["$defs"]}, plain[name]):
+            if not problems_of(cls.kind, plain[name], field=name):
                 found |= plain
         return found
 
@@ -98,16 +100,8 @@ class Document(BaseModel):
         Raises:
             NotConformantError: They would not; `problems` names the fields.
         """
-        from sayso.mplp.schema import schema_of
-
-        plain = _plain(self)
-        try:
-            plain = read(plain)
-        except UnreadableError as error:
-            raise NotConformantError(type(self).__name__, error.problems) from None
-        problems = problems_of(schema_of(type(self)), plain) or list(self.beyond_schema(plain))
-        if problems:
-            raise NotConformantError(type(self).__name__, problems)
+        plain = parse_json(_plain(self), type(self).__name__)
+        self._check(plain)
         return plain
 
     def to_json(self) -> str:
@@ -149,3 +143,105 @@ def _held(model: BaseModel) -> Iterator[tuple[str, Any]]:
             continue
         yield info.alias or name, value
     yield from (model.model_extra or {}).items()
+
+
+class Concern(StrEnum):
+    """A concern that cuts across the modules of the protocol."""
+
+    COORDINATION = "coordination"
+    ERROR_HANDLING = "error-handling"
+    EVENT_BUS = "event-bus"
+    LEARNING_FEEDBACK = "learning-feedback"
+    OBSERVABILITY = "observability"
+    ORCHESTRATION = "orchestration"
+    PERFORMANCE = "performance"
+    PROTOCOL_VERSIONING = "protocol-versioning"
+    SECURITY = "security"
+    STATE_SYNC = "state-sync"
+    TRANSACTION = "transaction"
+
+
+class Module(StrEnum):
+    """A module of the protocol."""
+
+    CONTEXT = "context"
+    PLAN = "plan"
+    CONFIRM = "confirm"
+    TRACE = "trace"
+    ROLE = "role"
+    EXTENSION = "extension"
+    DIALOG = "dialog"
+    COLLAB = "collab"
+    CORE = "core"
+    NETWORK = "network"
+
+
+class Meta(Part):
+    """Metadata of a document."""
+
+    protocol_version: str = VERSION
+    schema_version: str = VERSION
+    created_at: datetime | None = None
+    created_by: str | None = None
+    updated_at: datetime | None = None
+    updated_by: str | None = None
+    tags: list[str] | None = None
+    cross_cutting: list[Concern] | None = None
+
+
+def fresh_meta() -> Meta:
+    """Return the metadata of a document that is made now."""
+    return Meta(created_at=clock.now())
+
+
+class Ref(Part):
+    """A reference to another object of the protocol."""
+
+    id: str
+    module: Module
+    description: str | None = None
+
+
+class Governance(Part):
+    """Lifecycle phase, truth domain and lock of a document; by the protocol's names, or in snake case."""
+
+    lifecycle_phase: str | None = Field(default=None, alias="lifecyclePhase")
+    truth_domain: str | None = Field(default=None, alias="truthDomain")
+    locked: bool | None = None
+    last_confirm_ref: Ref | None = Field(default=None, alias="lastConfirmRef")
+
+
+class Trace(Part):
+    """Where a document belongs in a trace."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None = None
+    context_id: str | None = None
+    attributes: dict[str, Any] | None = None
+
+
+class Event(Part):
+    """Something that happened to a document: `confirm.requested`, `confirm.decided`, `confirm.cancelled`."""
+
+    event_id: str = Field(default_factory=new_id)
+    event_type: str
+    source: str = "confirm"
+    timestamp: datetime = Field(default_factory=clock.now)
+    trace_id: str | None = None
+    data: dict[str, Any] | None = Field(default=None, json_schema_extra={"nullable": True})
+
+
+class StageEvent(BaseModel):
+    """An event of the family `pipeline_stage`, as subscribers get it: `plan_approved` or `plan_rejected`.
+
+    It is no part of a document: the protocol's events have no underscore in their types.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    event_id: str = Field(default_factory=new_id)
+    event_family: str = "pipeline_stage"
+    event_type: str
+    timestamp: datetime = Field(default_factory=clock.now)
+    payload: dict[str, Any]

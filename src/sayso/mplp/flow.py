@@ -1,4 +1,9 @@
-"""Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.effects`).
+"""Who is told what happens to Confirms and plans in this program.
+
+A subscriber gets the events of what this program does, and of what it learns when it reads a Confirm that was decided
+elsewhere. Invariant: what a subscriber does, or fails to do, changes nothing of what was decided.
+
+Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.effects`).
 
 A target is submitted through the program's door and decided through the person's; what is read comes from the store.
 `sayso.mplp.verb` and `sayso.mplp.aio` are the two faces of it. The invariant: a target is started by `gates.execute`
@@ -8,33 +13,98 @@ alone, which takes the single right to do so from the store, and the store gives
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 from sayso import config, errors, scope
-from sayso.effects import Effects, StoreCall
+from sayso.effects import Effects, HookCall, StoreCall
 from sayso.gates import Gate, Needs, Place, check, execute, requester
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
-from sayso.mplp import subscriber, trace
+from sayso.mplp import view
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, arguments_of, doing, gate_for, plan_with
-from sayso.mplp.confirm import Confirm, Decision
-from sayso.mplp.fault import ConfirmNotFoundError, ConfirmRefusedError
-from sayso.mplp.group import Group, chain_of, group_of, rounds_of, target_group
-from sayso.mplp.ids import id_of, new_id
-from sayso.mplp.part import Event, StageEvent
-from sayso.mplp.plan import Plan
-from sayso.mplp.round import create_confirm, decide, must_be_about, must_be_open, must_take, stage_of, to_submit
-from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
-from sayso.mplp.view import BROUGHT, confirm_id_of, confirm_of, decisions_of, facts_of, is_about, run_of
+from sayso.mplp.confirm import (
+    Confirm,
+    ConfirmStatus,
+    Decision,
+    DecisionStatus,
+    Plan,
+    PlanStatus,
+    TargetType,
+    create_confirm,
+    decide,
+    must_be_about,
+    must_be_open,
+    must_take,
+    stage_of,
+    to_submit,
+)
+from sayso.mplp.document import Event, StageEvent
+from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
+from sayso.mplp.view import (
+    BROUGHT,
+    Group,
+    chain_of,
+    confirm_id_of,
+    confirm_of,
+    decisions_of,
+    facts_of,
+    group_of,
+    is_about,
+    rounds_of,
+    run_of,
+    target_group,
+)
 from sayso.reviews import Review
 from sayso.stores.base import Store
 
-__all__ = ["Asked", "deciding", "processing", "reading", "refreshing", "starting", "submitting"]
+__all__ = [
+    "Asked",
+    "Subscriber",
+    "deciding",
+    "processing",
+    "reading",
+    "refreshing",
+    "starting",
+    "submitting",
+    "subscribe",
+    "tell",
+]
+
+Subscriber = Callable[[Event | StageEvent], Any]
+"""Gets an event; may be async where the program is."""
+
+_subscribers: list[Subscriber] = []
+
+
+def subscribe(subscriber: Subscriber) -> Callable[[], None]:
+    """Have a function called with every event from now on; calling what is returned ends it.
+
+    An event may come more than once, where two processes notice the same decision at one time; its `event_id` is the
+    same then. What the function raises is logged.
+    """
+    _subscribers.append(subscriber)
+
+    def unsubscribe() -> None:
+        if subscriber in _subscribers:
+            _subscribers.remove(subscriber)
+
+    return unsubscribe
+
+
+def tell(event: Event | StageEvent) -> Effects[None]:
+    """Call every subscriber with an event."""
+    for subscriber in _subscribers:
+        try:
+            yield HookCall(partial(subscriber, event), {})
+        except Exception:  # the subscriber's own code; what it is told of has happened already
+            logging.getLogger("sayso").exception("a subscriber failed at %s", event.event_type)
+
 
 _AGAIN = frozenset({ConfirmStatus.PENDING, ConfirmStatus.REJECTED})
 _IN_USE = frozenset({State.APPROVED, State.RUNNING, State.UNKNOWN})
@@ -68,7 +138,7 @@ def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
     to_submit(target, asked.confirm)
     if isinstance(target, Plan):  # what it says of itself leaves in its Confirm
         create_confirm(TargetType.PLAN, target.plan_id, asked.role, asked.reason).export()
-    parent = trace.active() if asked.traceparent is None else trace.checked(asked.traceparent)
+    parent = view.active() if asked.traceparent is None else view.checked(asked.traceparent)
     store = config.open_store(asked.store)
     if isinstance(target, Plan):
         target_type, target_id, tool = TargetType.PLAN, target.plan_id, PLAN_TOOL
@@ -207,9 +277,9 @@ def _known(store: Store, confirm_id: str) -> Group | None:
 
 def _decided_alone(confirm: Confirm, decision: Decision) -> Effects[None]:
     for event in decide(confirm, decision):
-        yield from subscriber.tell(event)
+        yield from tell(event)
     if confirm.target_type is TargetType.PLAN:
-        yield from subscriber.tell(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
+        yield from tell(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
 
 
 def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -> Reviewer:
@@ -280,7 +350,7 @@ def _told(store: Store, group: Group) -> Effects[None]:
             continue
         detail = {"event_id": event.event_id, "request": about.id, **_detail(event)}
         yield StoreCall(store, store.note, chain_of(group.confirm.confirm_id), event.event_type, requester(), detail)
-        yield from subscriber.tell(event)
+        yield from tell(event)
 
 
 def _happened(group: Group) -> list[tuple[Event | StageEvent, Request]]:

@@ -1,4 +1,9 @@
-"""What can be learned from a decision: samples of the protocol's core schema.
+"""What reviewers and programs said beside a call, without the secrets of that call which they quote.
+
+Here is what finds a call's secrets and takes them out of the texts in JSON values. The invariant: a secret leaves in
+nobody's words, and what everybody sees of a call is no secret.
+
+What can be learned from a decision: samples of the protocol's core schema.
 
 Plans give samples of the family `intent_resolution`, calls and questions of `confirm_decision`. All of it is read from
 what is given, nothing from a store. Invariant: values that people may not see are masked here, too.
@@ -6,24 +11,22 @@ what is given, nothing from a store. Invariant: values that people may not see a
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from pydantic import ConfigDict, Field
 
 from sayso import clock
-from sayso.model import canonical
+from sayso.model import canonical, redaction
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
-from sayso.mplp.confirm import Confirm
+from sayso.mplp.confirm import Confirm, ConfirmStatus, Plan
 from sayso.mplp.document import Document, Part, time_text
-from sayso.mplp.fault import MismatchError
-from sayso.mplp.ids import id_of, new_id
-from sayso.mplp.plan import Plan
-from sayso.mplp.quote import redaction_of, secrets_of, without
-from sayso.mplp.reading import is_sound
-from sayso.mplp.status import ConfirmStatus
+from sayso.mplp.schema import MismatchError, id_of, is_json, new_id
 from sayso.mplp.view import Gist, confirm_of, facts_of, gist_of, plan_of
 
 __all__ = [
@@ -32,10 +35,86 @@ __all__ = [
     "SampleMeta",
     "answer_of",
     "export_of",
+    "redaction_of",
     "sample_of",
     "sample_of_plan",
     "sample_of_request",
+    "secrets_of",
+    "without",
 ]
+
+_BETWEEN = "\0"
+
+redaction_of = lru_cache(maxsize=256)(Redaction)
+"""Return what masks beside the default names also these, which a gate gave; one is made for many requests."""
+
+
+def secrets_of(request: Request) -> frozenset[str]:
+    """Return the texts of a call that nobody may see: what a name marks, and what the gate's redactor took out."""
+    found = frozenset[str]()
+    for call in (request.subject, request.edited):
+        if not isinstance(call, Call) or call.masked is None:
+            continue
+        redaction, tree, shown = redaction_of(request.redact), canonical.load(call.form), call.masked
+        found |= redaction.secrets(tree) | {text for text in redaction.texts(tree) if not _stands_in(shown, text)}
+    return found
+
+
+def without(made: dict[str, Any], places: Sequence[tuple[str, str]], secrets: Collection[str]) -> dict[str, Any]:
+    """Return JSON values with secrets taken out of every text in some places.
+
+    Args:
+        made: The values.
+        places: A name in `made`, and a name in what stands there: where people and programs brought something. The
+            rest is ours, and quotes nothing.
+        secrets: What is taken out.
+    """
+    if not secrets:
+        return made
+    held = [made[part].get(name) for part, name in places]
+    texts: list[str] = []
+    _gather(held, texts)
+    # All texts are cleaned as one, which is quicker by far, and most have nothing to be cleaned of.
+    together = _BETWEEN.join(texts)
+    clean = redaction.fit(together, secrets)
+    if clean == together:
+        return made
+    pieces = clean.split(_BETWEEN)
+    if len(pieces) != len(texts) or any(_BETWEEN in secret for secret in secrets):
+        pieces = [redaction.fit(text, secrets) for text in texts]
+    fitted, result = _replaced(held, iter(pieces)), dict(made)
+    for (part, name), value in zip(places, fitted, strict=True):
+        if name in made[part]:
+            result[part] = result[part] | {name: value}
+    return result
+
+
+def _gather(content: Any, texts: list[str]) -> None:
+    """Add the texts that stand in JSON values; names are none."""
+    if isinstance(content, str):
+        texts.append(content)
+    elif isinstance(content, dict | list):
+        parts = cast("dict[str, Any] | list[Any]", content)
+        for held in parts.values() if isinstance(parts, dict) else parts:
+            _gather(held, texts)
+
+
+def _replaced(content: Any, texts: Iterator[str]) -> Any:
+    """Return JSON values with other texts, in the order in which `_gather` found them."""
+    match content:
+        case str():
+            return next(texts)
+        case dict():
+            return {name: _replaced(held, texts) for name, held in cast("dict[str, Any]", content).items()}
+        case list():
+            return [_replaced(held, texts) for held in cast("list[Any]", content)]
+        case _:
+            return content
+
+
+def _stands_in(form: str, text: str) -> bool:
+    """Say whether a text stands in a canonical form, which has quotes, backslashes and line feeds as JSON has them."""
+    return text in form or json.dumps(text, ensure_ascii=False)[1:-1] in form
 
 
 class FeedbackLabel(StrEnum):
@@ -82,6 +161,7 @@ _ORDER = ("sample_id", "sample_family", "created_at", "input", "state", "output"
 class LearningSample(Document):
     """One sample. The protocol lets fields be added; `feedback` is one that its Confirm module adds."""
 
+    kind = "learning-sample"
     model_config = ConfigDict(extra="allow")
 
     sample_id: str = Field(default_factory=new_id)
@@ -166,7 +246,7 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     if rounds or facts_of(request) is not None:
         return sample_of(request, *rounds).export()
     made: dict[str, Any] = _of_request(gist_of(request), request) | {"created_at": time_text(_at(request))}
-    if not all(is_sound(made[part].get(name), 2) for part, name in _BROUGHT):
+    if not all(is_json(made[part].get(name)) for part, name in _BROUGHT):
         return sample_of(request).export()
     return {name: made[name] for name in _ORDER}
 

@@ -1,53 +1,292 @@
-"""The schemas of this package, made from its models; the files beside this one are what it makes, and are shipped.
+"""JSON documents of the protocol: errors, ids, parsing, checks against the shipped schemas, and lenient spellings.
 
-pydantic writes what each model holds. What a model does not say is added here, because in Python a document may be
-wrong for a while: the form of ids and versions, that texts are not empty, and that nothing is null. Invariant: what
-fits one of these fits the protocol's frozen schema of the same kind.
+The schemas are the files beside this module. Invariant: a document without a problem here has none under the
+protocol's frozen schemas, and what comes out of `parse_json` can be written as JSON again and means the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from importlib import resources
-from typing import Any, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+from uuid import UUID
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
+from sayso.errors import SaysoError
+from sayso.model.edit import ID_PATTERN
+from sayso.model.ids import new_token
 
-from sayso.mplp.confirm import Confirm
-from sayso.mplp.fault import NotConformantError
-from sayso.mplp.ids import ID_PATTERN
-from sayso.mplp.part import VERSION
-from sayso.mplp.plan import Plan
-from sayso.mplp.sample import LearningSample
+if TYPE_CHECKING:
+    import jsonschema_rs
 
-__all__ = ["KINDS", "made_schema", "schema", "schema_of"]
+__all__ = [
+    "KINDS",
+    "LIMIT_BYTES",
+    "VERSION",
+    "ConfirmLockedError",
+    "ConfirmNotFoundError",
+    "ConfirmRefusedError",
+    "MismatchError",
+    "NotConformantError",
+    "brief",
+    "id_of",
+    "is_id",
+    "is_json",
+    "new_id",
+    "normalized",
+    "parse_json",
+    "pointer",
+    "problems_of",
+    "schema",
+    "uuid4_of",
+]
 
-KINDS: dict[str, type[BaseModel]] = {"confirm": Confirm, "learning-sample": LearningSample, "plan": Plan}
+VERSION = "1.0.0"
+"""Of the protocol, and of its schemas."""
+
+KINDS = ("confirm", "learning-sample", "plan")
 """What there are schemas of, by the names of their files."""
 
-_ID = {"type": "string", "pattern": ID_PATTERN}
-_VERSION = {"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+$"}
-_NOT_EMPTY = {"minLength": 1}
-# By `Model.field`; else by the end of its name.
-_MORE: dict[str, dict[str, Any]] = {
-    "Meta.protocol_version": _VERSION,
-    "Meta.schema_version": _VERSION,
-    "Meta.tags": {"uniqueItems": True},
-    "Meta.cross_cutting": {"uniqueItems": True},
-    "Ref.id": _ID,
-    "Event.event_type": {"pattern": r"^[a-z][a-z0-9]*(?:\.[a-z][a-z0-9]*)*$"},
-    "Plan.title": _NOT_EMPTY,
-    "Plan.objective": _NOT_EMPTY,
-    "Plan.steps": {"minItems": 1},
-    "PlanStep.description": _NOT_EMPTY,
-    "PlanStep.dependencies": {"items": _ID},
-    "PlanStep.order_index": {"minimum": 0},
-    "SampleMeta.quality_score": {"minimum": 0, "maximum": 1},
-    "SampleMeta.source_flow_id": {},
-}
-_NULLABLE = {"Event.data"}
+LIMIT_BYTES = 4_194_304
+_MAX_DEPTH = 64
+_MAX_PROBLEMS = 100
+_MAX_QUOTED = 60
+_MAX_BITS = 1024
+_IN_MESSAGE = 5
+
+Place = tuple[str | int, ...]
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+class NotConformantError(SaysoError):
+    """A document does not fit the protocol's schema.
+
+    Attributes:
+        what: Which kind of document, e.g. `Confirm`.
+        problems: One line each: a JSON pointer, and what is wrong there, e.g. `/target_id: 'plan-123' is not a UUID`.
+    """
+
+    def __init__(self, what: str, problems: Sequence[str]) -> None:
+        rest = "" if len(problems) <= _IN_MESSAGE else f"; and {len(problems) - _IN_MESSAGE} more"
+        super().__init__(f"this {what} does not conform to the protocol: {'; '.join(problems[:_IN_MESSAGE])}{rest}")
+        self.what = what
+        self.problems = tuple(problems)
+
+
+class ConfirmNotFoundError(SaysoError):
+    """No Confirm, plan or request has this id.
+
+    Attributes:
+        wanted: The id that was looked for.
+    """
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(f"no Confirm, plan or request {wanted!a} in this store; `sayso ls --all` lists what is there")
+        self.wanted = wanted
+
+
+class ConfirmRefusedError(SaysoError):
+    """The Confirm or plan cannot change in this way; nothing was changed.
+
+    Attributes:
+        confirm_id: Which Confirm, or the plan where there is none yet.
+    """
+
+    def __init__(self, confirm_id: str, reason: str) -> None:
+        super().__init__(f"{reason}; nothing was changed")
+        self.confirm_id = confirm_id
+        self.reason = reason
+
+
+class ConfirmLockedError(ConfirmRefusedError):
+    """The Confirm's governance is locked."""
+
+    def __init__(self, confirm_id: str) -> None:
+        super().__init__(confirm_id, f"Confirm {confirm_id!a} is locked (governance.locked); unlock it first")
+
+
+class MismatchError(ConfirmRefusedError):
+    """The Confirm is about another target."""
+
+    def __init__(self, confirm_id: str, target_id: str, other_id: str) -> None:
+        super().__init__(confirm_id, f"Confirm {confirm_id!a} is about {target_id!a}, and this is {other_id!a}")
+        self.target_id = target_id
+        self.other_id = other_id
+
+
+# -- ids -----------------------------------------------------------------------------------------------------------
+# The protocol takes UUIDs of version 4 only. New ones are random; what a request already names (itself, its run, a
+# decision) gets an id derived from that name, so that every process writes the same one.
+
+_ID = re.compile(ID_PATTERN.removeprefix("^").removesuffix("$"))
+
+
+def is_id(text: str) -> bool:
+    """Say whether a text is an identifier of the protocol."""
+    return _ID.fullmatch(text) is not None
+
+
+def new_id() -> str:
+    """Return a new random identifier."""
+    return uuid4_of(new_token())
+
+
+def uuid4_of(digits: str) -> str:
+    """Return 32 hexadecimal digits as an identifier: the six bits that say "UUID v4" are set, all others stay."""
+    return str(UUID(hex=digits, version=4))
+
+
+def id_of(*parts: object) -> str:
+    """Return the identifier derived from these parts, always the same one."""
+    content = "sayso/mplp/1"
+    for text in map(str, parts):
+        content += f"\n{len(text)}:{text}"
+    return uuid4_of(hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32])
+
+
+# -- parsing -------------------------------------------------------------------------------------------------------
+
+
+def pointer(*parts: str | int) -> str:
+    """Return a JSON pointer (RFC 6901), in plain ASCII."""
+    shown = (ascii(part[:_MAX_QUOTED])[1:-1] if isinstance(part, str) else str(part) for part in parts)
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in shown) or "/"
+
+
+def brief(value: object) -> str:
+    """Return a value as a message may quote it: in plain ASCII, and cut where it is long."""
+    if isinstance(value, str):
+        whole = ascii(value[:_MAX_QUOTED])
+        return whole if len(value) <= _MAX_QUOTED else f"{whole}... ({len(value):,} characters)"
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else json.dumps(value)[:_MAX_QUOTED]
+
+
+def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "document") -> dict[str, Any]:
+    """Return a document as JSON values.
+
+    Refused are documents that are too large or too deep, keys that occur twice, numbers that JSON does not have, and
+    halves of characters.
+
+    Args:
+        given: JSON text (UTF-8, where it is bytes), or values that are JSON already.
+        what: Which kind of document, for the error.
+
+    Raises:
+        NotConformantError: It is none that is taken.
+    """
+    document: object = _loaded(given, what) if isinstance(given, str | bytes | bytearray) else given
+    if not isinstance(document, Mapping):
+        raise NotConformantError(what, [f"/: is {brief(document)}, not an object"])
+    problems: list[str] = []
+    values = _values(cast("object", document), (), problems)
+    if problems:
+        raise NotConformantError(what, problems[:_MAX_PROBLEMS])
+    return values
+
+
+def is_json(value: object) -> bool:
+    """Say whether `parse_json` takes a value as part of a document."""
+    problems: list[str] = []
+    _values(value, ("part",) * 2, problems)
+    return not problems
+
+
+def _loaded(given: str | bytes | bytearray, what: str) -> object:
+    if len(given) > LIMIT_BYTES:
+        raise NotConformantError(what, [f"/: is larger than {LIMIT_BYTES:,} bytes ({len(given):,})"])
+    try:
+        text = given if isinstance(given, str) else given.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+    except RecursionError:
+        problem = f"is nested deeper than {_MAX_DEPTH} levels"
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8 (byte {error.start})"
+    except json.JSONDecodeError as error:
+        problem = f"is not JSON ({error.msg}, line {error.lineno} column {error.colno})"
+    except KeyError as error:
+        problem = str(error.args[0])
+    except ValueError:  # a number of more digits than Python reads
+        problem = "holds a number that is too long"
+    raise NotConformantError(what, [f"/: {problem}"])
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise KeyError(f"an object has the key {brief(twice)} twice")
+    return found
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise KeyError(f"holds {constant}, which is no JSON number")
+
+
+def _values(value: Any, at: Place, problems: list[str]) -> Any:
+    """Return a value as plain dicts and lists; add what JSON does not have to `problems`."""
+    if len(at) > _MAX_DEPTH:
+        problems.append(f"{pointer(*at[:3])}: is nested deeper than {_MAX_DEPTH} levels")
+    elif len(problems) >= _MAX_PROBLEMS:
+        return None
+    elif isinstance(value, Mapping):
+        found: dict[str, Any] = {}
+        for key, item in cast("Mapping[object, Any]", value).items():
+            if not isinstance(key, str):
+                problems.append(f"{pointer(*at)}: has a key that is no text")
+                continue
+            problems += (f"{pointer(*at)}: {problem}" for problem in _misfit(key))
+            found[key] = _values(item, (*at, key), problems)
+        return found
+    elif isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        return [_values(item, (*at, index), problems) for index, item in enumerate(items)]
+    else:
+        problems += (f"{pointer(*at)}: {problem}" for problem in _misfit(value))
+    return value
+
+
+def _misfit(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            if not value.isascii() and not _is_text(value):
+                yield "holds half of a character (a lone surrogate)"
+        case None | bool():
+            pass
+        case int():
+            if value.bit_length() > _MAX_BITS:
+                yield f"is a number of more than {_MAX_BITS} bits"
+        case float():
+            if not math.isfinite(value):
+                yield f"{value} is no JSON number"
+        case _:
+            yield f"is a {type(value).__name__}, which JSON does not have"
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# -- the schemas ---------------------------------------------------------------------------------------------------
+
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
+)
+_TYPES = {"object": "an object", "array": "a list", "string": "a text", "integer": "a whole number"}
 
 
 def schema(kind: str = "confirm") -> dict[str, Any]:
@@ -58,73 +297,168 @@ def schema(kind: str = "confirm") -> dict[str, Any]:
     """
     if kind not in KINDS:
         raise KeyError(f"there is no schema {kind!r}; there are {', '.join(KINDS)}")
-    return json.loads(_shipped(kind))
+    return json.loads(resources.files("sayso.mplp").joinpath("schemas", f"{kind}.schema.json").read_text("utf-8"))
 
 
 @cache
-def _shipped(kind: str) -> str:
-    return resources.files("sayso.mplp").joinpath("schemas", f"{kind}.schema.json").read_text(encoding="utf-8")
+def _validator(kind: str, field: str | None) -> jsonschema_rs.Draft7Validator | None:
+    """Return what checks a document, or one field of it; None where there is no such field."""
+    import jsonschema_rs
+
+    rule = schema(kind)
+    if field is not None:
+        if field not in rule["properties"]:
+            return None
+        rule = {**rule["properties"][field], "$defs": rule["$defs"]}
+    return jsonschema_rs.Draft7Validator(rule, validate_formats=True, formats={"date-time": _is_time})
 
 
-@cache
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema that documents of a model have to fit."""
-    kind = next((kind for kind, known in KINDS.items() if issubclass(model, known)), None)
-    if kind is None:
-        raise NotConformantError(model.__name__, [f"/: there is no schema of a {model.__name__}"])
-    return schema(kind)
+def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]:
+    """Return what does not fit, at most a hundred lines: a JSON pointer, and what is wrong there.
+
+    Args:
+        kind: Which schema.
+        document: JSON values, as `parse_json` returns them.
+        field: Check the value of this field alone; one that the protocol does not have is a problem.
+    """
+    validator = _validator(kind, field)
+    if validator is None:
+        return [f"{pointer(field or '')}: is no field of the protocol"]
+    if validator.is_valid(document):
+        return []
+    return list(islice((line for error in validator.iter_errors(document) for line in _lines(error)), _MAX_PROBLEMS))
 
 
-def made_schema(kind: str) -> dict[str, Any]:
-    """Return a schema made from its model, now."""
-    model = KINDS[kind]
-    raw = model.model_json_schema(by_alias=True, mode="validation")
-    definitions: dict[str, Any] = {name: _tidied(name, made) for name, made in raw.pop("$defs", {}).items()}
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": model.__name__,
-        "$comment": f"Protocol {VERSION}; made by sayso from its models.",
-        **_tidied(model.__name__, raw),
-        "$defs": definitions,
-    }
+def _lines(error: jsonschema_rs.ValidationError) -> Iterator[str]:
+    kind, at, value = cast("Any", error.kind), tuple(error.instance_path), error.instance
+    match kind.name:
+        case "required":
+            yield f"{pointer(*at, kind.property)}: is missing"
+        case "additionalProperties":
+            yield from (f"{pointer(*at, name)}: is no field of the protocol" for name in kind.unexpected)
+        case _:
+            yield f"{pointer(*at)}: {_problem(kind, value) or error.message}"
 
 
-def _tidied(name: str, made: dict[str, Any]) -> dict[str, Any]:
-    """Return what pydantic made of one model or enum, with what is added here."""
-    if made.get("type") != "object":
-        return {"type": made["type"], "enum": made["enum"]}
-    model = _models()[name]
-    fields = {info.alias or field: f"{name}.{field}" for field, info in model.model_fields.items()}
-    tidied: dict[str, Any] = {
-        "type": "object",
-        "properties": {key: _field(fields[key], rule) for key, rule in made["properties"].items()},
-    }
-    needed = [info.alias or field for field, info in model.model_fields.items() if _is_needed(info.default)]
-    if needed:
-        tidied["required"] = needed
-    tidied["additionalProperties"] = model.model_config.get("extra") == "allow"
-    return tidied
+def _problem(kind: Any, value: Any) -> str | None:
+    match kind.name:
+        case "type":
+            return f"is {brief(value)}, not {_TYPES.get(kind.types[0], kind.types[0])}"
+        case "anyOf":  # the data of an event
+            return f"{brief(value)} is neither an object nor null"
+        case "enum":
+            return f"{brief(value)} is none of {', '.join(map(str, kind.options))}"
+        case "minimum" | "maximum":
+            return f"{brief(value)} is {'below' if kind.name == 'minimum' else 'above'} {kind.limit}"
+        case "minItems":
+            return f"has {len(value)} entries, and needs {kind.limit}"
+        case "uniqueItems":
+            return f"has {brief(next(item for place, item in enumerate(value) if item in value[:place]))} twice"
+        case "minLength":
+            return "is empty"
+        case "pattern":
+            wanted = "a UUID v4 in lower case" if kind.pattern == ID_PATTERN else f"of the form {kind.pattern}"
+            return f"{brief(value)} is not {wanted}"
+        case "format":
+            return _time_problem(value)
+        case _:
+            return None
 
 
-def _is_needed(default: object) -> bool:
-    # What is filled in when it is not given (an id, an instant, a first status) has to stand in a document.
-    return default is PydanticUndefined or (default is not None and default != [])
+def _is_time(text: str) -> bool:
+    return _time_problem(text) is None
 
 
-def _field(name: str, rule: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: part for key, part in rule.items() if key in {"type", "format", "items", "$ref", "enum", "anyOf"}}
-    if "anyOf" in kept and name not in _NULLABLE:
-        (only,) = [one for one in kept["anyOf"] if one.get("type") != "null"]
-        kept = {key: part for key, part in only.items() if key != "additionalProperties"}
-    elif "anyOf" in kept:
-        kept["anyOf"] = [{"type": one["type"]} for one in cast("list[dict[str, Any]]", kept["anyOf"])]
-    more = _MORE.get(name, _ID if name.endswith("_id") else {})
-    return {**kept, **more}
+def _time_problem(text: str) -> str | None:
+    parts = _TIME.fullmatch(text)
+    if parts is None:
+        return f"{brief(text)} is no date and time of the form 2025-12-01T12:00:00.000Z"
+    if parts["zone"] is None:
+        return f"{brief(text)} has no time zone; write Z at its end for UTC"
+    try:
+        datetime.fromisoformat(text.upper())
+    except ValueError:
+        return f"{brief(text)} is no instant that there is"
+    return None
 
 
-@cache
-def _models() -> dict[str, type[BaseModel]]:
-    from sayso.mplp import confirm, part, plan, sample
+# -- lenient spellings ---------------------------------------------------------------------------------------------
 
-    found = [thing for module in (confirm, part, plan, sample) for thing in vars(module).values()]
-    return {one.__name__: one for one in found if isinstance(one, type) and issubclass(one, BaseModel)}
+_PREFIXED = re.compile(r"[A-Za-z]{1,20}[-_:](?P<id>[0-9A-Fa-f-]{36})")
+_NO_ZONE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?")
+# An id that names the thing itself may be replaced; one that points elsewhere may not.
+_OWN_IDS = frozenset({"decision_id", "dependencies", "event_id", "step_id"})
+
+
+def normalized(kind: str, document: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
+    """Return a document in the protocol's own spelling; every change is added to `changes`.
+
+    Taken are the spellings of the protocol's own example and their like: field names in the other case, ids with a
+    prefix or in capitals, times without a zone, fields left null, and unknown fields, which are dropped.
+    """
+    rule = schema(kind)
+    found = _normal_object(rule, rule["$defs"], document, (), changes)
+    if "meta" in rule["required"]:
+        meta = found.setdefault("meta", {})
+        for name in ("protocol_version", "schema_version"):
+            if isinstance(meta, dict) and name not in meta:
+                changes.append(f"{pointer('meta', name)}: filled in as {VERSION}")
+                cast("dict[str, Any]", meta)[name] = VERSION
+    return found
+
+
+def _normal(rule: Mapping[str, Any], defs: Mapping[str, Any], value: Any, at: Place, changes: list[str]) -> Any:
+    if "$ref" in rule:
+        rule = defs[rule["$ref"].removeprefix("#/$defs/")]
+    if isinstance(value, dict) and "properties" in rule:
+        return _normal_object(rule, defs, cast("dict[str, Any]", value), at, changes)
+    if isinstance(value, list) and "items" in rule:
+        items = cast("list[Any]", value)
+        return [_normal(rule["items"], defs, item, (*at, index), changes) for index, item in enumerate(items)]
+    if not isinstance(value, str):
+        return cast("Any", value)
+    text = value
+    if rule.get("pattern") == ID_PATTERN:
+        text = _normal_id(value, at)
+    elif rule.get("format") == "date-time" and _NO_ZONE.fullmatch(value) is not None:
+        text = value.replace(" ", "T").upper() + "Z"
+    if text != value:
+        changes.append(f"{pointer(*at)}: {brief(value)} was read as {text}")
+    return text
+
+
+def _normal_object(
+    rule: Mapping[str, Any], defs: Mapping[str, Any], value: Mapping[str, Any], at: Place, changes: list[str]
+) -> dict[str, Any]:
+    known: Mapping[str, Any] = rule["properties"]
+    by_letters = {_letters(name): name for name in known}
+    found: dict[str, Any] = {}
+    for given, item in value.items():
+        name, where = given if given in known else by_letters.get(_letters(given), given), pointer(*at, given)
+        if name not in known:
+            if rule.get("additionalProperties") is False:
+                changes.append(f"{where}: dropped, it is no field of the protocol")
+            else:
+                found[given] = item
+        elif item is None and "anyOf" not in known[name]:
+            changes.append(f"{where}: was null, and left out")
+        elif name != given and name in value:
+            changes.append(f"{where}: dropped, {name} is there as well")
+        else:
+            if name != given:
+                changes.append(f"{where}: read as {name}")
+            found[name] = _normal(known[name], defs, item, (*at, name), changes)
+    return found
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+def _normal_id(text: str, at: Place) -> str:
+    prefixed = _PREFIXED.fullmatch(text)
+    bare = (text if prefixed is None else prefixed["id"]).lower()
+    if is_id(bare):
+        return bare
+    names = [part for part in at if isinstance(part, str)]
+    return id_of("id", text) if names and names[-1] in _OWN_IDS else text

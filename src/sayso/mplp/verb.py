@@ -19,12 +19,10 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.mplp import flow
 from sayso.mplp.call import Terms
-from sayso.mplp.confirm import Confirm, Decision
-from sayso.mplp.fault import ConfirmNotFoundError
-from sayso.mplp.group import group_of, target_group
-from sayso.mplp.plan import Plan
+from sayso.mplp.confirm import Confirm, Decision, DecisionStatus, Plan
 from sayso.mplp.sample import LearningSample, sample_of_plan, sample_of_request
-from sayso.mplp.status import DecisionStatus
+from sayso.mplp.schema import ConfirmNotFoundError
+from sayso.mplp.view import group_of, target_group
 from sayso.stores.base import Store
 
 __all__ = [

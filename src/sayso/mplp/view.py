@@ -1,45 +1,105 @@
-"""Requests of a store as documents of the protocol: nothing is kept twice, so nothing can disagree.
+"""Trace ids: those of W3C trace context where a trace is active, in the form that the protocol takes.
+
+A W3C trace id is 128 bits, like a UUID; six of them say "UUID v4" in the protocol's form, so the exact `traceparent`
+stands beside it in the attributes. OpenTelemetry is asked only where the program has loaded it. Invariant: one trace
+gives one trace id, in every process.
+
+Requests of a store as documents of the protocol: nothing is kept twice, so nothing can disagree.
 
 A Confirm is read from the requests of its rounds, a plan from the last of them. Any other request of sayso has its
 Confirm as well. Pure: what is read here was given. Invariant: a Confirm says `approved` where a person said yes and
 nobody has taken it back or let it run out since, and nowhere else.
+
+The requests that belong to one Confirm, found in a store by whatever names it.
+
+A target's requests wait in the run `plan:ID` (or `extension:ID`, …). The events of a Confirm stand in the journal under
+the run `confirm:ID`, whose first row says where its requests are. A request that a program made by itself is found by
+the id of its Confirm, which follows from its own. Invariant: nothing is written here.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
+from sayso import clock, errors
+from sayso.errors import ConfigError
+from sayso.model import lifecycle
 from sayso.model.request import Call, Request, State
 from sayso.model.request import Decision as Said
 from sayso.model.text import storable
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, told_of
-from sayso.mplp.confirm import Confirm, Decision
-from sayso.mplp.fault import ConfirmRefusedError
-from sayso.mplp.ids import id_of, is_id, shaped
-from sayso.mplp.part import Event, Meta, Trace
-from sayso.mplp.plan import Plan
-from sayso.mplp.series import Series
-from sayso.mplp.status import ConfirmStatus, DecisionStatus, PlanStatus, TargetType
-from sayso.mplp.trace import trace_of
+from sayso.mplp.confirm import Confirm, ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, Series, TargetType
+from sayso.mplp.document import Event, Meta, Trace
+from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, is_id, uuid4_of
+from sayso.reviews import Review
+from sayso.stores.base import Filter, Store
 
 __all__ = [
     "BROUGHT",
     "Facts",
     "Gist",
+    "Group",
     "Names",
     "Word",
+    "active",
+    "chain_of",
+    "checked",
     "confirm_id_of",
     "confirm_of",
     "decisions_of",
     "facts_of",
     "gist_of",
+    "group_of",
     "is_about",
     "plan_of",
+    "rounds_of",
     "run_of",
+    "target_group",
+    "trace_of",
 ]
+
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}")
+
+
+def checked(traceparent: str) -> str:
+    """Return a `traceparent` (W3C trace context).
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if _PARENT.fullmatch(traceparent) is None:
+        raise ConfigError(f"{traceparent!a} is no W3C traceparent; nothing was asked")
+    return traceparent
+
+
+def active() -> str | None:
+    """Return the `traceparent` of the span that is active here; None where there is none."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+
+def trace_of(traceparent: str | None, context_id: str | None = None) -> Trace | None:
+    """Return the trace that a `traceparent` names; None where it names none."""
+    parts = None if traceparent is None else _PARENT.fullmatch(traceparent)
+    if parts is None:
+        return None
+    return Trace(
+        trace_id=uuid4_of(parts["trace"]),
+        span_id=id_of("span", parts["trace"], parts["span"]),
+        context_id=context_id,
+        attributes={"traceparent": traceparent},
+    )
+
 
 Names = Mapping[str, tuple[str, str]]
 """Ids and roles that decisions were given, by the ids that follow from their requests."""
@@ -364,10 +424,175 @@ def _described(request: Request) -> Confirm:
 def _id_of(name: str) -> str:
     """Return the id that a request or run has in the protocol: its own digits where it has them."""
     found = _RANDOM.fullmatch(str(name))  # whatever stands in a row that somebody altered
-    return id_of("name", name) if found is None else shaped(found[1])
+    return id_of("name", name) if found is None else uuid4_of(found[1])
 
 
 def _digits_of(fingerprint: str) -> str:
     """Return the id of a call that is asked for: the first digits of its fingerprint, where it has them."""
     found = _DIGITS.match(str(fingerprint))
-    return id_of("fingerprint", fingerprint) if found is None else shaped(found[0])
+    return id_of("fingerprint", fingerprint) if found is None else uuid4_of(found[0])
+
+
+_PAGE = 500
+_SURE = 12  # hexadecimal digits of an id that say nothing but what the request's own id says
+
+
+class Group(NamedTuple):
+    """One Confirm in a store.
+
+    Attributes:
+        rounds: Its requests as they stand now, oldest first; at least one.
+        names: Ids and roles that its decisions were given.
+        told: Ids of the events that stand in the journal.
+    """
+
+    rounds: tuple[Request, ...]
+    names: Mapping[str, tuple[str, str]]
+    told: frozenset[str]
+
+    @property
+    def last(self) -> Request:
+        """The request of the newest round."""
+        return self.rounds[-1]
+
+    @property
+    def confirm(self) -> Confirm:
+        """The Confirm."""
+        return confirm_of(self.rounds, self.names)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan; raises `ValueError` where it is about something else."""
+        return plan_of(self.rounds)
+
+
+def chain_of(confirm_id: str) -> str:
+    """Return the run under which the events of a Confirm stand in the journal."""
+    return f"confirm:{confirm_id}"
+
+
+def rounds_of(store: Store, run_id: str) -> list[Request]:
+    """Return all requests of a run as they stand now, oldest first; an end that was reached counts, written or not."""
+    found: list[Request] = []
+    cursor: str | None = None
+    while True:
+        page = store.list(Filter(run_id=run_id), cursor=cursor, limit=_PAGE)
+        found += page.requests
+        cursor = page.cursor
+        if cursor is None:
+            return [_as_of_now(request) for request in found]
+
+
+def group_of(store: Store, wanted: str) -> Group:
+    """Return the Confirm that is named by its id, by that of its plan, or by the id of one of its requests.
+
+    Raises:
+        ConfirmNotFoundError: There is none.
+        AmbiguousIdError: The beginning of a request's id fits several.
+    """
+    if is_id(wanted):
+        run_id = _run_in(_rows(store, wanted))
+        request = next(_by_digits(store, wanted), None) if run_id is None else None
+    else:
+        try:
+            run_id, request = None, _as_of_now(store.get(Review(store).find(wanted)))
+        except errors.RequestNotFoundError:
+            raise ConfirmNotFoundError(wanted) from None
+    if request is not None and facts_of(request) is None:
+        return Group((request,), {}, frozenset())
+    if request is not None:
+        wanted, run_id = confirm_id_of(request), request.run_id
+    if run_id is None:
+        return _of_plan(store, wanted)
+    found = _of(rounds_of(store, run_id), wanted)
+    if not found:
+        raise ConfirmNotFoundError(wanted)
+    return _whole(store, found)
+
+
+def _of_plan(store: Store, plan_id: str) -> Group:
+    found = target_group(store, "plan", plan_id)
+    if found is None:
+        raise ConfirmNotFoundError(plan_id)
+    return found
+
+
+def target_group(store: Store, target_type: str, target_id: str) -> Group | None:
+    """Return the newest Confirm about a target; None where it was never submitted."""
+    rounds = [request for request in rounds_of(store, run_of(target_type, target_id)) if facts_of(request) is not None]
+    return _whole(store, _of(rounds, confirm_id_of(rounds[-1]))) if rounds else None
+
+
+def _whole(store: Store, rounds: list[Request]) -> Group:
+    names: dict[str, tuple[str, str]] = {}
+    told = set[str]()
+    for event, detail in _rows(store, confirm_id_of(rounds[0])):
+        match event, detail:
+            # No server takes such a row from a program, which could give a person's decision another role by it.
+            case "confirm.said", {"of": str(own), "decision_id": str(decision_id), "decided_by_role": str(role)}:
+                names[own] = decision_id, role
+            case _:
+                told.add(str(detail.get("event_id")))
+    return Group(tuple(rounds), names, frozenset(told))
+
+
+def _of(requests: list[Request], confirm_id: str) -> list[Request]:
+    """Return the rounds of a Confirm; what the program took back for another request of the same round is none."""
+    rounds: dict[str, Request] = {}
+    for request in requests:
+        if facts_of(request) is None or confirm_id_of(request) != confirm_id:
+            continue
+        other = rounds.get(request.place)
+        if other is None or _is_withdrawn(other) or not _is_withdrawn(request):
+            rounds[request.place] = request
+    return list(rounds.values())
+
+
+def _is_withdrawn(request: Request) -> bool:
+    return request.state is State.CANCELLED and not request.holds
+
+
+def _as_of_now(request: Request) -> Request:
+    change = lifecycle.expire(request, clock.now())
+    return request if change is None else change.request
+
+
+def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
+    for request_id in store.match(f"rq_{confirm_id.replace('-', '')[:_SURE]}"):
+        request = store.get(request_id)
+        if confirm_id_of(request) == confirm_id:
+            yield _as_of_now(request)
+
+
+def _run_in(rows: Iterator[tuple[str, dict[str, Any]]]) -> str | None:
+    for row in rows:
+        match row:
+            case _, {"target_type": str(target_type), "target_id": str(target_id)}:
+                return run_of(target_type, target_id)
+            case _:
+                continue
+    return None
+
+
+def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what stands in the journal of a Confirm: the event, and its detail."""
+    after: tuple[str, int] | None = None
+    while True:
+        try:
+            page = store.journal(run_id=chain_of(confirm_id), after=after, limit=_PAGE)
+        except errors.RunNotFoundError:  # a server tells a program nothing of a run that it has not begun
+            return
+        for entry in page:
+            detail: Any = _read(entry.detail)
+            if isinstance(detail, dict):
+                yield entry.event, cast("dict[str, Any]", detail)
+        if len(page) < _PAGE:
+            return
+        after = page[-1].run_id, page[-1].seq
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a row that somebody altered; `sayso log --verify` finds it
+        return None

@@ -20,7 +20,7 @@ from typing import TypeVar
 from sayso import config, terminal
 from sayso.cli.demo.inbox import SIMULATED, Deed, Inbox, NotTakenError, is_installed
 from sayso.cli.demo.place import Place, say
-from sayso.cli.say import out
+from sayso.cli.output import out
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter
 from sayso.view.summary import short

@@ -16,7 +16,7 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from sayso.cli.login_page import LoginPage
+from sayso.cli.serve import LoginPage
 from sayso.stores.base import Store
 from sayso.view.summary import short
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from sayso.cli.say import out, paint
+from sayso.cli.output import out, paint
 from sayso.errors import ConfigError
 
 __all__ = ["FILES", "RUN", "Effect", "Place", "say"]

@@ -22,7 +22,7 @@ from sayso.cli.demo.cast import Agent, Broken, Stage
 from sayso.cli.demo.count import Row
 from sayso.cli.demo.inbox import Deed
 from sayso.cli.demo.place import RUN, Place, say
-from sayso.cli.say import WRONG, complain, out
+from sayso.cli.output import WRONG, complain, out
 from sayso.errors import ConfigError
 from sayso.model.request import Request, State
 from sayso.runs.models import model_of

@@ -1,19 +1,29 @@
-"""`token`: make, list and revoke the tokens with which programs reach the inbox's HTTP API.
+"""`token`, `login` and `key`: the credentials of programs, of people, and of evidence.
 
-Invariant: a token's text is printed once, when it is made, and cannot be had again.
+Invariant: a token is printed once, when it is made, and a private key never.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from sayso import clock, config, errors
-from sayso.cli.desk import Desk, NoStoreYetError, as_json, reviewer
-from sayso.cli.say import WRONG, complain, document, out
+from sayso.audit.signing import make_key, signer_at
+from sayso.channels.notification import Channel, test_notification
+from sayso.channels.registry import make
+from sayso.cli.context import Desk, NoStoreYetError, as_json, reviewer
+from sayso.cli.listen import place_of
+from sayso.cli.output import WRONG, complain, document, out
+from sayso.cli.serve import serve_table
+from sayso.errors import ConfigError
 from sayso.model import duration
-from sayso.model.reviewer import LOCAL
+from sayso.model.reviewer import LOCAL, Reviewer
+from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view.summary import columns, name_of, padded, time_left
 from sayso.view.summary import token as word
@@ -21,7 +31,7 @@ from sayso.view.summary import token as word
 if TYPE_CHECKING:
     from sayso.server.token import Token, Tokens
 
-__all__ = ["ls", "new", "revoke", "token"]
+__all__ = ["key", "key_new", "login", "ls", "new", "revoke", "show", "token"]
 
 _MAY = {
     "ask": "it asks and runs what was approved, and never decides; nobody of its name can decide what it asked",
@@ -150,3 +160,101 @@ def _document(one: Token) -> dict[str, Any]:
         "roles": sorted(one.roles), "made_at": clock.written(one.made_at), "expires_at": clock.written(one.expires_at),
         "revoked_at": None if one.revoked_at is None else clock.written(one.revoked_at), "used_on": one.used_on,
     }  # fmt: skip
+
+
+@click.command()
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role that they have; repeatable.")
+@click.option("--for", "span", default="15m", show_default=True, metavar="SPAN", help="How long the link is good.")
+@click.option("--base-url", metavar="URL", help="How people reach the inbox; else as it is set for `sayso serve`.")
+@click.option("--send", "channel", metavar="CHANNEL", help="Send it by this channel instead, e.g. by mail.")
+@click.pass_obj
+def login(
+    desk: Desk, name: str, roles: tuple[str, ...], span: str, base_url: str | None, channel: str | None
+) -> int:  # fmt: skip
+    """Print a link by which NAME signs in to the inbox, once.
+
+    It needs a server that takes such links: `sayso serve --login-links`. Whoever reads a link first can use it, so a
+    channel that it is sent by must be read by NAME alone.
+    """
+    who, lasts = reviewer(name, roles), duration.parse(span)
+    table = serve_table()
+    place = place_of(
+        table.get("host", str, "127.0.0.1"), table.get("port", int, 8600), base_url or config.base_url(),
+    )  # fmt: skip
+    sender = None if channel is None else _sender(channel)
+    url = f"{place.url(place.port)}/login?token={_token(desk, who, lasts)}"
+    with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
+    said = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
+    if sender is None:
+        out(url)
+        complain(said)
+    else:
+        _send(sender, url, said)
+        out(f"sent by {sender.name}: {said}")
+    return 0
+
+
+def _sender(channel: str) -> Channel:
+    table = config.channel_tables().get(channel)
+    if table is None:
+        raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
+    return make(channel, table)
+
+
+def _send(sender: Channel, url: str, said: str) -> None:
+    about = replace(test_notification(sender.name, url), title="sign in to the inbox of sayso", line=said)
+    try:
+        sender.send(about)
+    except Exception as error:  # a channel is somebody's code and somebody's network
+        raise errors.ConfigError(
+            f"channel {sender.name} did not take the link ({type(error).__name__}); nobody can use it, make another one"
+        ) from error
+
+
+def _token(desk: Desk, who: Reviewer, lasts: timedelta) -> str:
+    try:
+        from sayso.server.link import LONGEST, Links
+        from sayso.server.secret import secret_of
+        from sayso.server.stamp import Stamps
+    except ModuleNotFoundError as error:
+        raise errors.ConfigError(
+            f"`sayso login` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
+        ) from error
+    if lasts > LONGEST:
+        raise errors.ConfigError(f"a login link is good for {duration.text(LONGEST)} at most; no link was made")
+    store = desk.store_or_new
+    if secret_of(store) is None:
+        raise errors.ConfigError(
+            f"links to the inbox of {store.url} are signed with SAYSO_SECRET, as its server's are; it is not set"
+        )
+    return Links(Stamps(store)).token(who, lasts)
+
+
+@click.group()
+def key() -> None:
+    """Make the key that signs evidence, or show its public half."""
+
+
+@key.command("new", short_help="Make a private key, and print the public one.")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+def key_new(file: Path) -> int:
+    """Make a private key in FILE, for its owner alone, and print the public one.
+
+    Name the file in sayso.toml, under [evidence], or in SAYSO_SIGNING_KEY; give the public key to whoever verifies.
+    """
+    out(make_key(file.expanduser()))
+    complain(f"the private key is in {escape(str(file))}; checkpoints are signed where sayso.toml says [evidence] key")
+    return 0
+
+
+@key.command(short_help="Print the public half of a key.")
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
+def show(file: Path | None) -> int:
+    """Print the public half of the key in FILE, else of the configured one."""
+    path = file or config.signing_key()
+    if path is None:
+        raise ConfigError("no key is configured: `sayso key new FILE` makes one, and [evidence] key or"
+                          " SAYSO_SIGNING_KEY names it")  # fmt: skip
+    out(signer_at(path.expanduser()).key)
+    return 0

@@ -1,6 +1,6 @@
 """What a fault reads like at the command line: what happened, in short ids, and what to do about it.
 
-The exit codes are `sayso.cli.say`'s. Invariant: "nothing was decided" is said to those only who wanted to decide.
+The exit codes are `sayso.cli.output`'s. Invariant: "nothing was decided" is said to those only who wanted to decide.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from difflib import get_close_matches
 import click
 
 from sayso import errors
-from sayso.cli.desk import Desk, NoRunError
-from sayso.cli.say import code_of, complain
+from sayso.cli.context import Desk, NoRunError
+from sayso.cli.output import code_of, complain
 from sayso.model.text import escape
 from sayso.view.summary import in_short, short
 
