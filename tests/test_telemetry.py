@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import sayso
 from sayso import telemetry
 from sayso.errors import StoreUnavailableError
-from sayso.server.observed import observe
+from sayso.server.metrics import observe
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call

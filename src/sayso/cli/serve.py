@@ -378,7 +378,7 @@ def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: 
 
     from sayso.server.connections import Limits, config, raise_file_limit
     from sayso.server.doorway import Doorway
-    from sayso.server.observed import observe
+    from sayso.server.metrics import observe
 
     settings = config(
         Doorway(app, own_url, on_stranger=app.state.on_stranger) if own_url else app,

@@ -1,9 +1,10 @@
-"""`/metrics` for Prometheus: what waits and for how long, what was decided, what expired or is unknown, and channels.
+"""The metrics of a server, by OpenTelemetry: what waits, what was decided, how calls ended, and how channels are.
 
-Gauges are read from the store, at most every five seconds however often somebody asks. Counters count what this server
-noticed since it was first asked, whichever program or person did it; two servers of one store count the same things.
-It takes the extra `metrics`. The invariant: there is no argument in it, no word of a person, and no label whose values
-a program could make up without end.
+`/metrics` serves them to Prometheus (extra `metrics`). `observe` adds the gauges to the process's own meter provider,
+where one is loaded, as by `opentelemetry-instrument sayso serve`. Gauges are read from the store. Counters count the
+events of the journal since the first scrape, whichever process caused them; two servers of one store count the same
+events. No argument and no word of a person is in a metric, and no label has values that a program could make up
+without end.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -34,29 +36,141 @@ from sayso.server.visit import Settings
 from sayso.stores.base import Filter, Store, Unwatch
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+    from prometheus_client import CollectorRegistry
 
-__all__ = ["TOKEN", "Metrics", "by_age", "by_state", "metrics"]
+__all__ = ["TOKEN", "Metrics", "metrics", "observe"]
 
 TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
-"""Names the variable with what a scraper sends as its bearer token, for a server that other machines reach."""
+"""Names the variable with the bearer token of a scraper, for a server that other machines reach."""
 
 _SHORTEST = 16
 _FRESH = timedelta(seconds=5)
 _LINGER = 600.0  # seconds; scrapers come every minute or oftener
-_PAGE, _MOST = 500, 20
+_PAGE, _MOST_PAGES = 500, 20
 _AGES = {"0s": 0, "1m": 60, "10m": 600, "1h": 3_600, "1d": 86_400}
 _BUCKETS = (1, 3, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400)
 _VERBS = {
     "approved": "approve", "rejected": "reject", "feedback": "feedback", "answered": "answer", "cancelled": "cancel",
     "voted": "vote",
 }  # fmt: skip
-_ENDS = ("expired", "unknown", "done", "failed")
+_OUTCOMES = ("expired", "unknown", "done", "failed")
 _MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+
+Numbers = list[tuple[int, dict[str, str]]]
+
+
+# -- gauges ----------------------------------------------------------------------------------------------------------
+
+
+def _pending(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield how many requests wait by their least age; beyond ten thousand, what was asked last counts as new."""
+    now = clock.now()
+    wanted, cursor = Filter(states=frozenset({State.PENDING}), at=now), None
+    found = dict.fromkeys(_AGES, 0)
+    found["0s"] = store.count(wanted)
+    for _ in range(_MOST_PAGES):
+        page = store.list(wanted, cursor=cursor, limit=_PAGE)
+        for request in page.requests:
+            seconds = (now - request.created_at).total_seconds()
+            for age, least in _AGES.items():
+                found[age] += least > 0 and seconds >= least
+        cursor = page.cursor
+        if cursor is None:
+            break
+    yield from ((count, {"sayso.older_than": age}) for age, count in found.items())
+
+
+def _states(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
+    now = clock.now()
+    found = {state: store.count(Filter(states=frozenset({state}))) for state in State}
+    for state in (State.PENDING, State.APPROVED):  # the only ones that may have expired without a record of it
+        still = store.count(Filter(states=frozenset({state}), at=now))
+        found[State.EXPIRED] += found[state] - still
+        found[state] = still
+    yield from ((count, {"sayso.state": str(state)}) for state, count in found.items())
+
+
+def _messages(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
+    for one in health(store):
+        for status, count in (("waiting", one.waiting), ("failing", one.failing), ("given_up", one.given_up)):
+            yield count, {"sayso.channel": one.name, "sayso.status": status}
+
+
+_GAUGES: dict[str, tuple[str, str, Callable[[Store], Iterator[tuple[int, dict[str, str]]]]]] = {
+    "sayso.pending": ("{request}", "Requests that wait and are older than this.", _pending),
+    "sayso.states": ("{request}", "Requests in this state.", _states),
+    "sayso.channel.messages": ("{message}", "Messages that wait, fail or were given up.", _messages),
+}
+
+
+def _add_gauges(meter: Meter, read: Callable[[str], Numbers]) -> None:
+    def callback(name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observed(_: CallbackOptions) -> Iterable[Observation]:
+            from opentelemetry.metrics import Observation
+
+            return [Observation(count, attributes) for count, attributes in read(name)]
+
+        return observed
+
+    for name, (unit, description, _) in _GAUGES.items():
+        meter.create_observable_gauge(name, [callback(name)], unit, description)
+
+
+def observe(store: Store) -> None:
+    """Add the gauges of a store to the process's meter provider, where OpenTelemetry is loaded; once in a process."""
+    if "opentelemetry.metrics" not in sys.modules:
+        return
+
+    def read(name: str) -> Numbers:
+        try:
+            return list(_GAUGES[name][2](store))
+        except errors.StoreError:  # no numbers are better than an export that fails
+            return []
+
+    with suppress(Exception):  # a provider may be any code, and no server fails because of it
+        from opentelemetry import metrics as api
+
+        _add_gauges(api.get_meter("sayso"), read)
+
+
+# -- the instruments of one server -----------------------------------------------------------------------------------
+
+
+class _Instruments:
+    """The gauges, counters and histogram of one server, in a meter provider of its own that Prometheus reads.
+
+    Raises:
+        ModuleNotFoundError: The extra is not installed.
+    """
+
+    def __init__(self) -> None:
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader
+        from opentelemetry.sdk.metrics import MeterProvider
+        from prometheus_client import CollectorRegistry
+
+        self.registry: CollectorRegistry = CollectorRegistry()
+        self.observed: dict[str, Numbers] = {}
+        reader = PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=self.registry)
+        meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("sayso")
+        _add_gauges(meter, lambda name: self.observed[name])
+        self.decisions = meter.create_counter("sayso.decisions", "{decision}", "Decisions and votes of people.")
+        self.ends = meter.create_counter(
+            "sayso.ends", "{request}", "Requests that expired, and calls by how they ended."
+        )
+        self.lost = meter.create_counter("sayso.events.lost", "{scrape}", "Scrapes at which events had been lost.")
+        self.deciding = meter.create_histogram(
+            "sayso.decision.duration", "s", "From asking to the decision.", explicit_bucket_boundaries_advisory=_BUCKETS
+        )
+        for verb in _VERBS.values():
+            self.decisions.add(0, {"sayso.decision.verb": verb})
+        for outcome in _OUTCOMES:
+            self.ends.add(0, {"sayso.outcome": outcome})
+        self.lost.add(0)
 
 
 class Metrics:
-    """The numbers of one server.
+    """The metrics of one server.
 
     Args:
         store: Where the requests are.
@@ -72,19 +186,16 @@ class Metrics:
     def __init__(self, store: Store, event_log: EventLog) -> None:
         self.token = _token()
         self._store, self._event_log = store, event_log
-        self._lock = threading.Lock()  # of scrapers that ask at once, one looks and the others get what it found
+        self._lock = threading.Lock()  # of scrapers that ask at once, one reads the store and the others get its text
         self._number = 0  # of the last event that was counted
-        self._end: Unwatch | None = None  # None while nothing is noticed
+        self._end: Unwatch | None = None  # None while nothing is watched
         self._has_begun = self._is_heeding = False
         self._asked_at = 0.0
-        self._kept: tuple[datetime, bytes] | None = None
-        self._decisions, self._ends = Counter[str](dict.fromkeys(_VERBS.values(), 0)), Counter[str]()
-        self._spans: Counter[int] = Counter()
-        self._seconds = 0.0
-        self._lost = 0
+        self._cached: tuple[datetime, bytes] | None = None
+        self._instruments: _Instruments | None = None
 
     def heed(self) -> None:
-        """Notice what happens from the next look on, until long nobody has asked or the running event loop ends."""
+        """Watch events from the next scrape on, until nobody has asked for long or the running event loop ends."""
         self._asked_at = time.monotonic()
         if not self._is_heeding:
             self._is_heeding = True
@@ -98,134 +209,57 @@ class Metrics:
             left = self._asked_at + _LINGER - time.monotonic()
 
     def _rest(self, _: asyncio.Task[None]) -> None:
-        """Have nothing watched any more; what happens meanwhile is caught up with."""
+        """Stop watching; the next scrape counts what happened meanwhile."""
         self._is_heeding, end, self._end = False, self._end, None
         if end is not None:
             end()
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format; reads the store.
+        """Return everything in the text format of Prometheus; reads the store, at most every five seconds.
 
         Raises:
             ModuleNotFoundError: The extra is not installed.
+            StoreError: The store could not be read.
         """
-        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client import generate_latest
 
         with self._lock:
             now = clock.now()
-            if self._kept is None or not self._kept[0] <= now < self._kept[0] + _FRESH:
-                self._count()
-                registry = CollectorRegistry()
-                registry.register(_Collected(list(self._families(now))))
-                self._kept = now, generate_latest(registry)
-            return self._kept[1]
+            if self._cached is None or not self._cached[0] <= now < self._cached[0] + _FRESH:
+                found = self._instruments = self._instruments or _Instruments()
+                # Read here and not in the callbacks, where OpenTelemetry would swallow that the store failed.
+                found.observed = {name: list(read(self._store)) for name, (_, _, read) in _GAUGES.items()}
+                self._count(found)
+                self._cached = now, generate_latest(found.registry)
+            return self._cached[1]
 
-    def _count(self) -> None:
+    def _count(self, found: _Instruments) -> None:
         if self._end is None:
             self._end = self._event_log.listen(lambda: None)  # from now on it notices
             if not self._has_begun:
                 self._has_begun, self._number = True, self._event_log.number
-        found = self._event_log.since(self._number)
-        if found is None:
-            self._lost += 1
+        events = self._event_log.since(self._number)
+        if events is None:
+            found.lost.add(1)
             self._number = self._event_log.number
             return
-        for one in found:
-            self._add(one)
-            self._number = one.number  # and not the newest there is: that may have come after this look
+        for event in events:
+            self._add(found, event)
+            self._number = event.number  # and not the newest there is: that may have come after this look
 
-    def _add(self, happened: LoggedEvent) -> None:
-        entry, event = happened.entry, happened.entry.event
-        if event in _ENDS:
-            self._ends[event] += 1
+    def _add(self, found: _Instruments, logged: LoggedEvent) -> None:
+        entry, event = logged.entry, logged.entry.event
+        if event in _OUTCOMES:
+            found.ends.add(1, {"sayso.outcome": event})
         if event not in _VERBS:
             return
         if event != "voted":
             asked_at = self._store.get(entry.request_id).created_at  # where it fails, nothing of this was counted yet
-            seconds = max(0.0, (instant(entry.at) - asked_at).total_seconds())
-            self._seconds += seconds
-            self._spans[next((place for place, end in enumerate(_BUCKETS) if seconds <= end), len(_BUCKETS))] += 1
-        self._decisions[_VERBS[event]] += 1
-
-    def _families(self, now: datetime) -> Iterator[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-        waiting = GaugeMetricFamily(
-            "sayso_pending", "Requests that wait and are older than this.", labels=["older_than"]
-        )
-        for age, count in by_age(self._store, now).items():
-            waiting.add_metric([age], count)
-        yield waiting
-        states = GaugeMetricFamily("sayso_requests", "Requests in this state.", labels=["state"])
-        for state, count in by_state(self._store, now).items():
-            states.add_metric([state], count)
-        yield states
-        decisions = CounterMetricFamily("sayso_decisions", "Decisions and votes of people.", labels=["verb"])
-        for verb, count in self._decisions.items():
-            decisions.add_metric([verb], count)
-        yield decisions
-        ends = CounterMetricFamily("sayso_ends", "Requests that expired, and calls by how they ended.", labels=["end"])
-        for end in _ENDS:
-            ends.add_metric([end], self._ends[end])
-        yield ends
-        total, buckets = 0, list[tuple[str, float]]()
-        for place, edge in enumerate((*map(str, _BUCKETS), "+Inf")):
-            total += self._spans[place]
-            buckets.append((edge, total))
-        span = HistogramMetricFamily("sayso_time_to_decide_seconds", "From asking to the decision.")
-        span.add_metric([], buckets, self._seconds)
-        yield span
-        yield CounterMetricFamily("sayso_lost_looks", "Looks at which events had been lost.", self._lost)
-        yield from _of_channels(self._store)
+            found.deciding.record(max(0.0, (instant(entry.at) - asked_at).total_seconds()))
+        found.decisions.add(1, {"sayso.decision.verb": _VERBS[event]})
 
 
-class _Collected:
-    """What a registry reads: families that were made already."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> list[Metric]:
-        return self._families
-
-
-def by_age(store: Store, now: datetime) -> dict[str, int]:
-    """Return how many wait that are older; beyond ten thousand, what was asked last counts as new."""
-    wanted, cursor = Filter(states=frozenset({State.PENDING}), at=now), None
-    found = dict.fromkeys(_AGES, 0)
-    found["0s"] = store.count(wanted)
-    for _ in range(_MOST):
-        page = store.list(wanted, cursor=cursor, limit=_PAGE)
-        for request in page.requests:
-            seconds = (now - request.created_at).total_seconds()
-            for age, least in _AGES.items():
-                found[age] += least > 0 and seconds >= least
-        cursor = page.cursor
-        if cursor is None:
-            break
-    return found
-
-
-def by_state(store: Store, now: datetime) -> dict[str, int]:
-    """Return how many requests there are in each state."""
-    found = {str(state): store.count(Filter(states=frozenset({state}))) for state in State}
-    for state in (State.PENDING, State.APPROVED):  # the only ones that may have ended without anybody writing it down
-        still = store.count(Filter(states=frozenset({state}), at=now))
-        found[State.EXPIRED] += found[state] - still
-        found[state] = still
-    return found
-
-
-def _of_channels(store: Store) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    messages = GaugeMetricFamily(
-        "sayso_channel_messages", "Messages that wait, fail or were given up.", labels=["channel", "status"]
-    )
-    for one in health(store):
-        for status, count in (("waiting", one.waiting), ("failing", one.failing), ("given_up", one.given_up)):
-            messages.add_metric([one.name, status], count)
-    yield messages
+# -- the page --------------------------------------------------------------------------------------------------------
 
 
 async def metrics(http: Http) -> Response:
