@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 import sayso
-from sayso.runs.decide import IgnoredDecisionWarning
+from sayso.runs.decisions import IgnoredDecisionWarning
 from sayso.runs.interaction import ask_user
 from sayso.testing import ScriptedModel
 

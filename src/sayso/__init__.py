@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from sayso.questions import ask as ask
     from sayso.reviews import Review as Review
     from sayso.runs.agent import Agent as Agent
+    from sayso.runs.decisions import ApprovalResolution as ApprovalResolution
+    from sayso.runs.decisions import Cancel as Cancel
     from sayso.runs.events import ApprovalEvent as ApprovalEvent
     from sayso.runs.events import DeltaEvent as DeltaEvent
     from sayso.runs.events import InteractionEvent as InteractionEvent
@@ -47,11 +49,9 @@ if TYPE_CHECKING:
     from sayso.runs.interaction import suspend as suspend
     from sayso.runs.load import load_run as load_run
     from sayso.runs.module import Module as Module
-    from sayso.runs.module import Prediction as Prediction
+    from sayso.runs.options import ApprovalPolicyDecision as ApprovalPolicyDecision
     from sayso.runs.react import ReAct as ReAct
-    from sayso.runs.resolution import ApprovalPolicyDecision as ApprovalPolicyDecision
-    from sayso.runs.resolution import ApprovalResolution as ApprovalResolution
-    from sayso.runs.resolution import Cancel as Cancel
+    from sayso.runs.signature import Prediction as Prediction
     from sayso.runs.tool import Tool as Tool
     from sayso.runs.tool import tool as tool
     from sayso.runs.workflow import Workflow as Workflow
@@ -66,9 +66,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Agent": "runs.agent",
     "ApprovalEvent": "runs.events",
-    "ApprovalPolicyDecision": "runs.resolution",
-    "ApprovalResolution": "runs.resolution",
-    "Cancel": "runs.resolution",
+    "ApprovalPolicyDecision": "runs.options",
+    "ApprovalResolution": "runs.decisions",
+    "Cancel": "runs.decisions",
     "ConfirmationCancelled": "signals",
     "ConfirmationDenied": "signals",
     "ConfirmationExpired": "signals",
@@ -84,7 +84,7 @@ _HOMES = {
     "Module": "runs.module",
     "NotExecuted": "gates",
     "OutputEvent": "runs.events",
-    "Prediction": "runs.module",
+    "Prediction": "runs.signature",
     "ReAct": "runs.react",
     "Request": "model.request",
     "ResumeState": "confirmation",

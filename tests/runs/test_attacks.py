@@ -21,9 +21,9 @@ from sayso import ApprovalResolution, Tool, Workflow, confirm_first, errors, sus
 from sayso.model.canonical.tags import dumps
 from sayso.model.request import State
 from sayso.runs.events import parse_event
-from sayso.runs.journal import Journal
-from sayso.runs.models import ModelCall, Reply
-from sayso.runs.resolution import ApprovalPolicyDecision
+from sayso.runs.messages import ModelCall, Reply
+from sayso.runs.options import ApprovalPolicyDecision
+from sayso.runs.state import RunHistory
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore
 from tests.support.running import agent_of, awaited, ids, reason, started, yes
@@ -465,7 +465,7 @@ async def test_a_run_that_was_taken_while_its_taker_was_cancelled_is_in_nobodys_
 
 
 def test_a_step_is_written_down_whatever_hangs_on_it(memory: Store) -> None:
-    journal = Journal.new(memory, "r", "pay", "tool")
+    journal = RunHistory.new(memory, "r", "pay", "tool")
     journal.put("pay", {"odd": float("nan"), "odder": object()})
     [step] = journal.offer()[0].steps
     assert json.loads(step.body)["odd"] == "NaN"

@@ -32,7 +32,7 @@ def deaths(tmp_path_factory: pytest.TempPathFactory, root: Any) -> list[dict[str
     folder = str(tmp_path_factory.mktemp("deaths"))
     program = [sys.executable, doomed_runs.__file__, folder]
     jobs = [[*program, store, *doomed_runs.KINDS] for store in ("sqlite", "jsonl")]
-    env = os.environ | {"PYTHONPATH": str(root)}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(root / "src"), str(root)))}
     running = [subprocess.Popen(job, stdout=subprocess.PIPE, text=True, env=env) for job in jobs]
     lines = [line for job in running for line in job.communicate(timeout=300)[0].splitlines()]
     assert [job.returncode for job in running] == [0, 0]

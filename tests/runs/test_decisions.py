@@ -21,7 +21,7 @@ from sayso import (
     suspend,
 )
 from sayso.errors import ConfigError
-from sayso.runs.decide import IgnoredDecisionWarning, IgnoredInputWarning
+from sayso.runs.decisions import IgnoredDecisionWarning, IgnoredInputWarning
 from sayso.stores.base import Store
 from tests.support.running import agent_of, answers, awaited, ids, paying, reason, started, yes
 

@@ -16,7 +16,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState, RunUpdate
 from sayso.reviews import Review
-from sayso.runs.decide import IgnoredDecisionWarning
+from sayso.runs.decisions import IgnoredDecisionWarning
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.running import ids, reason, started, yes

@@ -13,7 +13,7 @@ import pytest
 
 import sayso
 from sayso import OutputEvent, Tool, Workflow
-from sayso.runs.decide import IgnoredDecisionWarning
+from sayso.runs.decisions import IgnoredDecisionWarning
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Store
 from tests.support.running import agent_of, awaited, ids, reason, started, yes

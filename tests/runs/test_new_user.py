@@ -11,7 +11,7 @@ import pytest
 
 from sayso import ApprovalResolution, ReAct, Tool, Workflow, suspend
 from sayso.errors import ConfigError
-from sayso.runs.decide import IgnoredDecisionWarning
+from sayso.runs.decisions import IgnoredDecisionWarning
 from tests.support.commands import sayso
 from tests.support.running import agent_of, awaited, ids, questions, started, yes
 

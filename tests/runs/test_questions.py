@@ -16,7 +16,7 @@ from sayso import (
     load_run,
     suspend,
 )
-from sayso.runs.decide import IgnoredDecisionWarning
+from sayso.runs.decisions import IgnoredDecisionWarning
 from sayso.runs.interaction import ask_user, ask_user_multi, confirm
 from sayso.stores.base import Store
 from tests.conftest import Clock

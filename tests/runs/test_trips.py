@@ -13,8 +13,8 @@ import pytest
 
 import sayso
 from sayso import Tool, effects
-from sayso.runs.decide import Decider
-from sayso.runs.frame import Frame
+from sayso.runs.context import StepContext
+from sayso.runs.decisions import DecisionTaker
 from sayso.stores.base import Store
 from sayso.testing import frozen_clock
 from tests.support.running import awaited, ids, reason, started, yes
@@ -63,13 +63,13 @@ def test_a_round_trip_of_a_gated_tool_takes_five_trips_to_its_store(
 
 def _meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Let something happen when a run has looked at what was decided, and has not begun yet."""
-    look = Decider.stop_if_cancelled
+    look = DecisionTaker.stop_if_cancelled
 
-    def looked(decider: Decider, frame: Frame) -> None:
+    def looked(decider: DecisionTaker, frame: StepContext) -> None:
         look(decider, frame)
         happens()
 
-    monkeypatch.setattr(Decider, "stop_if_cancelled", looked)
+    monkeypatch.setattr(DecisionTaker, "stop_if_cancelled", looked)
 
 
 def test_an_approval_that_is_cancelled_after_the_look_does_not_run(

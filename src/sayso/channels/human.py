@@ -20,7 +20,7 @@ from sayso.model.signature import checks_keywords
 from sayso.model.text import storable
 from sayso.questions import Asking
 from sayso.reviews import Review
-from sayso.runs.frame import current_frame
+from sayso.runs.context import current_step
 from sayso.runs.tool import Tool
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
@@ -56,7 +56,7 @@ class HumanInputRequest:
         self.channel = "python"
         self.store = config.open_store(store)
         self._expires, self._quorum, self._risk = duration.parse(expires), Quorum(1, roles), risk
-        frame = current_frame()
+        frame = current_step()
         self._asking = Asking(storable(question), _text(), scope.current(), "" if frame is None else frame.place)
         self._request: Request | None = None
         self._has_answered = False

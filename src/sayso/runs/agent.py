@@ -1,8 +1,8 @@
 """`Agent`: a model that calls tools until it has an answer.
 
-Its loop keeps nothing of its own: the messages follow from the journal, turn by turn, so that a resumed run is at the
-same point without asking the model again for what it has said. The calls of one turn run together; the agent pauses
-when all of them have settled.
+Its loop keeps nothing of its own: the messages follow from the run's history, turn by turn, so that a resumed run is at
+the same point without asking the model again. The calls of one turn run together; the agent pauses when all of them
+have settled.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
 from sayso.model.redaction import words
-from sayso.runs.events import DeltaEvent, RunStatus
-from sayso.runs.frame import Frame, current_frame
-from sayso.runs.halt import Denied, Failed, Halt, worst
-from sayso.runs.models import Message, ModelCall, ModelError, Reply, model_of, sound
+from sayso.runs.context import StepContext, current_step
+from sayso.runs.definition import checked_name
+from sayso.runs.engine import run_step
+from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, RunStatus, most_urgent
+from sayso.runs.messages import Message, ModelCall, ModelError, Reply, validate_reply
+from sayso.runs.models import model_of
 from sayso.runs.options import RunnableOptions
-from sayso.runs.runnable import Runnable, checked_name
-from sayso.runs.step import perform
-from sayso.runs.tool import Tool
-from sayso.runs.toolbox import approval_words, call_message, denial_words, not_a_tool, text_of
+from sayso.runs.runnable import Runnable
+from sayso.runs.tool import Tool, approval_words, call_message, denial_words, not_a_tool, text_of
 from sayso.signals import trimmed
 
 __all__ = ["Agent"]
@@ -65,7 +65,7 @@ class Agent(Runnable):
             return await self._converse(prompt)
 
         go.__name__ = go.__qualname__ = name
-        # Its approval holds until it ends: its own steps are in the journal, and each starts once for itself.
+        # Its approval holds until it ends: its own steps are in the history, and each starts once for itself.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
@@ -74,55 +74,55 @@ class Agent(Runnable):
         return self._tools
 
     async def _converse(self, prompt: str) -> str:
-        frame = cast("Frame", current_frame())
-        messages = self._opening(frame, prompt)
+        step = cast("StepContext", current_step())
+        messages = self._opening(step, prompt)
         offered = [
             {"name": t.name, "description": t.description or "", "parameters": t.schema} for t in self._tools.values()
         ]  # fmt: skip
         for turn in range(self.max_iters):
-            reply = await self._asked(frame, turn, messages, offered)
+            reply = await self._asked(step, turn, messages, offered)
             messages.append(reply.message)
             if not reply.calls:
                 return reply.text
-            messages += await self._answered(frame, turn, reply.calls)
+            messages += await self._answered(step, turn, reply.calls)
         raise Failed("MaxItersError", f"{self.name} had no answer after {self.max_iters} turns")
 
-    def _opening(self, frame: Frame, prompt: str) -> list[Message]:
-        place = f"{frame.place}/system"
-        known = frame.journal.at(place)
+    def _opening(self, step: StepContext, prompt: str) -> list[Message]:
+        place = f"{step.place}/system"
+        known = step.history.at(place)
         if known is None:
             text = self.system_prompt() if callable(self.system_prompt) else self.system_prompt
             known = {"system": text}
             if text is not None:
-                frame.journal.put(place, known)
+                step.history.put(place, known)
         opening: list[Message] = [] if known["system"] is None else [{"role": "system", "content": known["system"]}]
         return [*opening, {"role": "user", "content": prompt}]
 
     async def _asked(
-        self, frame: Frame, turn: int, messages: list[Message], tools: list[dict[str, Any]]
+        self, step: StepContext, turn: int, messages: list[Message], tools: list[dict[str, Any]]
     ) -> Reply:  # fmt: skip
-        """Return the model's reply of a turn: the one that the journal knows, else a new one, noted."""
-        place = f"{frame.place}/turn{turn}"
-        known = frame.journal.at(place)
+        """Return the model's reply of a turn: the one that the history knows, else a new one, noted."""
+        place = f"{step.place}/turn{turn}"
+        known = step.history.at(place)
         if known is not None:
             said: dict[str, Any] = known["reply"]
             return Reply(said["text"], [ModelCall(**call) for call in said["calls"]], said["usage"], said["provider"])
-        frame.leg.check_going()
+        step.attempt.check_going()
         try:
-            reply = await self._streamed(frame, messages, tools)
+            reply = await self._streamed(step, messages, tools)
         except Exception as error:
             raise Halt(RunStatus(code="error", message=words(error, ())), error) from error
         for what, n in reply.usage.items():
-            frame.count(what, n)
+            step.count(what, n)
         calls = [
             {"id": c.id, "name": c.name, "arguments": c.arguments, "problem": c.problem} for c in reply.calls
         ]  # fmt: skip
         told = {"text": reply.text, "calls": calls, "usage": reply.usage, "provider": reply.provider}
-        frame.journal.put(place, {"path": frame.path, "reply": told})
-        await frame.journal.save()
+        step.history.put(place, {"path": step.path, "reply": told})
+        await step.history.save()
         return reply
 
-    async def _streamed(self, frame: Frame, messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
+    async def _streamed(self, step: StepContext, messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
         turn: AsyncIterator[str | Reply] = self.model.turn(messages, tools)
         reply: Reply | None = None
         async with aclosing(cast("Any", turn)) as pieces:
@@ -130,19 +130,19 @@ class Agent(Runnable):
                 if isinstance(piece, Reply):
                     reply = piece
                     continue
-                frame.leg.check_going()
-                frame.leg.emit(DeltaEvent(run_id=frame.journal.run_id, path=frame.path, text=piece))
+                step.attempt.check_going()
+                step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=piece))
         if reply is None:
             raise ModelError(self.name, "ended without a reply")
-        return sound(reply, self.name)
+        return validate_reply(reply, self.name)
 
-    async def _answered(self, frame: Frame, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
+    async def _answered(self, step: StepContext, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
         """Make the calls of a turn together and return the messages that answer them, in the order of the calls.
 
         Raises:
             Halt: One of them waits, or stops the run; all others have settled.
         """
-        made = [asyncio.ensure_future(self._called(frame, turn, n, call)) for n, call in enumerate(calls)]
+        made = [asyncio.ensure_future(self._called(step, turn, n, call)) for n, call in enumerate(calls)]
         try:
             await asyncio.wait(made)
         except asyncio.CancelledError:
@@ -158,18 +158,18 @@ class Agent(Runnable):
         if faults:
             raise cast("BaseException", faults[0])
         if halts:
-            raise worst(cast("list[Halt]", halts))
+            raise most_urgent(cast("list[Halt]", halts))
         return [one.result() for one in made]
 
-    async def _called(self, frame: Frame, turn: int, n: int, call: ModelCall) -> Message:
+    async def _called(self, step: StepContext, turn: int, n: int, call: ModelCall) -> Message:
         part = self._tools.get(call.name)
         if part is None:
             return call_message(call, not_a_tool(call.name, self._tools), is_error=True)
         if call.problem is not None:
             return call_message(call, f"The arguments cannot be read: {call.problem}. Nothing was run.", is_error=True)
-        below = frame.child(part, f"turn{turn}.{n}", (turn, n), call.id)
+        below = step.child(part, f"turn{turn}.{n}", (turn, n), call.id)
         try:
-            value = await perform(below, call.arguments)
+            value = await run_step(below, call.arguments)
         except Denied as denied:
             return call_message(call, denial_words(call.name, denied, below.metadata.get("approval")), is_error=True)
         except Failed as failed:

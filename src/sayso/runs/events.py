@@ -1,36 +1,89 @@
-"""What a run tells while it goes on: pydantic models that survive a trip through JSON.
+"""What a run tells while it goes on, and how a step of it ends without a value.
 
-Names and fields are those of the approval face. What they carry of a call's arguments is what people may see: masked.
-`parse_event` reads back what `model_dump_json` wrote.
+The events are pydantic models with the names and fields of seed 002; `parse_event` reads back what `model_dump_json`
+wrote. What they carry of a call's arguments is masked. Events about what waits are made of the request alone, so that a
+loaded run, a repeated event and the first one are the same.
+
+    Halt      the whole run stops here, for now or for good: a person must decide, somebody else has it, a rule failed
+    Denied    this call is not made: a person or a rule said no; its caller may go on
+    Failed    this call was made and ended with an error; its caller may go on
+
+These three are raised from step to step inside `sayso.runs` and never reach a program: a run's end is in its output.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from contextlib import suppress
+from math import isfinite, isnan
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationInfo,
-    field_serializer,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, field_serializer, field_validator
 
-from sayso.model.text import Text
-from sayso.runs.values import plain
+from sayso import clock, signals
+from sayso.effects import Suspended
+from sayso.model.request import Request, State
+from sayso.model.schema import Schema
+from sayso.model.text import Text, storable
 
 __all__ = [
     "ApprovalEvent",
     "DeltaEvent",
+    "Denied",
     "Event",
+    "Failed",
+    "Halt",
     "InteractionEvent",
+    "NestedCallHeld",
     "OutputEvent",
+    "QuestionAsked",
     "RunStatus",
     "StartEvent",
+    "approval_event",
+    "approval_note",
+    "end_of",
+    "ended_output",
+    "entry_of",
+    "event_of",
+    "interaction_event",
+    "most_urgent",
     "parse_event",
+    "plain",
+    "resolution_of",
+    "runnable_type",
+    "waiting_output",
 ]
+
+_PLAIN = (bool, int)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain JSON values, for events and models; what has no such form as its `str`. Never raises."""
+    if isinstance(value, str):
+        return storable(value)
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    from pydantic_core import to_jsonable_python
+
+    for mode in ("utf8", "base64"):  # bytes that are no text have a form, too
+        with suppress(Exception):  # user code is asked for its words, and what nests too deeply has no form at all
+            return _fit(to_jsonable_python(value, fallback=str, bytes_mode=mode, serialize_unknown=True))
+    return f"<{type(value).__name__} without a form as JSON>"
+
+
+def _fit(tree: Any) -> Any:
+    """Return JSON values with text where JSON has no number, and without what no file takes."""
+    match tree:
+        case str():
+            return storable(tree)
+        case float() if not isfinite(tree):
+            return "NaN" if isnan(tree) else "Infinity" if tree > 0 else "-Infinity"
+        case list():
+            return [_fit(item) for item in cast("list[Any]", tree)]
+        case dict():
+            return {storable(name): _fit(item) for name, item in cast("dict[str, Any]", tree).items()}
+        case _:
+            return tree
 
 
 class RunStatus(BaseModel):
@@ -198,6 +251,7 @@ class OutputEvent(_Event):
 
 Event = StartEvent | DeltaEvent | ApprovalEvent | InteractionEvent | OutputEvent
 
+
 _reader: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 
 
@@ -208,3 +262,228 @@ def parse_event(text: str | bytes | dict[str, Any]) -> Event:
         pydantic.ValidationError: It is no event.
     """
     return _reader.validate_python(text) if isinstance(text, dict) else _reader.validate_json(text)
+
+
+def _ms(at: Any) -> int:
+    return clock.microseconds(at) // 1000
+
+
+def runnable_type(kind: str) -> str:
+    """Return what a runnable is called; what was written before 0.2 says `tool` for `Tool`."""
+    return kind.capitalize() if kind in {"tool", "agent", "workflow"} else kind
+
+
+def _place_fields(request: Request, path: str | None) -> dict[str, Any]:
+    facts = request.context or {}
+    name = request.call.name if request.kind == "call" else "ask"  # what asked outside of a runnable's own call
+    path = path or facts.get("path") or name
+    return {
+        "run_id": request.run_id,
+        "path": path,
+        "runnable_path": path,
+        "runnable_name": facts.get("runnable_name") or name,
+        "runnable_type": runnable_type(str(facts.get("runnable_type", "function"))),
+        "tool_call_id": facts.get("tool_call_id"),
+        "t0": _ms(request.created_at),
+    }
+
+
+def approval_event(
+    request: Request, note: dict[str, Any] | None = None, path: str | None = None
+) -> ApprovalEvent:  # fmt: skip
+    """Return the event for a call that waits.
+
+    Args:
+        request: It.
+        note: What there is to say about it this time.
+        path: Of the handler that made the call, where the call does not know.
+    """
+    facts, call = request.context or {}, request.effective
+    return ApprovalEvent(
+        **_place_fields(request, path),
+        approval_id=request.id,
+        input=call.arguments,
+        input_schema=Schema.from_text(call.schema).json_schema(),
+        prompt=request.prompt,
+        description=facts.get("description") or request.description,
+        kind=facts.get("kind"),
+        ui=facts.get("ui"),
+        metadata={**facts.get("metadata", {}), "approval": {"expired": False, **(note or {})}},
+    )
+
+
+def interaction_event(
+    request: Request, note: dict[str, Any] | None = None, path: str | None = None
+) -> InteractionEvent:  # fmt: skip
+    """Return the event for a question that waits; see `approval_event`."""
+    facts = request.context or {}
+    return InteractionEvent(
+        **_place_fields(request, path),
+        interaction_id=request.id,
+        kind=facts.get("kind", "suspend"),
+        payload=facts.get("payload") or {"question": request.question.text},
+        response_schema=facts.get("response_schema"),
+        metadata={"interaction": {"expired": False, **(note or {})}},
+    )
+
+
+def event_of(
+    request: Request, note: dict[str, Any] | None = None, path: str | None = None
+) -> ApprovalEvent | InteractionEvent:  # fmt: skip
+    """Return the event for a request that waits; see `approval_event`."""
+    return (approval_event if request.kind == "call" else interaction_event)(request, note, path)
+
+
+def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
+    """Return the event's fields as they stand in a list of what is pending: JSON values."""
+    return event.model_dump(mode="json", exclude={"type"})
+
+
+def approval_note(request: Request) -> dict[str, Any]:
+    """Return what is said of a held call under `metadata["approval"]`: what is asked, as people may see it."""
+    facts, call = request.context or {}, request.effective
+    told = {
+        "prompt": request.prompt,
+        "description": facts.get("description") or request.description,
+        "kind": facts.get("kind"),
+        "ui": facts.get("ui"),
+        "tool_call_id": facts.get("tool_call_id"),
+        "metadata": facts.get("metadata"),
+        "effective_input": None if request.edited is None else call.arguments,
+    }
+    ids = {"id": request.id, "approval_id": request.id, "required": True, "input": call.arguments}
+    return {**ids, **{name: value for name, value in told.items() if value is not None}}
+
+
+def ended_output(status: RunStatus, approval_id: str | None, reason: str | None = None) -> dict[str, Any]:
+    """Return what a cancelled call gives instead of a value."""
+    return {"approval_id": approval_id, "status": status.reason, "reason": reason}
+
+
+def waiting_output(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
+    """Return what a call gives instead of a value while it waits for this."""
+    if isinstance(event, ApprovalEvent):
+        return {"approval_id": event.approval_id, "status": "approval_required", "prompt": event.prompt}
+    told = {"kind": event.kind, "payload": event.payload}
+    return {"suspension_id": event.interaction_id, "status": "input_required", **told}
+
+
+def resolution_of(request: Request) -> dict[str, Any]:
+    """Return what was decided, in the words of the approval face, for the record: who, when, why."""
+    decision = request.decision
+    if decision is None:
+        return {}
+    return {
+        "approved": decision.verb == "approve",
+        "decision": decision.verb,
+        "approver_id": str(decision.by),
+        "reason": decision.comment if decision.verb != "approve" else None,
+        "comment": decision.comment,
+        "decided_at": _ms(decision.at),
+        "expires_at": None if request.approval_expires_at is None else _ms(request.approval_expires_at),
+        "channel": decision.channel,
+        "override_input": None if request.edited is None else request.edited.arguments,
+        "expired": request.state is State.EXPIRED,
+    }
+
+
+# Of several that stop in one turn the first of these is the run's reason.
+_ORDER = (
+    "cancelled",
+    "approval_policy_error",
+    "run_changed",
+    "input_changed",
+    "store_failed",
+    None,
+    "outcome_unknown",
+    "approval_already_claimed",
+    "approval_required",
+    "input_required",
+    "stopped",
+)
+
+
+class Halt(Suspended):
+    """The run stops here.
+
+    Attributes:
+        status: What it will say.
+        error: `type` and `message` of the error behind it, if any.
+        output: What the run gives instead of a value (see `sayso.runs.pending.ended_output`).
+    """
+
+    def __init__(
+        self, status: RunStatus, cause: BaseException | None = None, *, error: dict[str, Any] | None = None,
+        output: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(status.message or status.reason)
+        self.status, self.output = status, output
+        self.error = error if cause is None else {"type": type(cause).__name__, "message": status.message or ""}
+
+    @property
+    def is_pause(self) -> bool:
+        """Whether the run can go on later."""
+        return self.status.reason in {"approval_required", "input_required", "approval_already_claimed", "stopped"}
+
+
+class Denied(Exception):
+    """A person or a rule said no to this call.
+
+    Attributes:
+        message: What was said, in a sentence.
+        is_feedback: Sent back with words: the same call with changes may be what the person wants.
+        partial: What there is of a value all the same.
+    """
+
+    def __init__(self, message: str, *, is_feedback: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.is_feedback = is_feedback
+        self.partial: Any = None
+
+
+class Failed(Exception):
+    """A call ended with an error.
+
+    Attributes:
+        kind: The error's type.
+        message: Its message, secrets masked.
+        raised: The error itself, where it was raised in this process.
+        partial: What there is of a value all the same.
+    """
+
+    def __init__(self, kind: str, message: str, raised: BaseException | None = None) -> None:
+        super().__init__(f"{kind}: {message}" if message else kind)
+        self.kind = kind
+        self.message = message
+        self.raised = raised
+        self.partial: Any = None
+
+
+def end_of(fault: Denied | Failed) -> tuple[RunStatus, dict[str, Any]]:
+    """Return what is said of a call that ended so: the status, and what the record adds to it."""
+    if isinstance(fault, Denied):
+        status = RunStatus(code="cancelled", reason="approval_denied", message=fault.message)
+        return status, {"feedback": fault.is_feedback}
+    return RunStatus(code="error", message=str(fault)), {"type": fault.kind, "message": fault.message}
+
+
+def most_urgent(halts: Iterable[Halt]) -> Halt:
+    """Return the one that speaks for all."""
+    return min(halts, key=lambda halt: _ORDER.index(halt.status.reason))
+
+
+class QuestionAsked(Suspended):
+    """The handler asks a person, and nobody has answered yet."""
+
+    def __init__(self, number: int, payload: dict[str, Any], kind: str, schema: dict[str, Any] | None) -> None:
+        super().__init__(kind)
+        self.number, self.payload, self.kind, self.schema = number, payload, kind, schema
+
+
+class NestedCallHeld(Suspended):
+    """A gated function that the handler called waits for a person."""
+
+    def __init__(self, signal: signals.ConfirmationRequired) -> None:
+        super().__init__(signal.confirmation_id)
+        self.signal = signal

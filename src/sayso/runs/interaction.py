@@ -1,8 +1,8 @@
 """`suspend`: a handler asks a person for a value and stops; when it runs again, the answer is there.
 
-A handler that suspends has not ended: it runs again from its top when the answer is given, so that what it does
-before `suspend` it does again. Each question is a request in the store, with an id of its own and a place: the first
-question of a handler, the second, and so on. Ready tools for agents: `ask_user`, `ask_user_multi`, `confirm`.
+A handler that suspends has not ended: it runs again from its top when the answer is given, so what it does before
+`suspend` is done again. Each question is a request in the store, with an id of its own and a place: the first question
+of a handler, the second, and so on. Ready tools for agents: `ask_user`, `ask_user_multi`, `confirm`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 from sayso import clock, signals, telemetry
-from sayso.effects import Effects, StoreCall, Suspended
-from sayso.errors import ConfigError
+from sayso.effects import Effects, StoreCall
+from sayso.errors import AlteredRequestError, ConfigError
 from sayso.gates import requester
 from sayso.gates.masking import mask_facts, secrets_among
 from sayso.model import canonical
@@ -23,32 +23,30 @@ from sayso.model.request import Question, Request, State
 from sayso.model.run import RunState
 from sayso.model.schema import Schema
 from sayso.model.text import storable
-from sayso.runs.decide import cancelled
-from sayso.runs.events import RunStatus
-from sayso.runs.frame import Frame, frame_now
-from sayso.runs.halt import Halt
-from sayso.runs.pending import event_of, waiting_output
-from sayso.runs.proof import must_be_of
+from sayso.runs.context import StepContext, current_context
+from sayso.runs.events import (
+    Halt,
+    NestedCallHeld,
+    QuestionAsked,
+    RunStatus,
+    ended_output,
+    event_of,
+    waiting_output,
+)
 
-__all__ = ["Asks", "Holds", "answers", "ask_for", "ask_user", "ask_user_multi", "confirm", "hold_for", "suspend"]
+__all__ = [
+    "answers",
+    "ask_user",
+    "ask_user_multi",
+    "cancelled",
+    "confirm",
+    "must_belong_to",
+    "record_held_call",
+    "record_question",
+    "suspend",
+]
 
 _WAITS_FOR = timedelta(hours=24)
-
-
-class Asks(Suspended):
-    """The handler asks a person, and nobody has answered yet."""
-
-    def __init__(self, number: int, payload: dict[str, Any], kind: str, schema: dict[str, Any] | None) -> None:
-        super().__init__(kind)
-        self.number, self.payload, self.kind, self.schema = number, payload, kind, schema
-
-
-class Holds(Suspended):
-    """A gated function that the handler called waits for a person."""
-
-    def __init__(self, signal: signals.ConfirmationRequired) -> None:
-        super().__init__(signal.confirmation_id)
-        self.signal = signal
 
 
 def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: dict[str, Any] | None = None) -> Any:
@@ -67,18 +65,18 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
         RuntimeError: Called outside of a run's handler.
         ConfigError: The schema says what answers cannot be held to.
     """
-    frame = frame_now.get()
-    if frame is None:
+    step = current_context.get()
+    if step is None:
         raise RuntimeError("suspend() asks in a run; call it inside the handler of a Tool")
-    if not frame.is_running:  # its number would be that of a question of the handler, which would get its answer
+    if not step.is_running:  # its number would be that of a question of the handler, which would get its answer
         raise RuntimeError("suspend() asks inside a handler; a rule, a prompt or a default parameter cannot")
-    number, frame.suspensions = frame.suspensions, frame.suspensions + 1
-    if number in frame.answers:
-        return frame.answers[number]
+    number, step.suspensions = step.suspensions, step.suspensions + 1
+    if number in step.answers:
+        return step.answers[number]
     if response_schema is not None:
         Schema.of_json_answer(response_schema)
     _must_be_json(payload)
-    raise Asks(number, payload, kind, response_schema)
+    raise QuestionAsked(number, payload, kind, response_schema)
 
 
 def _must_be_json(payload: object) -> None:
@@ -112,56 +110,56 @@ def confirm(action: str) -> bool:
     return suspend(payload, kind="confirm", response_schema={"type": "boolean"})
 
 
-def _place(frame: Frame, number: int) -> str:
-    return f"{frame.place}?{number}"
+def _place(step: StepContext, number: int) -> str:
+    return f"{step.place}?{number}"
 
 
-def _inside(frame: Frame) -> str:
-    return f"{frame.place}!"
+def _inside(step: StepContext) -> str:
+    return f"{step.place}!"
 
 
-def answers(frame: Frame) -> Effects[dict[int, Any]]:
+def answers(step: StepContext) -> Effects[dict[int, Any]]:
     """Return what persons have answered to the questions of this handler, by their number.
 
     Raises:
         Halt: A question still waits, or a person would not answer it.
     """
     found: dict[int, Any] = {}
-    store, inside = frame.journal.store, frame.journal.at(_inside(frame))
+    store, inside = step.history.store, step.history.at(_inside(step))
     if inside is not None and "waits" in inside:
         held: Request = yield StoreCall(store, store.settle, inside["waits"])
         if held.state is State.PENDING:
-            raise _waits(frame, held)  # the handler would only run to the same point again
-        frame.journal.put(_inside(frame), {"held": held.id})
-    while (known := frame.journal.at(_place(frame, len(found)))) is not None:
-        place = _place(frame, len(found))
+            raise _waits(step, held)  # the handler would only run to the same point again
+        step.history.put(_inside(step), {"held": held.id})
+    while (known := step.history.at(_place(step, len(found)))) is not None:
+        place = _place(step, len(found))
         request = yield StoreCall(store, store.settle, known["waits"] if "waits" in known else known["answered"])
-        must_be_of(request, frame, place)
+        must_belong_to(request, step, place)
         if request.state is State.EXPIRED:
-            frame.late = len(found)
+            step.late = len(found)
             break  # it is asked anew
         if request.state is not State.ANSWERED:
-            raise _unanswered(frame, request)
+            raise _unanswered(step, request)
         found[len(found)] = _answer_of(request, known.get("schema"))
         if "waits" in known:  # nothing waits there any more, and a worker need not look again
             rest = {name: part for name, part in known.items() if name != "waits"}
-            frame.journal.put(place, {**rest, "answered": request.id})
+            step.history.put(place, {**rest, "answered": request.id})
     return found
 
 
-def _unanswered(frame: Frame, request: Request) -> Halt:
+def _unanswered(step: StepContext, request: Request) -> Halt:
     if request.state is State.PENDING:
-        return _waits(frame, request)
-    return cancelled(frame, request)
+        return _waits(step, request)
+    return cancelled(step, request)
 
 
-def _waits(frame: Frame, request: Request) -> Halt:
+def _waits(step: StepContext, request: Request) -> Halt:
     if request.kind == "call":
-        frame.count("approvals:required")
+        step.count("approvals:required")
     else:
-        frame.count("suspends:required")
-    event = event_of(request, frame.leg.note_of(request.id), frame.path)
-    frame.leg.wait(frame.rank, event)
+        step.count("suspends:required")
+    event = event_of(request, step.attempt.note_of(request.id), step.path)
+    step.attempt.wait(step.rank, event)
     reason = "approval_required" if request.kind == "call" else "input_required"
     text = f"{request.id} waits for a person: {_asked(request)}"
     return Halt(RunStatus(code="cancelled", reason=reason, message=text), output=waiting_output(event))
@@ -179,21 +177,21 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
     return Schema.of_json_answer(schema).validate(canonical.decode(request.decision.answer, {}))["answer"]
 
 
-def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
+def record_question(step: StepContext, asks: QuestionAsked) -> Effects[Halt]:
     """Record a handler's question, and return what the run says then."""
-    secrets = secrets_among(frame.runnable.gate, frame.arguments or {}) or frozenset[str]()
-    payload = mask_facts(frame.runnable.gate, asks.payload, secrets)
+    secrets = secrets_among(step.runnable.gate, step.arguments or {}) or frozenset[str]()
+    payload = mask_facts(step.runnable.gate, asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
     schema = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
-    place = _place(frame, asks.number)
+    place = _place(step, asks.number)
     digest = question_digest(text, schema.digest, 0)
-    facts = {**(frame.gate_place.context or {}), "kind": asks.kind, "payload": payload}
-    now, acts_for = clock.now(), frame.leg.acts_for
+    facts = {**(step.gate_place.context or {}), "kind": asks.kind, "payload": payload}
+    now, acts_for = clock.now(), step.attempt.acts_for
     request = Request(
         id=new_request_id(),
         kind="question",
-        run_id=frame.journal.run_id,
-        fingerprint=fingerprint(frame.journal.run_id, digest, place),
+        run_id=step.history.run_id,
+        fingerprint=fingerprint(step.history.run_id, digest, place),
         place=place,
         subject=Question(text, digest, schema.text, schema.digest),
         requester=requester(),
@@ -204,27 +202,43 @@ def ask_for(frame: Frame, asks: Asks) -> Effects[Halt]:
         also_for=acts_for[1:],
         context={**facts, "response_schema": asks.schema},
     )
-    body = {"waits": request.id, "path": frame.path, "name": frame.runnable.name, "schema": asks.schema}
-    if asks.number == frame.late:
+    body = {"waits": request.id, "path": step.path, "name": step.runnable.name, "schema": asks.schema}
+    if asks.number == step.late:
         body["note"] = {"expired": True}
-    store, journal = frame.journal.store, frame.journal
-    yield journal.alone(frame)
+    store, history = step.history.store, step.history
+    yield history.alone(step)
     try:
-        saved, numbers = journal.offer((place, body), left=RunState.PAUSED if frame.is_outermost else None)
+        saved, numbers = history.offer((place, body), left=RunState.PAUSED if step.is_outermost else None)
         held = telemetry.asked((yield StoreCall(store, store.ask, request, saved)))
-        is_back = frame.is_outermost and held.id == request.id
-        journal.confirm(numbers, (place, {**body, "waits": held.id}), is_back=is_back)
+        is_back = step.is_outermost and held.id == request.id
+        history.confirm(numbers, (place, {**body, "waits": held.id}), is_back=is_back)
     finally:
-        journal.saved_by(frame)
-    return _waits(frame, held)
+        history.saved_by(step)
+    return _waits(step, held)
 
 
-def hold_for(frame: Frame, holds: Holds) -> Effects[Halt]:
+def record_held_call(step: StepContext, holds: NestedCallHeld) -> Effects[Halt]:
     """Note that a function called by the handler waits, and return what the run says then."""
-    store, request_id = frame.journal.store, holds.signal.confirmation_id
+    store, request_id = step.history.store, holds.signal.confirmation_id
     request = yield StoreCall(store, store.get, request_id)
-    body = {"waits": request_id, "path": frame.path, "name": frame.runnable.name}
-    saved, numbers = frame.journal.offer((_inside(frame), body))
+    body = {"waits": request_id, "path": step.path, "name": step.runnable.name}
+    saved, numbers = step.history.offer((_inside(step), body))
     yield StoreCall(store, store.save_run, saved)
-    frame.journal.confirm(numbers, (_inside(frame), body))
-    return _waits(frame, request)
+    step.history.confirm(numbers, (_inside(step), body))
+    return _waits(step, request)
+
+
+def cancelled(step: StepContext, request: Request) -> Halt:
+    """Return the end of a run that a person cancelled at this request."""
+    if request.kind == "call":
+        step.count("approvals:cancelled")
+    comment = None if request.decision is None else request.decision.comment
+    message = comment or signals.refused(request).message
+    status = RunStatus(code="cancelled", reason="cancelled", message=message)
+    return Halt(status, output=ended_output(status, request.id, message))
+
+
+def must_belong_to(request: Request, step: StepContext, place: str) -> None:
+    """Raise `AlteredRequestError` for a request that was not asked here."""
+    if request.run_id != step.history.run_id or request.place != place:
+        raise AlteredRequestError(request.id, f"it was asked elsewhere than in {step.path}, which waits for it")

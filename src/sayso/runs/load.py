@@ -15,14 +15,24 @@ from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import Text
-from sayso.runs.events import ApprovalEvent, InteractionEvent, RunStatus
-from sayso.runs.journal import Body, bodies
-from sayso.runs.pending import approval_note, entry_of, event_of, type_of, waiting_output
+from sayso.runs.events import (
+    ApprovalEvent,
+    InteractionEvent,
+    RunStatus,
+    approval_note,
+    entry_of,
+    event_of,
+    runnable_type,
+    waiting_output,
+)
+from sayso.runs.state import Body, bodies
 from sayso.stores.base import Store
 
 __all__ = ["LoadedRun", "Span", "load_run"]
 
 _SHOWN = Redaction()
+
+
 _PAUSES = ("outcome_unknown", "approval_already_claimed", "approval_required", "input_required")
 
 
@@ -166,7 +176,7 @@ def _pause_of(request: Request) -> RunStatus:
 
 def _span(place: str, body: Body) -> Span:
     return Span(
-        place, body["path"], body["name"], type_of(body["type"]), body["t0"], body["t1"], body["status"],
+        place, body["path"], body["name"], runnable_type(body["type"]), body["t0"], body["t1"], body["status"],
         body.get("input"), _shown(body.get("value")), body.get("error"), body.get("usage") or {},
         body.get("metadata") or {},
     )  # fmt: skip

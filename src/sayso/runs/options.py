@@ -1,7 +1,7 @@
 """The options of tools, agents and workflows: what type checkers see, what is refused, and what a gate makes of them.
 
-`sayso.runs.runnable.Runnable` explains each. The invariant: what would go wrong at a later call is refused where the
-tool, agent or workflow is declared.
+`sayso.runs.definition.Definition` explains each. What would go wrong at a later call is refused where the tool, agent
+or workflow is declared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypedDict, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, StrictBool, ValidationError
 
 from sayso import errors
 from sayso.errors import ConfigError
@@ -25,13 +25,13 @@ from sayso.model import canonical, redaction
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.signature import method_refusal
 from sayso.policy import Verdict, allow
-from sayso.runs.resolution import ApprovalPolicyDecision
-from sayso.runs.values import plain
+from sayso.runs.events import plain
 from sayso.stores.base import Store
 
 __all__ = [
     "WORDS",
     "Approval",
+    "ApprovalPolicyDecision",
     "CommonOptions",
     "RunnableOptions",
     "ToolOptions",
@@ -40,10 +40,27 @@ __all__ = [
     "check_defaults",
     "check_handler",
     "check_options",
+    "escalation_options",
     "options_of",
     "rest_of",
-    "telling",
 ]
+
+
+class ApprovalPolicyDecision(BaseModel):
+    """What a `requires_approval` callable may answer, instead of a bool.
+
+    Attributes:
+        required: Whether a person must approve the call.
+        prompt, description, kind, ui: For this call, instead of the tool's own.
+        metadata: Of yours; on the event.
+    """
+
+    required: StrictBool
+    prompt: str | None = None
+    description: str | None = None
+    kind: str | None = None
+    ui: dict[str, Any] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class CommonOptions(TypedDict, total=False):
@@ -89,8 +106,13 @@ WORDS: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 """What a tool's author calls the options of its gate."""
 
+
 _TEXTS = {"description", "approval_kind", "risk"}
+
+
 _HOOKS = {"approval_redactor", "verify"}
+
+
 _TEXTS_OR_HOOKS = {"approval_prompt", "approval_description"}
 
 
@@ -147,7 +169,7 @@ def _expected(name: str, value: Any) -> str | None:
     return None if is_hook or isinstance(value, dict | BaseModel) else "a dict, a pydantic model or a callable"
 
 
-def telling(
+def escalation_options(
     after: timedelta | str | None, to: Collection[str | Reviewer], *, notify_arguments: bool
 ) -> dict[str, Any]:  # fmt: skip
     """Return a gate's options about who is told, and who may decide later.
@@ -221,7 +243,7 @@ class Approval:
     ) -> None:  # fmt: skip
         if not isinstance(required, bool) and not callable(required):
             raise errors.ConfigError(f"requires_approval= takes True, False or a callable, not {required!r}")
-        self.rule: bool | Callable[..., Any] = required if isinstance(required, bool) else _ruled(required)
+        self.rule: bool | Callable[..., Any] = required if isinstance(required, bool) else _as_rule(required)
         self._ui, self._kind, self._description = ui, kind, description
         has_facts = not (ui is None and kind is None and description is None)
         self.context: Callable[[dict[str, Any]], Any] | None = self._facts if has_facts else None
@@ -310,7 +332,7 @@ def by_name(hook: Any, rest: str | None) -> Any:
     return flat
 
 
-def _ruled(policy: Callable[..., Any]) -> Callable[..., Any]:
+def _as_rule(policy: Callable[..., Any]) -> Callable[..., Any]:
     """Return the rule that a `requires_approval` callable is; its parameters stay those of the callable."""
     if inspect.iscoroutinefunction(policy):
 

@@ -2,7 +2,7 @@
 
 Here a history becomes the messages of pydantic-ai, and its stream becomes text and one reply. The provider's own
 message travels in `Reply.provider` as JSON and is handed back unchanged, so that signed thinking survives a pause of
-any length and a change of process. Invariant: a response that is not complete is an error, whatever of it had arrived.
+any length and a change of process. A response that is not complete is an error, whatever of it had arrived.
 """
 
 from __future__ import annotations
@@ -39,12 +39,16 @@ from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.tools import ToolDefinition
 
 from sayso.errors import ConfigError
-from sayso.runs.models import Message, ModelCall, ModelError, Reply, read_arguments
+from sayso.runs.messages import Message, ModelCall, ModelError, Reply, read_arguments
 
 __all__ = ["ProviderModel"]
 
 _KEY = "pydantic_ai"  # under which a reply's `provider` holds the response
+
+
 _LONGEST = 300  # characters of a provider's complaint that are passed on
+
+
 _DENIED = {401, 403}
 
 

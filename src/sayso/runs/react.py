@@ -1,8 +1,8 @@
 """`ReAct`: a model that reasons and calls tools in turns, until it can give typed answers, and pauses for a person.
 
-A gated call raises `ConfirmationRequired`, whose context is enough to go on with in any process; where the run stands
-is `sayso.runs.react_state`, what a person's words mean `sayso.runs.response`. The invariant: a call that waited is made
-with the arguments that its request holds, and what has ended is not made again, whatever a saved context says.
+A gated call raises `ConfirmationRequired`, whose context is enough to go on with in any process; see
+`sayso.runs.react_state`. A call that waited is made with the arguments that its request holds, and what has ended is
+not made again, whatever a saved context says.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.model.signature import checks_keywords
 from sayso.runs.events import DeltaEvent
-from sayso.runs.models import ModelCall, ModelError, Reply, model_of
-from sayso.runs.module import Module, Prediction, Signature, tell
-from sayso.runs.react_state import Course, Waiting
-from sayso.runs.response import Response, check_shown, record, saved_of, store_of
-from sayso.runs.tool import Tool
-from sayso.runs.toolbox import (
+from sayso.runs.messages import ModelCall, ModelError, Reply
+from sayso.runs.models import model_of
+from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record, store_of
+from sayso.runs.react_state import ReActState, Waiting
+from sayso.runs.signature import Prediction, Signature
+from sayso.runs.tool import (
     ASK,
     FINISH,
     Observation,
+    Tool,
     by_name,
     check_turns,
-    finish_of,
+    finish_tool,
     nested,
-    offer_of,
+    offered_tool,
     recorded,
     text_of,
     with_words,
@@ -90,7 +91,7 @@ class ReAct(Module):
         self.model = model_of(model)
         self.max_iters, self.on_rejection = max_iters, on_rejection
         self.tools = by_name(tools, may_ask=enable_ask_to_user)
-        self._finish = finish_of(self.signature.outputs)
+        self._finish = finish_tool(self.signature.outputs)
 
     async def aforward(self, **inputs: Any) -> Prediction:
         """Work on a task until there is an answer, or until a person must decide.
@@ -112,7 +113,7 @@ class ReAct(Module):
         shown = self.signature.inputs.plain(given)
         run_id = f"react{new_run_id().removeprefix('run')}"
         messages = [{"role": "system", "content": self._brief()}, {"role": "user", "content": _task(shown)}]
-        return await self._go_on(Course(run_id, shown, messages))
+        return await self._go_on(ReActState(run_id, shown, messages))
 
     async def aresume(self, user_response: Response, saved: Any) -> Prediction:
         """Go on after a pause, in this process or another one that has the same tools and store.
@@ -127,79 +128,79 @@ class ReAct(Module):
             DecisionRefusedError: Another of its kinds; the request is as it was, and `saved` is still good.
             ConfigError: It is no pause of this agent.
         """
-        signal, response = saved_of(saved, user_response)
+        signal, response = read_resume_state(saved, user_response)
         if not isinstance(signal, ConfirmationRequired):
             raise errors.ConfigError(
                 f"cannot go on from {type(signal).__name__}: a pause is a ConfirmationRequired, or its to_dict()"
             )
-        course = Course.of(signal.context)
-        store, request = await self._request(course, course.waiting[0])
-        course.acts_for = request.acts_for
+        state = ReActState.of(signal.context)
+        store, request = await self._request(state, state.waiting[0])
+        state.acts_for = request.acts_for
         if request.state is State.PENDING and response is not None:
             check_shown(signal, request)
             seen = signal.context.get("seen")
             await _verb(store, lambda: record(store, request, response, seen=seen))
-        return await self._go_on(course)
+        return await self._go_on(state)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
-    async def _go_on(self, course: Course) -> Prediction:
-        offered = [offer_of(tool) for tool in self.tools.values()]
-        await self._settle(course)
-        while course.turns < self.max_iters:
-            answer = await self._turn(course, [*offered, self._finish])
-            await self._settle(course)
+    async def _go_on(self, state: ReActState) -> Prediction:
+        offered = [offered_tool(tool) for tool in self.tools.values()]
+        await self._settle(state)
+        while state.turns < self.max_iters:
+            answer = await self._turn(state, [*offered, self._finish])
+            await self._settle(state)
             if answer is not None:
-                return _prediction(course, answer)
-        course.messages.append(_user("No turn is left. Call `finish` now, with what you know."))
-        answer = await self._turn(course, [self._finish])
+                return _prediction(state, answer)
+        state.messages.append(_user("No turn is left. Call `finish` now, with what you know."))
+        answer = await self._turn(state, [self._finish])
         if answer is None:
-            raise NoAnswerError(course.turns, course.trajectory)
-        return _prediction(course, answer)
+            raise NoAnswerError(state.turns, state.trajectory)
+        return _prediction(state, answer)
 
-    async def _turn(self, course: Course, offered: list[dict[str, Any]]) -> dict[str, Any] | None:
+    async def _turn(self, state: ReActState, offered: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Ask the model once and make the calls that it asks for; return its answer, if it gave one."""
-        reply = await self._ask(course, offered)
-        calls = course.said(reply)
+        reply = await self._ask(state, offered)
+        calls = state.said(reply)
         names = {one["name"] for one in offered}
         for call in calls:
             if call.name != FINISH:
-                await self._attempt(course, call, names)
-        answers = [self._answer(course, call) for call in calls if call.name == FINISH]
+                await self._attempt(state, call, names)
+        answers = [self._answer(state, call) for call in calls if call.name == FINISH]
         if calls:
             return next((answer for answer in answers if answer is not None), None)
-        return self._plain_answer(course, reply.text)
+        return self._plain_answer(state, reply.text)
 
-    async def _ask(self, course: Course, offered: list[dict[str, Any]]) -> Reply:
+    async def _ask(self, state: ReActState, offered: list[dict[str, Any]]) -> Reply:
         reply: Reply | None = None
         async with AsyncExitStack() as stack:
-            pieces = self.model.turn(course.messages, offered)
+            pieces = self.model.turn(state.messages, offered)
             if isinstance(pieces, AsyncGenerator):
                 await stack.enter_async_context(aclosing(cast("AsyncGenerator[str | Reply]", pieces)))
             async for piece in pieces:
                 if isinstance(piece, Reply):
                     reply = piece
                 else:
-                    tell(DeltaEvent(run_id=course.run_id, path=type(self).__name__, text=piece))
+                    emit_delta(DeltaEvent(run_id=state.run_id, path=type(self).__name__, text=piece))
         if reply is None:
             raise ModelError(type(self.model).__name__, "gave no reply")
         return reply
 
-    def _answer(self, course: Course, call: ModelCall) -> dict[str, Any] | None:
+    def _answer(self, state: ReActState, call: ModelCall) -> dict[str, Any] | None:
         """Return the typed answer of a `finish`; what is wrong with it goes back to the model."""
-        if course.waiting:
+        if state.waiting:
             why = "not taken: calls of the same turn had no result yet. Call `finish` when you have seen the results"
-            course.told(call.id, FINISH, why, is_error=True)
+            state.told(call.id, FINISH, why, is_error=True)
             return None
         try:
             answer = self.signature.outputs.validate(call.arguments) if call.problem is None else None
         except SchemaError as error:
-            course.told(call.id, FINISH, f"the answer does not fit: {error}", is_error=True)
+            state.told(call.id, FINISH, f"the answer does not fit: {error}", is_error=True)
             return None
-        course.told(call.id, FINISH, "done" if call.problem is None else call.problem, is_error=answer is None)
+        state.told(call.id, FINISH, "done" if call.problem is None else call.problem, is_error=answer is None)
         return answer
 
-    def _plain_answer(self, course: Course, text: str) -> dict[str, Any] | None:
+    def _plain_answer(self, state: ReActState, text: str) -> dict[str, Any] | None:
         """Take a plain text for the answer where the only output is a text; else ask for `finish`."""
         only = self.signature.outputs.single_text
         if only is not None and text.strip():
@@ -207,45 +208,45 @@ class ReAct(Module):
                 return self.signature.outputs.validate({only: text})
             except SchemaError:
                 pass  # e.g. a text that is too long: `finish` will say so
-        course.messages.append(_user("Call a tool, or call `finish` with the answer."))
+        state.messages.append(_user("Call a tool, or call `finish` with the answer."))
         return None
 
     # -- calls -------------------------------------------------------------------------------------------------
 
-    async def _attempt(self, course: Course, call: ModelCall, offered: set[str]) -> None:
+    async def _attempt(self, state: ReActState, call: ModelCall, offered: set[str]) -> None:
         tool = self.tools.get(call.name) if call.name in offered else None
         problem = call.problem
         if tool is None:
             problem = f"there is no tool {call.name!r}; there are {', '.join(sorted(offered))}"
         elif problem is None:
-            course.shows_call(tool, call)
+            state.shows_call(tool, call)
         if problem is not None or tool is None:
-            course.told(call.id, call.name, f"not run: {problem}", is_error=True)
+            state.told(call.id, call.name, f"not run: {problem}", is_error=True)
             return
-        got = await self._call(course, tool, call.arguments)
+        got = await self._call(state, tool, call.arguments)
         if isinstance(got, Observation):
-            course.told(call.id, call.name, got.text, is_error=got.is_error)
+            state.told(call.id, call.name, got.text, is_error=got.is_error)
         else:
-            course.hold(call.id, call.name, got.confirmation_id)
+            state.hold(call.id, call.name, got.confirmation_id)
 
     async def _call(
-        self, course: Course, tool: Tool, arguments: dict[str, Any], args: tuple[Any, ...] = ()
+        self, state: ReActState, tool: Tool, arguments: dict[str, Any], args: tuple[Any, ...] = ()
     ) -> Observation | ConfirmationRequired:
         """Make a call in the run's scope; a pause is returned, a no is told or raised."""
         try:
             with ExitStack() as runs:
-                for person in reversed(course.acts_for) if course.acts_for else (None,):
-                    runs.enter_context(scope.run(course.run_id, on_behalf_of=person))
+                for person in reversed(state.acts_for) if state.acts_for else (None,):
+                    runs.enter_context(scope.run(state.run_id, on_behalf_of=person))
                 here = scope.current()
-                here.occasions |= course.occasions
+                here.occasions |= state.occasions
                 try:
                     return Observation(text_of(await tool.acall(*args, **arguments)))
                 finally:
-                    course.occasions = dict(here.occasions)
+                    state.occasions = dict(here.occasions)
         except ConfirmationRequired as signal:
             return signal
         except ConfirmationRejected as no:
-            return await self._refused(course, tool.store, no)
+            return await self._refused(state, tool.store, no)
         except (errors.ArgumentError, SchemaError) as error:
             return Observation(f"not run: {error}", is_error=True)
         except errors.SaysoError:
@@ -255,10 +256,10 @@ class ReAct(Module):
                 raise errors.OutcomeUnknownError(request_id) from error
             return Observation(f"{type(error).__name__}: {error}", is_error=True)
 
-    async def _refused(self, course: Course, store: Store, no: ConfirmationRejected) -> Observation:
+    async def _refused(self, state: ReActState, store: Store, no: ConfirmationRejected) -> Observation:
         is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
         if is_end and not isinstance(no, signals.ConfirmationDenied | signals.ConfirmationFeedback):
-            await self._withdraw(course)
+            await self._withdraw(state)
             raise no
         if no.confirmation_id is not None:
             # It was heard: if the model comes back with the same call, a person is asked again.
@@ -266,42 +267,42 @@ class ReAct(Module):
             await _verb(where, lambda: where.withdraw(request_id, requester()))
         return Observation(no.message_for_model, is_error=True)
 
-    async def _withdraw(self, course: Course) -> None:
+    async def _withdraw(self, state: ReActState) -> None:
         """Take back what the run asked and nobody has decided: there is no run left to go on with it."""
-        for one in course.waiting:
+        for one in state.waiting:
             store = self._store(one)
             if (await _verb(store, lambda s=store, w=one: s.settle(w.request))).state is State.PENDING:
                 await _verb(store, lambda s=store, w=one: s.withdraw(w.request, requester(), "the run has ended"))
 
     # -- what waited -------------------------------------------------------------------------------------------
 
-    async def _settle(self, course: Course) -> None:
+    async def _settle(self, state: ReActState) -> None:
         """Finish the calls that waited, in their order; raise the first that still does."""
-        while course.waiting:
-            first = course.waiting[0]
-            store, request = await self._request(course, first)
-            course.shows(first.id, request)
-            got = await self._look(course, first, store, request)
+        while state.waiting:
+            first = state.waiting[0]
+            store, request = await self._request(state, first)
+            state.shows(first.id, request)
+            got = await self._look(state, first, store, request)
             if not isinstance(got, Observation):
                 first.request, first.is_asked = got.confirmation_id, True
-                raise await self._pause(course, first, got)
-            course.waiting.pop(0)
-            course.told(first.id, first.tool, got.text, is_error=got.is_error)
+                raise await self._pause(state, first, got)
+            state.waiting.pop(0)
+            state.told(first.id, first.tool, got.text, is_error=got.is_error)
 
     async def _look(
-        self, course: Course, waiting: Waiting, store: Store, request: Request
+        self, state: ReActState, waiting: Waiting, store: Store, request: Request
     ) -> Observation | ConfirmationRequired:
         if not waiting.is_asked:
-            return await self._again(course, waiting, store, request)
+            return await self._again(state, waiting, store, request)
         match request.state:
             case State.PENDING:
                 return ConfirmationRequired.of(request)
             case State.DONE | State.FAILED:
                 return recorded(request)
             case State.REJECTED | State.FEEDBACK | State.CANCELLED:
-                return await self._refused(course, store, signals.refused(request))
+                return await self._refused(state, store, signals.refused(request))
             case _:
-                got = await self._again(course, waiting, store, request)
+                got = await self._again(state, waiting, store, request)
         if isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:
             # Asked anew: because it had expired, or because somebody else who goes on from here was faster.
             after = await _verb(store, lambda: store.settle(request.id))
@@ -311,42 +312,42 @@ class ReAct(Module):
         return got
 
     async def _again(
-        self, course: Course, waiting: Waiting, store: Store, request: Request
+        self, state: ReActState, waiting: Waiting, store: Store, request: Request
     ) -> Observation | ConfirmationRequired:
         """Make a call that waited, with the arguments that its request holds."""
         tool, subject = self.tools[waiting.tool], request.subject
         if not self._is_own(waiting, request):
             return nested()
         if not isinstance(subject, Call):
-            return await self._call(course, tool, {"question": subject.text})
+            return await self._call(state, tool, {"question": subject.text})
         arguments = canonical.decode(subject.form, tool.shape.classes)
         args, kwargs = tool.signature.spread(arguments)
-        got = await self._call(course, tool, kwargs, args)
+        got = await self._call(state, tool, kwargs, args)
         if isinstance(got, Observation):
             after = await _verb(store, lambda: store.get(request.id))
-            course.shows(waiting.id, after)
+            state.shows(waiting.id, after)
             got = with_words(after, got)
         return got
 
-    async def _pause(self, course: Course, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
+    async def _pause(self, state: ReActState, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
         """Return the signal with what is needed to go on, and with the call as it would run now."""
         store = self._store(waiting)
         request = await _verb(store, lambda: store.get(waiting.request))
-        course.shows(waiting.id, request)
-        signal.question = course.scrubbed(signal.question)
+        state.shows(waiting.id, request)
+        signal.question = state.scrubbed(signal.question)
         if isinstance(request.subject, Call):
             call = request.effective
             if request.edited is not None and request.prompt is None:
                 signal.question = f"Confirm execution of {line(call.name, call.shown)}?"
             signal.tool_call = ToolCall(waiting.tool, call.arguments, waiting.id)
-        signal.context = course.context(request.current_fingerprint)
+        signal.context = state.context(request.current_fingerprint)
         signal.__traceback__ = None  # where it was met first is nobody's concern
         return signal
 
-    async def _request(self, course: Course, waiting: Waiting) -> tuple[Store, Request]:
+    async def _request(self, state: ReActState, waiting: Waiting) -> tuple[Store, Request]:
         store = self._store(waiting)
         request = await _verb(store, lambda: store.settle(waiting.request))
-        if request.run_id != course.run_id and self._is_own(waiting, request):
+        if request.run_id != state.run_id and self._is_own(waiting, request):
             raise errors.ConfigError(f"{request.id} belongs to another run than this pause says; nothing was decided")
         return store, request
 
@@ -388,8 +389,8 @@ async def _verb(store: Store, verb: Callable[[], Any]) -> Any:
     return await offload(verb) if store.blocks else verb()
 
 
-def _prediction(course: Course, answer: dict[str, Any]) -> Prediction:
-    return Prediction({"trajectory": course.trajectory, **answer})
+def _prediction(state: ReActState, answer: dict[str, Any]) -> Prediction:
+    return Prediction({"trajectory": state.trajectory, **answer})
 
 
 def _user(text: str) -> dict[str, Any]:

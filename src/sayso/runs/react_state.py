@@ -1,8 +1,7 @@
-"""Where a `ReAct` run stands, and the same as plain JSON that can be shown, saved and sent: the context of its pause.
+"""The state of a `ReAct` run, and the same as plain JSON that can be shown, saved and sent: the context of its pause.
 
-In memory the messages are what the model was told; in the context every secret is masked. The invariant: nothing that
-could run is in a context. A call that waits is named there by the id of its request, and its arguments are in the
-store.
+In memory the messages are what the model was told; in the context every secret is masked. Nothing that could run is in
+a context: a waiting call is named by the id of its request, and its arguments are in the store.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from sayso.model import canonical
 from sayso.model.redaction import MASK, Redaction, scrub
 from sayso.model.request import Call, Request
 from sayso.model.reviewer import Identity
-from sayso.runs.models import Message, ModelCall, Reply
+from sayso.runs.messages import Message, ModelCall, Reply
 from sayso.runs.tool import Tool
 from sayso.view.for_model import secrets_of_call
 
-__all__ = ["Course", "Waiting"]
+__all__ = ["ReActState", "Waiting"]
 
 
 @dataclass
@@ -43,7 +42,7 @@ class Waiting:
 
 
 @dataclass
-class Course:
+class ReActState:
     """Where a run stands.
 
     Attributes:
@@ -176,7 +175,7 @@ class Course:
         return found
 
     @classmethod
-    def of(cls, context: Mapping[str, Any]) -> Course:
+    def of(cls, context: Mapping[str, Any]) -> ReActState:
         """Return what `context` saved.
 
         Raises:
@@ -189,13 +188,13 @@ class Course:
             ]
             occasions = {str(name): int(count) for name, count in context["occasions"].items()}
             messages = cast("list[Message]", json.loads(json.dumps(context["messages"])))
-            course = cls(str(context["run_id"]), dict(context["input_args"]), messages, waiting, occasions)
-            is_whole = bool(waiting) and course.turns > 0
+            state = cls(str(context["run_id"]), dict(context["input_args"]), messages, waiting, occasions)
+            is_whole = bool(waiting) and state.turns > 0
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise errors.ConfigError(f"this pause holds no state of ReAct ({type(error).__name__}: {error})") from None
         if not is_whole:
             raise errors.ConfigError("this pause holds a state of ReAct in which nothing waits")
-        return course
+        return state
 
 
 def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:

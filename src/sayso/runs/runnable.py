@@ -1,128 +1,521 @@
-"""What tools, agents and workflows have in common: a name, a gate, and that calling them gives a lazy run."""
+"""`Runnable`, which gives a lazy `Run` when it is called: nothing happens until its events or its end are asked for.
+
+One call of a run from end to end: find it, take its lease, take the decisions, take the steps, release it.
+"""
 
 from __future__ import annotations
 
-import functools
+import asyncio
 import inspect
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from datetime import timedelta
+import logging
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import ExitStack
 from difflib import get_close_matches
-from functools import cached_property
-from typing import Any, ClassVar
+from functools import partial
+from operator import itemgetter
+from typing import Any
+from weakref import WeakValueDictionary
 
-from sayso import compat, config, errors, scope
-from sayso.effects import Effects, HookCall
-from sayso.gates import Gate
-from sayso.gates.options import check_known, has_own_name, quorum_of, span_of
-from sayso.model.redaction import Redaction
-from sayso.model.reviewer import Reviewer
-from sayso.model.schema import Schema, SchemaError
-from sayso.model.signature import Signature
-from sayso.runs import options as run_options
-from sayso.runs.halt import Failed
-from sayso.runs.interaction import Holds
-from sayso.runs.options import Approval, by_name, rest_of
-from sayso.runs.resolution import resolutions_of
-from sayso.runs.run import Run
-from sayso.signals import ConfirmationRequired
+from sayso import errors, scope
+from sayso.effects import offload
+from sayso.gates import requester
+from sayso.model import canonical
+from sayso.model.ids import new_run_id
+from sayso.model.reviewer import Identity
+from sayso.model.run import RunSnapshot, RunState
+from sayso.runs.context import RunAttempt, StepContext
+from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution, resolutions_of
+from sayso.runs.definition import RESERVED, Definition
+from sayso.runs.engine import run_step
+from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
+from sayso.runs.state import GivenArguments, LiveValue, RunHistory, bodies
 from sayso.stores.base import Store
+from sayso.stores.worker import Lease
+from sayso.view import line
 
-__all__ = ["Runnable", "checked_name", "entry"]
-
-_RESERVED = ("parent_id", "run_id", "resume", "approval_decisions")
+__all__ = ["ROOT", "Run", "Runnable", "changes", "fingerprints", "handed_back", "in_loop", "take"]
 
 
-class Runnable(ABC):
-    """A tool, an agent or a workflow. Calling it gives a lazy `sayso.runs.run.Run`.
+def fingerprints(runnable: Runnable) -> dict[str, str]:
+    """Return the digest of what each runnable takes, by path; what it does inside may change freely."""
+    return dict(_walk(runnable, runnable.name, ()))
 
-    Args:
-        name: How people and models call it; letters, digits, `_`, `-`, at most 64.
-        description: What it does, for models and reviewers.
-        requires_approval: Whether a person must approve a call: True, False, or a sync or async callable over the
-            arguments that returns a bool or an `ApprovalPolicyDecision`.
-        approval_prompt, approval_description: For the reviewer; each may be a callable: the prompt over the arguments,
-            the description over the masked ones.
-        approval_redact_keys: More names of arguments and fields to mask, at every depth.
-        approval_redactor: Gets a copy of the arguments and returns what people may see.
-        approval_ui: Data for a front end's card, or a callable over the masked arguments that returns it.
-        approval_kind: A word by which a front end picks a card.
-        default_params: Arguments that the caller leaves out; a sync or async callable without parameters is asked once
-            for each call.
-        expires, approval_expires: How long a request waits, and an approval counts.
-        quorum, roles, risk, idempotent, verify, escalate_after, escalate_to, notify_arguments: As for `sayso.gate`.
-        store: Where runs and requests live, instead of the configured store; `tracing_provider` is another name of it.
+
+def _walk(runnable: Definition, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+    yield path, f"{runnable.kind}:{runnable.shape.digest}"
+    if id(runnable) in above:
+        return  # an agent that may call itself
+    for name, part in runnable.parts().items():
+        yield from _walk(part, f"{path}.{name}", (*above, id(runnable)))
+
+
+def changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
+    """Return what stands in the way of going on, in sentences; new tools do not."""
+    if known["name"] != runnable.name:
+        return [f"this run was begun by {known['name']!r}, not by {runnable.name!r}"]
+    now = fingerprints(runnable)
+    problems: list[str] = []
+    for path, digest in known["code"].items():
+        if path not in now:
+            problems.append(f"{path} is gone since the run was begun")
+        elif now[path] != digest:
+            problems.append(f"{path} takes other arguments than when the run was begun")
+    return problems
+
+
+ROOT = "(input)"  # no runnable has this name
+
+
+_log = logging.getLogger("sayso")
+
+
+async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
+    """Take a run from where it stands to its end, or to where it waits.
+
+    First and later calls take the same way: a new run has an empty history.
+    """
+    runnable, run.is_begun = run.runnable, True
+    decisions = DecisionTaker(runnable.store, run.resolutions)
+    try:
+        history = await _open_run(run, decisions)
+    except errors.SaysoError as error:
+        return _not_begun(run, error, decisions.refusals)
+    run.begin(history)
+    with ExitStack() as scopes:
+        for person in _acts_for(history):  # whoever goes on acts for them as well, or they could decide what is asked
+            scopes.enter_context(scope.run(history.run_id, on_behalf_of=person))
+        attempt = RunAttempt(history, emit, scope.current().place.acts_for)
+        output = await _in_scope(run, StepContext(attempt, runnable, runnable.name, runnable.name), decisions)
+    output.metadata |= attempt.pending()
+    return output
+
+
+def _acts_for(history: RunHistory) -> list[Identity]:
+    """Return the persons on whose behalf the run was begun, the innermost last."""
+    return [Identity(*person) for person in reversed((history.at(ROOT) or {}).get("acts_for", ()))]
+
+
+async def _in_scope(run: Run, step: StepContext, decisions: DecisionTaker) -> OutputEvent:
+    history, state = step.history, RunState.BROKEN
+    try:
+        output = await _resumed(run, step, decisions)
+        state = _state_of(output.status, step)
+        if state is RunState.ENDED:
+            await _end(step, output)
+    finally:
+        await _leave(history, state)
+    return output
+
+
+async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
+    """Return the history of the run that was meant: a known one, taken in hand, or that of a new one."""
+    runnable, store = run.runnable, run.runnable.store
+    named = run.parent_id or run.run_id
+    meant = await _runs_meant(run, decisions) if named is None else [named]
+    for n, run_id in enumerate(meant, 1):
+        is_last = n == len(meant)
+        await handed_back(run_id)
+        lease = Lease()
+        try:
+            kept = await _taken(decisions, store, run_id, lease)
+        except errors.RunNotFoundError:
+            if run.parent_id is not None:
+                raise
+            continue
+        except errors.RunBusyError:
+            await decisions.refuse(run_id)
+            if is_last:
+                raise
+            continue  # an equal call goes on with it at this moment; the next one is ours
+        if kept.run.state is not RunState.ENDED:
+            return RunHistory(store, kept.run, lease, kept.steps)
+        if not kept.steps:  # a run is kept with its first step, so they were purged
+            lease.release()
+            raise errors.RunPurgedError(run_id)
+        if is_last:
+            return RunHistory(store, kept.run, lease, kept.steps)
+        lease.release()
+    # What is decided under the name that a request knows, and no run, are decisions of another program.
+    return RunHistory.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
+
+
+async def _runs_meant(run: Run, decisions: DecisionTaker) -> list[str]:
+    """Return the runs that the decisions can be for: of this runnable, called with this input; ended ones last."""
+    fitting: list[tuple[bool, str]] = []
+    for kept in await decisions.runs():
+        other = _other_call(run, kept)
+        if other is None:
+            fitting.append((kept.run.state is RunState.ENDED, kept.run.id))
+        else:
+            decisions.others[kept.run.id] = other
+    return [run_id for _, run_id in sorted(fitting, key=itemgetter(0))]
+
+
+def _other_call(run: Run, kept: RunSnapshot) -> str | None:
+    """Return which other call began a run; None where it was this one."""
+    runnable = run.runnable
+    if (kept.run.name, kept.run.kind) != (runnable.name, runnable.kind):
+        return f"of the {kept.run.kind} {kept.run.name}"
+    known = bodies(kept.steps).get(ROOT)
+    try:
+        calls = None if known is None else _two_calls(run, known["given"])
+    except errors.ArgumentError as error:
+        return f"of {runnable.name}, whose input cannot be read here: {error}"
+    return None if calls is None else f"of {calls[0]}"
+
+
+def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
+    """Return the call that began a run and the one that is made now, as people may see them; None if they are equal.
+
+    Who gives no input at all, where there must be some, means the call that the run has.
+    """
+    runnable = run.runnable
+    now = runnable.signature.named(run.args, run.kwargs)
+    if not now and runnable.schema.get("required"):
+        return None
+    was = canonical.decode(known, runnable.shape.classes)
+    if _is_same(was, now) or _is_same(runnable.completed(was), runnable.completed(now)):
+        return None
+    return _shown(run, was), _shown(run, now)
+
+
+def _is_same(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    try:
+        return canonical.encode(dict(was)).digest_input == canonical.encode(dict(now)).digest_input
+    except errors.ArgumentError:  # what cannot be written down was no run's input
+        return False
+
+
+def _is_blank(run: Run) -> bool:
+    """Say whether a call gives nothing but empty texts, as programs do that only go on with a run."""
+    given = (*run.args, *run.kwargs.values())
+    return all(value is None or (isinstance(value, str) and not value) for value in given)
+
+
+def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
+    return line(run.runnable.name, plain(run.runnable.shown(arguments)))
+
+
+async def _taken(decisions: DecisionTaker, store: Store, run_id: str, lease: Lease) -> RunSnapshot:
+    try:
+        return await decisions.verb(lambda: decisions.look(store.take_run(run_id, lease.holder)))
+    except BaseException:  # broken off after the store had said yes: a traceback may keep the lease, nobody has the run
+        lease.release()
+        raise
+
+
+def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> OutputEvent:
+    """Return the output of a run that could not be taken in hand."""
+    run_id = run.parent_id or run.run_id or getattr(error, "run_id", None) or new_run_id()
+    claimed, message = isinstance(error, errors.RunBusyError), str(error)
+    if claimed and refusals:
+        told = "; ".join(refusals)
+        message = f"run {run_id!r} is in other hands; {told}. Nothing else was done, wait until it pauses or ends"
+    status = RunStatus(
+        code="cancelled" if claimed else "error",
+        reason="approval_already_claimed" if claimed else _reason(error),
+        message=message,
+    )
+    fault = None if claimed else {"type": type(error).__name__, "message": str(error)}
+    name = run.runnable.name
+    history = RunHistory.new(run.runnable.store, run_id, name, "")
+    ended = ended_output(status, next(iter(run.resolutions), None)) if claimed else None
+    return StepContext(RunAttempt(history, _nobody, ()), run.runnable, name, name).output_event(
+        status, ended, error=fault
+    )
+
+
+def _nobody(event: Event) -> None:
+    """Listen to nothing."""
+
+
+async def _input(run: Run, step: StepContext) -> dict[str, Any]:
+    """Return what the run was called with: what the record says, else what is given now, noted for the record.
 
     Raises:
-        ConfigError: An option cannot be used.
+        Halt: The code is not what the run began with.
+    """
+    runnable, history = run.runnable, step.history
+    known = history.at(ROOT)
+    if known is None:
+        try:
+            given = runnable.signature.named(run.args, run.kwargs)
+        except TypeError as error:
+            raise Halt(RunStatus(code="error", message=str(error)), error) from error
+        persons = [[person.issuer, person.subject] for person in step.attempt.acts_for]
+        code = fingerprints(runnable)
+        history.put(ROOT, {"name": runnable.name, "given": GivenArguments(given), "code": code, "acts_for": persons})
+        return given
+    problems = changes(known, runnable)
+    if problems:
+        raise Halt(RunStatus(code="error", reason="run_changed", message="; ".join(problems)))
+    calls = _two_calls(run, known["given"])
+    if calls is not None and run.parent_id is None:
+        message = (
+            f"run {history.run_id!r} is {calls[0]}, and this call is {calls[1]}; nothing was run."
+            " To go on with that run, give its input or none; for a new call, give another run_id="
+        )
+        raise Halt(RunStatus(code="error", reason="input_changed", message=message))
+    if calls is not None and not _is_blank(run):
+        text = f"run {history.run_id!r} goes on as {calls[0]}; the input given with parent_id=, {calls[1]}, is ignored"
+        warnings.warn(text, IgnoredInputWarning, stacklevel=2)
+    return canonical.decode(known["given"], runnable.shape.classes)
+
+
+async def _resumed(run: Run, step: StepContext, decisions: DecisionTaker) -> OutputEvent:
+    """Go on with a run that is in hand, as far as it goes, and return what it says then."""
+    try:
+        given = await _input(run, step)
+        step.attempt.notes = await decisions.decide(step.history)
+        decisions.stop_if_cancelled(step)
+        if step.history.is_crowded:
+            await step.history.save()  # or each of many calls would bring all the decisions with its end
+        value = await run_step(step, given)
+    except Halt as halt:
+        return step.output_event(_counted(halt.status, step), halt.output, error=halt.error)
+    except (Denied, Failed) as fault:
+        status, error = end_of(fault)
+        return step.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None)
+    except errors.SaysoError as error:
+        halt = Halt(RunStatus(code="error", reason=_reason(error), message=str(error)), error)
+        return step.output_event(halt.status, error=halt.error)
+    return step.output_event(RunStatus(code="success"), value)
+
+
+def _counted(status: RunStatus, step: StepContext) -> RunStatus:
+    """Return a pause that says how many wait beside the one that it names."""
+    others = sum(map(len, step.attempt.pending().values())) - 1
+    if status.reason not in {"approval_required", "input_required"} or others < 1:
+        return status
+    return status.model_copy(update={"message": f"{status.message} (and {others} more)"})
+
+
+def _reason(error: errors.SaysoError) -> str | None:
+    return "store_failed" if isinstance(error, errors.StoreError) else None
+
+
+def _state_of(status: RunStatus, step: StepContext) -> RunState:
+    match status.reason:
+        case "approval_required" | "input_required" | "approval_already_claimed" | "outcome_unknown":
+            return RunState.PAUSED  # what it waits for is a person's word, or another worker's end
+        case "run_changed" | "input_changed":
+            return step.history.was
+        case "stopped" | "store_failed":
+            return RunState.BROKEN
+        case None if status.code == "error" and not _has_ended(step):
+            return RunState.BROKEN  # its model was out of reach
+        case _:
+            return RunState.ENDED
+
+
+def _has_ended(step: StepContext) -> bool:
+    return "status" in (step.history.at(step.place) or {})
+
+
+async def _end(step: StepContext, output: OutputEvent) -> None:
+    """Take back what a run that has ended still asks, for nobody would hear the answer, and note how it ended."""
+    history = step.history
+    try:
+        for request_id in {body["waits"] for _, body in history.waiting()}:
+            clear = partial(history.store.withdraw, request_id, requester(), "the run has ended")
+            await (offload(clear) if history.store.blocks else _at_once(clear))
+    except errors.SaysoError:
+        _log.exception("what the run %s still asked could not be taken back", history.run_id)
+    if not _has_ended(step):
+        live = None if output.output is None else LiveValue(output.output, step.runnable.function, step.path)
+        history.put(step.place, step.told(output.status, value=live, error=output.error))
+
+
+async def _leave(history: RunHistory, state: RunState) -> None:
+    try:
+        await history.leave(state)
+    except errors.SaysoError:
+        # The run's end is told all the same; what is not saved is done again by whoever resumes it.
+        _log.exception("the run %s could not be handed back", history.run_id)
+
+
+async def _at_once(verb: Callable[[], Any]) -> None:
+    verb()
+
+
+_TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
+
+
+_warned: dict[str, dict[Any, Any]] = {}  # what Python remembers of warnings, by file, as it does for each module
+
+
+_streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
+
+
+def in_loop() -> bool:
+    """Say whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def handed_back(run_id: str) -> None:
+    """Wait for a stream of this run in this loop that its consumer has just left: whoever leaves may go on at once."""
+    stream = _streams.get(run_id)
+    if stream is not None:
+        await stream.leaving()
+
+
+async def _ended(going: asyncio.Future[OutputEvent]) -> None:
+    """Wait for the end of a run, and pass a cancellation on that comes meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not going.done():
+        try:
+            await asyncio.wait([going])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def _caller() -> tuple[str, int]:
+    """Return the file and the line that called the runnable."""
+    frame = inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("sayso.runs."):
+        frame = frame.f_back
+    return ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+class Run:
+    """One call of a runnable: of a new run, or of one that goes on.
+
+    Iterating gives its events, those of nested runnables among them; the last one is the `OutputEvent` of the runnable
+    that was called. `collect` gives only that one, and so does awaiting the run. A run is called once; call the
+    runnable again for another. One that is thrown away before it was begun warns, as a coroutine does.
+
+    Attributes:
+        runnable: What was called.
+        args, kwargs: Its input.
+        parent_id: The run to go on with.
+        run_id: The id that a new run is to have.
+        resolutions: Decisions and answers by id.
+        is_begun: Whether somebody has asked for its events or its end.
     """
 
-    kind: ClassVar[str]
-    needs_values: ClassVar[bool] = False
-
     def __init__(
-        self, *, name: str, function: Callable[..., Any], description: str | None = None,
-        requires_approval: bool | Callable[..., Any] = False,
-        approval_prompt: str | Callable[..., Any] | None = None,
-        approval_description: str | Callable[..., Any] | None = None,
-        approval_redact_keys: Collection[str] = (), approval_redactor: Callable[[dict[str, Any]], Any] | None = None,
-        approval_ui: Any = None, approval_kind: str | None = None, default_params: Mapping[str, Any] | None = None,
-        expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h", quorum: int = 1,
-        roles: Collection[str] = (), risk: str | None = None, idempotent: bool = False,
-        verify: Callable[..., Any] | None = None, store: Store | str | None = None, tracing_provider: Any = None,
-        escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
-        notify_arguments: bool = False, **unknown: Any,
+        self, runnable: Runnable, args: tuple[Any, ...], kwargs: dict[str, Any], *, parent_id: str | None,
+        run_id: str | None, resolutions: Mapping[str, Resolution],
     ) -> None:  # fmt: skip
-        check_known(type(self).__name__, unknown, run_options.options_of(type(self)))
-        run_options.check_options({
-            "description": description, "approval_prompt": approval_prompt,
-            "approval_description": approval_description, "approval_redact_keys": approval_redact_keys,
-            "approval_redactor": approval_redactor, "approval_ui": approval_ui, "approval_kind": approval_kind,
-            "default_params": default_params, "risk": risk, "idempotent": idempotent, "verify": verify,
-        })  # fmt: skip
-        self.name, self.description, self.function = checked_name(name), description, function
-        self.default_params = dict(default_params or {})
-        run_options.check_defaults(name, self.default_params)
-        self._store = compat.store_of(store, tracing_provider)
-        rest = rest_of(function)
-        told = approval_description if callable(approval_description) else None
-        self._asking = {"requires_approval": requires_approval, "approval_prompt": approval_prompt, "verify": verify}
-        self._asking |= {"approval_description": approval_description, "approval_ui": approval_ui}
-        self._approval = Approval(
-            by_name(requires_approval, rest), by_name(approval_ui, rest), approval_kind, by_name(told, rest)
-        )
-        self._options: dict[str, Any] = {
-            "prompt": by_name(approval_prompt, rest),
-            "description": description if told is not None else approval_description or description,
-            "expires": span_of("expires", expires),
-            "approval_expires": span_of("approval_expires", approval_expires),
-            "quorum": quorum_of(quorum, roles),
-            "redact": tuple(approval_redact_keys),
-            "redactor": approval_redactor,
-            "risk": risk,
-            "idempotent": idempotent,
-            "verify": verify,
-            **run_options.telling(escalate_after, escalate_to, notify_arguments=notify_arguments),
-        }
-        self.check_names()
+        self.runnable, self.args, self.kwargs = runnable, args, kwargs
+        self.parent_id, self.run_id, self.resolutions = parent_id, run_id, resolutions
+        self._listener: asyncio.Queue[Event | None] | None = None
+        self._history: RunHistory | None = None
+        self._is_called = False
+        self._is_stopping = False
+        self._going: asyncio.Future[OutputEvent] | None = None
+        self._output: OutputEvent | None = None
+        self._made_at = _caller()
+        self.is_begun = False
 
-    def check_names(self) -> None:
-        """Refuse arguments that cannot be given, default parameters that are none, and what asks for such.
+    def __del__(self) -> None:
+        if not getattr(self, "is_begun", True):
+            text = (
+                f"the run of {self.runnable.name!r} was never begun, so nothing was called and nobody was asked;"
+                " use .run(), `await` or `async for`"
+            )
+            file, line = self._made_at
+            warnings.warn_explicit(text, RuntimeWarning, file, line, registry=_warned.setdefault(file, {}))
+
+    def __repr__(self) -> str:
+        hint = "" if self._is_called else ", not begun: .run(), await .collect() or async for"
+        return f"<Run of {self.runnable.name!r}{hint}>"
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        self.is_begun = True
+        return self._events()
+
+    def __await__(self) -> Generator[Any, Any, OutputEvent]:
+        return self.collect().__await__()
+
+    async def _events(self) -> AsyncGenerator[Event]:
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._listener = queue
+        self._going = going = asyncio.ensure_future(self._go())
+        going.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            yield await going
+        finally:
+            if not going.done():
+                self._listener = None
+                self.stop()
+                # Not cancelled: a handler that has begun ends, and the record says how.
+                await _ended(going)
+
+    def stop(self) -> None:
+        """Begin nothing new: what is under way ends and is recorded, and the run is handed back, to be gone on with."""
+        self._is_stopping = True
+        if self._history is not None:
+            self._history.stop()
+
+    def collect(self) -> Coroutine[Any, Any, OutputEvent]:
+        """Take the run to its end, or to where it waits, and return its output; `await run` does the same.
+
+        Whatever goes wrong inside of it is in the output's status; nothing is raised but what breaks this task off.
+        After its events were iterated to the end, this gives the output once more.
+        """
+        self.is_begun = True
+        return self._collected()
+
+    async def _collected(self) -> OutputEvent:
+        return await self._go() if self._output is None else self._output
+
+    def run(self) -> OutputEvent:
+        """Take the run to its end, or to where it waits, from a script without an event loop.
 
         Raises:
-            ConfigError: There is one.
+            RuntimeError: There is a running event loop in this thread; await `collect()` there.
         """
-        taken = sorted(set(_RESERVED).intersection(self.signature.names))
-        if taken:
-            raise errors.ConfigError(f"{self.name} takes an argument {taken[0]!r}, a word of the run; rename it")
-        strange = sorted(set(self.default_params) - set(self.signature.names))
-        if self.signature.takes_any:
+        self.is_begun = True
+        if in_loop():
+            raise RuntimeError("run() is for scripts; inside an event loop use `await ….collect()`")
+        return asyncio.run(self._go())
+
+    async def _go(self) -> OutputEvent:
+
+        if self._is_called:
+            raise RuntimeError("this run was called already; call the runnable again")
+        self._is_called = True
+        self._output = await take(self, self._emit)
+        return self._output
+
+    def begin(self, history: RunHistory) -> None:
+        """Note the run's history, once it is in hand."""
+        self._history = history
+        history.is_stopping = self._is_stopping
+        if self._going is not None:
+            _streams[history.run_id] = self
+
+    async def leaving(self) -> None:
+        """Wait until this stream has handed its run back, if its consumer has left it."""
+        going = self._going
+        if going is None or going.get_loop() is not asyncio.get_running_loop():
             return
-        if strange:
-            raise errors.ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
-        secrets = self._options["redact"]
-        run_options.check_asked(self.name, self.function, self.signature.names, self._asking, secrets)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if self._is_stopping and not going.done():
+            await asyncio.wait([going])
+
+    def _emit(self, event: Event) -> None:
+        if self._listener is not None and not self._is_own(event):
+            self._listener.put_nowait(event)
+
+    def _is_own(self, event: Event) -> bool:
+        # The outermost output is given last, with what is pending.
+        return isinstance(event, OutputEvent) and event.path == self.runnable.name
+
+
+class Runnable(Definition):
+    """A tool, an agent or a workflow. Calling it gives a lazy `Run`; see `Definition` for its options."""
 
     def __call__(
         self, *args: Any, parent_id: str | None = None, run_id: str | None = None,
@@ -154,174 +547,7 @@ class Runnable(ABC):
             signature.named(args, kwargs)
         except TypeError as error:
             strange = [] if signature.takes_any else [name for name in kwargs if name not in signature.names]
-            near = get_close_matches(strange[0], [*signature.names, *_RESERVED], 1) if strange else []
+            near = get_close_matches(strange[0], [*signature.names, *RESERVED], 1) if strange else []
             meant = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(signature.names) or 'nothing'}"
             problem = f"there is no argument {strange[0]!r}{meant}" if strange else str(error)
             raise TypeError(f"{self.name} was not called: {problem}") from None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def type(self) -> str:
-        """What it is, as events and spans say it: `Tool`, `Agent`, `Workflow`."""
-        return self.kind.capitalize()
-
-    @property
-    def store(self) -> Store:
-        """Where its runs and requests live."""
-        return config.open_store(self._store)
-
-    @abstractmethod
-    def parts(self) -> Mapping[str, Runnable]:
-        """Return the runnables that it may call, by name."""
-
-    @cached_property
-    def signature(self) -> Signature:
-        """How it is called."""
-        return Signature(self.function)
-
-    @cached_property
-    def shape(self) -> Schema:
-        """Which arguments it takes."""
-        return self.gate.schema
-
-    @cached_property
-    def gate(self) -> Gate:
-        """The checkpoint before its calls."""
-        approval = self._approval
-        own = getattr(inspect.unwrap(self.function), "__name__", None)
-        is_own = own == self.name and self.kind == "tool" and has_own_name(getattr(self, "handler", self.function))
-        named = None if is_own else self.name  # two objects with one method are told apart by the names of their tools
-        redaction = Redaction([*self._options["redact"], *self.hidden()])
-        return Gate(
-            self.function, when=approval.rule, context=approval.context, named=named, redaction=redaction,
-            option_names=run_options.WORDS, **self._options,
-        )  # fmt: skip
-
-    def hidden(self) -> Collection[str]:
-        """Return names to mask beside those that were asked for."""
-        return ()
-
-    def secrets(self) -> Collection[str]:
-        """Return the names of what people may not see of its input; all of them where a redactor decides."""
-        named = {*self._options["redact"], *self.hidden()}
-        return named if self._options["redactor"] is None else named.union(self.signature.names)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether its calls wait for nobody."""
-        return self._approval.rule is False
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments that a model is asked for: none that the program makes for each call."""
-        whole = self.shape.json_schema()
-        properties: dict[str, Any] = whole.get("properties", {})
-        shown_as = self.signature.shown_as
-        asked = {shown_as(n): p for n, p in properties.items() if not callable(self.default_params.get(n))}
-        required = [shown_as(name) for name in whole.get("required", []) if name not in self.default_params]
-        return {**whole, "properties": asked, "required": required}
-
-    def arguments_of(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by name: what is given, else the default parameters, else the defaults.
-
-        Raises:
-            Failed: They do not fit the types.
-        """
-        try:
-            return self.validate(self._placed({**defaults, **self.signature.by_name(given)}))
-        except SchemaError as error:
-            raise Failed("ValidationError", "; ".join(error.problems), error) from None
-
-    def completed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an input as the handler takes it, with fixed defaults; as it is where it does not fit its types."""
-        fixed = {name: value for name, value in self.default_params.items() if not callable(value)}
-        try:
-            # Twice, because what is filled in is as the author wrote it: an `int` where the type is `float`.
-            return self.validate(self.validate(self._placed({**fixed, **given})))
-        except SchemaError:
-            return given
-
-    @cached_property
-    def makes_defaults(self) -> bool:
-        """Whether a default parameter is made anew for each call."""
-        return any(map(callable, self.default_params.values()))
-
-    def defaults(self, given: Mapping[str, Any]) -> Effects[dict[str, Any]]:
-        """Return the default parameters of a call that gives these arguments; each callable is asked once.
-
-        Raises:
-            Failed: One of them failed.
-        """
-        found: dict[str, Any] = {}
-        given = self.signature.by_name(given)
-        for name, value in self.default_params.items():
-            if name in given or (self.rest is not None and name in given.get(self.rest, ())):
-                continue
-            try:
-                found[name] = (yield HookCall(value, {})) if callable(value) else value
-            except Exception as error:
-                text = f"the default of {name!r} could not be made: {error}"
-                raise Failed(type(error).__name__, text, error) from error
-        return found
-
-    @cached_property
-    def rest(self) -> str | None:
-        """The name under which arguments of any name stand, where the function takes such."""
-        return rest_of(self.function)
-
-    def _placed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.rest is None:
-            return given
-        names = self.signature.names
-        more = {name: value for name, value in given.items() if name not in names}
-        own = {name: value for name, value in given.items() if name in names}
-        return {**own, self.rest: {**more, **own.get(self.rest, {})}}
-
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the handler takes them, from values or from JSON.
-
-        Raises:
-            sayso.model.schema.SchemaError: They do not fit its types.
-        """
-        return self.shape.validate(arguments)
-
-    def shown(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as people may see them."""
-        return self._approval.shown(self.gate, arguments)
-
-
-def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler with a gated function inside of it that waits told apart from one that failed."""
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def enter_async(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return await function(*args, **kwargs)
-            except ConfirmationRequired as held:
-                raise Holds(held) from held
-
-        return enter_async
-
-    @functools.wraps(function)
-    def enter(*args: Any, **kwargs: Any) -> Any:
-        try:
-            result = function(*args, **kwargs)
-        except ConfirmationRequired as held:
-            raise Holds(held) from held
-        if inspect.iscoroutine(result):
-            result.close()
-            name = getattr(function, "__name__", type(function).__name__)
-            raise TypeError(f"{name} returned a coroutine, which nobody awaits; make it an `async def`")
-        return result
-
-    return enter
-
-
-def checked_name(name: str) -> str:
-    """Return a name that every provider takes for a tool, and that a path may hold; raises `ConfigError` for others."""
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise errors.ConfigError(f"name= takes 1 to 64 letters, digits, '_' or '-', not {name!r}")
-    return name

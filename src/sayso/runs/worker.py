@@ -1,15 +1,8 @@
-"""What a worker tells of a run that it went on with: how it ended, or why it stopped again.
+"""The worker: resumes the runs of its runnables for which a person has decided.
 
-A store as a worker sees it: which runs of its runnables can go on, and whether one has changed since it last looked.
-
-Reads and sweeps; nothing is taken in hand here.
-
-The worker: goes on with the runs of its runnables for which a person has decided.
-
-It looks at the store when something has changed there, and now and then, and takes first what nobody touched for
-longest. Many workers share the work: the store settles who takes a run in hand. Neither signals nor printing are here.
-The invariant: a run is begun again only when something about it has changed since this worker left it, so that what
-waits costs a look and no more.
+It looks at the store when something has changed there, and now and then. Many workers share the work: the store settles
+which of them resumes a run. Neither signals nor printing are here. A run is resumed only when something about it has
+changed since this worker left it, so that what waits costs a look and no more.
 """
 
 from __future__ import annotations
@@ -30,12 +23,22 @@ from sayso.effects import offload
 from sayso.model import duration
 from sayso.model.run import RunState
 from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, RunStatus, StartEvent
-from sayso.runs.run import Run, take
-from sayso.runs.runnable import Runnable
+from sayso.runs.runnable import Run, Runnable, take
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 
-__all__ = ["LOOK", "Ending", "Heard", "Mark", "Report", "Shelf", "Standing", "Worker", "ending_of", "shelves"]
+__all__ = [
+    "LOOK",
+    "Ending",
+    "HeardEvents",
+    "Mark",
+    "Report",
+    "RunPosition",
+    "StoreView",
+    "Worker",
+    "ending_of",
+    "store_views",
+]
 
 
 class Ending(StrEnum):
@@ -70,6 +73,8 @@ _WORDS = {
     Ending.HANDED_BACK: "handed back",
     Ending.RETRY: "to be tried again",
 }
+
+
 _FINAL = {Ending.DONE, Ending.FAILED, Ending.DENIED, Ending.CANCELLED}
 
 
@@ -97,7 +102,7 @@ class Report(NamedTuple):
     seconds: float
 
 
-class Heard:
+class HeardEvents:
     """What a worker needs to know of a run's events.
 
     Attributes:
@@ -143,16 +148,22 @@ def ending_of(output: OutputEvent) -> Ending | None:
 
 
 T = TypeVar("T")
+
+
 Mark = tuple[str | int, ...]
+
 
 LOOK = 2.0
 """Seconds between two looks at a store in which nothing seems to happen: a worker that is killed rings no bell."""
 
+
 _STRANGERS = 60.0
+
+
 _log = logging.getLogger("sayso")
 
 
-class Standing(NamedTuple):
+class RunPosition(NamedTuple):
     """Where a run stands.
 
     Attributes:
@@ -165,7 +176,7 @@ class Standing(NamedTuple):
 
 
 @dataclass(eq=False)
-class Shelf:
+class StoreView:
     """A store and the runnables whose runs are looked for in it.
 
     Attributes:
@@ -197,11 +208,11 @@ class Shelf:
             self._name_strangers()
         return self.store.ready_runs(list(self.runnables), limit)
 
-    async def standing(self, run_id: str) -> Standing | None:
+    async def position(self, run_id: str) -> RunPosition | None:
         """Return where a run stands; None if there is nothing to go on with."""
-        return await self.verb(partial(self._standing, run_id))
+        return await self.verb(partial(self._position, run_id))
 
-    def _standing(self, run_id: str) -> Standing | None:
+    def _position(self, run_id: str) -> RunPosition | None:
         try:
             run, steps = (kept := self.store.get_run(run_id)).run, kept.steps
         except errors.RunNotFoundError:
@@ -210,7 +221,7 @@ class Shelf:
             return None
         waits = dict.fromkeys(step.waits for step in steps if step.waits is not None)
         states = [self.store.get(request_id).state.value for request_id in waits]
-        return Standing(run.name, (run.state is RunState.RUNNING, len(steps), *states))
+        return RunPosition(run.name, (run.state is RunState.RUNNING, len(steps), *states))
 
     def _name_strangers(self) -> None:
         """Say once of each name that runs of it wait here and are left alone."""
@@ -221,17 +232,17 @@ class Shelf:
             _log.warning("runs of %r wait in this store; this worker was not given it and leaves them alone", name)
 
 
-def shelves(runnables: Iterable[Runnable]) -> list[Shelf]:
+def store_views(runnables: Iterable[Runnable]) -> list[StoreView]:
     """Return the stores of these runnables, each with its own.
 
     Raises:
         ConfigError: None is given, or two of one name in one store.
     """
-    found: dict[int, Shelf] = {}
+    found: dict[int, StoreView] = {}
     for runnable in runnables:
         store = runnable.store
-        shelf = found.setdefault(id(store), Shelf(store))
-        if shelf.runnables.setdefault(runnable.name, runnable) is not runnable:
+        view = found.setdefault(id(store), StoreView(store))
+        if view.runnables.setdefault(runnable.name, runnable) is not runnable:
             raise errors.ConfigError(f"two runnables are called {runnable.name!r}; a worker tells them apart by name")
     if not found:
         raise errors.ConfigError("a worker needs something to go on with: a Tool, Agent or Workflow")
@@ -239,15 +250,19 @@ def shelves(runnables: Iterable[Runnable]) -> list[Shelf]:
 
 
 _PACE = 0.05  # seconds between two looks at a store that changes all the time
+
+
 _LAST = 0.1  # seconds for writing down what was broken off
+
+
 _SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
 
 
-_Key = tuple[Shelf, str]
+_Key = tuple[StoreView, str]
 
 
 @dataclass
-class _Hand:
+class _KnownRun:
     """What a worker knows of a run that has not ended.
 
     Attributes:
@@ -290,9 +305,9 @@ class Worker:
         if type(concurrency) is not int or concurrency < 1:
             raise errors.ConfigError(f"concurrency is a whole number from 1, not {concurrency!r}")
         self.is_cut_short = False
-        self._shelves = shelves(runnables)
+        self._views = store_views(runnables)
         self._concurrency, self._grace, self._tell = concurrency, duration.parse(grace).total_seconds(), tell
-        self._hands: dict[_Key, _Hand] = {}
+        self._hands: dict[_Key, _KnownRun] = {}
         self._going: dict[_Key, asyncio.Task[None]] = {}
         self._backlog: deque[_Key] = deque()
         self._aside: set[_Key] = set()  # what the store calls ready and is not begun
@@ -305,7 +320,7 @@ class Worker:
     @property
     def stores(self) -> list[Store]:
         """Where it looks."""
-        return [shelf.store for shelf in self._shelves]
+        return [view.store for view in self._views]
 
     @property
     def is_stopping(self) -> bool:
@@ -332,7 +347,7 @@ class Worker:
             StoreError: With `once`, a store cannot be looked at. Without, that is logged and tried again.
         """
         self._loop, self._once, self._has_changed = asyncio.get_running_loop(), once, True
-        unwatch = [] if once else [shelf.store.watch_all(self._wake) for shelf in self._shelves]
+        unwatch = [] if once else [view.store.watch_all(self._wake) for view in self._views]
         try:
             while not self.is_stopping:
                 self._news.clear()
@@ -380,9 +395,9 @@ class Worker:
         self._has_changed = False  # first: what changes during the look wants another one
         listed: set[_Key] = set()
         try:
-            for shelf in self._shelves:
+            for view in self._views:
                 room = 4 * self._concurrency + len(self._going) + len(self._aside)
-                found = [(shelf, run_id) for run_id in await shelf.ready(room)]
+                found = [(view, run_id) for run_id in await view.ready(room)]
                 self._has_changed |= len(found) >= room  # there is more
                 listed.update(found)
                 self._backlog += filter(self._may_begin, found)
@@ -419,19 +434,19 @@ class Worker:
 
     async def _resume(self, key: _Key) -> None:
         """Go on with a run, if anything about it has changed, and report what became of it."""
-        shelf, run_id = key
-        hand, began, heard = self._hands.setdefault(key, _Hand()), time.monotonic(), Heard()
+        view, run_id = key
+        hand, began, heard = self._hands.setdefault(key, _KnownRun()), time.monotonic(), HeardEvents()
         name = ""
         try:
-            standing = await shelf.standing(run_id)
-            if standing is None:
+            position = await view.position(run_id)
+            if position is None:
                 del self._hands[key]
                 return
-            if standing.mark == hand.mark or self.is_stopping:
+            if position.mark == hand.mark or self.is_stopping:
                 self._aside.add(key)
                 return
-            name, hand.mark = standing.name, standing.mark
-            hand.run = shelf.runnables[name](parent_id=run_id)
+            name, hand.mark = position.name, position.mark
+            hand.run = view.runnables[name](parent_id=run_id)
             output = await take(hand.run, heard.hear)
             ending, message = await self._became(key, output, heard), output.status.message
         except asyncio.CancelledError:
@@ -447,9 +462,9 @@ class Worker:
         if ending is not None:
             self._report(key, Report(run_id, name, ending, message, tuple(heard.waits), time.monotonic() - began))
 
-    async def _became(self, key: _Key, output: OutputEvent, heard: Heard) -> Ending | None:
+    async def _became(self, key: _Key, output: OutputEvent, heard: HeardEvents) -> Ending | None:
         """Return what became of a run; None where it was somebody else's."""
-        shelf, run_id = key
+        view, run_id = key
         ending = ending_of(output)
         self._has_changed |= heard.has_begun  # there may be more to do
         if ending is None and not heard.has_begun:
@@ -458,7 +473,7 @@ class Worker:
         is_doubtful = ending is Ending.FAILED or not heard.has_begun
         if ending is None or ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending
-        if await shelf.standing(run_id) is not None:  # it has not ended: its model was out of reach, or it cannot begin
+        if await view.position(run_id) is not None:  # it has not ended: its model was out of reach, or it cannot begin
             return Ending.RETRY if heard.has_begun else Ending.BROKEN
         if not heard.has_begun:  # it had ended in somebody else's hands
             del self._hands[key]

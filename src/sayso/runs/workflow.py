@@ -1,14 +1,9 @@
-"""What a workflow takes: what its steps take and no earlier step gives them, by the steps' own types.
-
-So a model that is offered the workflow as a tool sees what to give, a wrong input is refused before the first step,
-and a value of a program's own class finds its way back after a pause. What several steps can do without, each by
-another default, is no input: each keeps its own. The invariant: one name means one thing to all steps.
-
-`Workflow`: steps that depend on each other, run as soon as what they wait for is there.
+"""`Workflow`: steps that depend on each other, run as soon as what they wait for is there.
 
 The order is `graphlib`'s; steps that do not depend on each other run together. Values pass from step to step by name:
 a parameter that is called like a step gets its result, any other one the workflow's own input of that name. Each step
-is a place in the journal, so that a resumed run does what is left and nothing twice.
+is a place in the run, so a resumed run does what is left and nothing twice. A workflow takes what its steps take and no
+earlier step gives them, by the steps' own types; so a model that is offered the workflow sees what to give.
 """
 
 from __future__ import annotations
@@ -22,22 +17,25 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
 
 from sayso import errors
 from sayso.model.signature import fields_of, hints_of
-from sayso.runs.frame import Frame, current_frame
-from sayso.runs.halt import Denied, Failed, Halt, worst
+from sayso.runs.context import StepContext, current_step
+from sayso.runs.definition import Definition, checked_name
+from sayso.runs.engine import run_step
+from sayso.runs.events import Denied, Failed, Halt, most_urgent
 from sayso.runs.options import RunnableOptions
-from sayso.runs.runnable import Runnable, checked_name
-from sayso.runs.step import perform
+from sayso.runs.runnable import Runnable
+from sayso.runs.state import LostValue
 from sayso.runs.tool import Tool
-from sayso.runs.values import Lost
 from sayso.signals import trimmed
 
-__all__ = ["Taken", "Workflow", "inputs_of"]
+__all__ = ["StepInputs", "Workflow", "inputs_of"]
 
 _OWN = object()
+
+
 _VARIABLE = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 
-class Taken(NamedTuple):
+class StepInputs(NamedTuple):
     """What one step takes.
 
     Attributes:
@@ -53,7 +51,7 @@ class Taken(NamedTuple):
     optional: Collection[str]
 
 
-def inputs_of(steps: Iterable[Taken], hooks: Iterable[Callable[..., Any]] = ()) -> inspect.Signature:
+def inputs_of(steps: Iterable[StepInputs], hooks: Iterable[Callable[..., Any]] = ()) -> inspect.Signature:
     """Return the signature of a workflow of these steps; `hooks` are its own, which may ask for more."""
     found: dict[str, Parameter] = {}
     takes_any = False
@@ -70,7 +68,7 @@ def inputs_of(steps: Iterable[Taken], hooks: Iterable[Callable[..., Any]] = ()) 
     return inspect.Signature([*(p for p in found.values() if p.default is not _OWN), *more])
 
 
-def _parameters(step: Taken) -> Iterable[Parameter]:
+def _parameters(step: StepInputs) -> Iterable[Parameter]:
     hints = hints_of(inspect.unwrap(step.function))
     parameters = inspect.signature(step.function).parameters
     said = fields_of(parameters.values(), lambda: hints)
@@ -131,7 +129,7 @@ class Workflow(Runnable):
         go.__name__ = go.__qualname__ = name
         self._hooks = [hook for hook in map(options.get, ("requires_approval", "approval_prompt")) if callable(hook)]
         vars(go)["__signature__"] = inputs_of((), self._hooks)
-        # Its approval holds until it ends: its own steps are in the journal, and each starts once for itself.
+        # Its approval holds until it ends: its own steps are in the history, and each starts once for itself.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
@@ -189,18 +187,18 @@ class Workflow(Runnable):
         return {name: step.runnable for name, step in self._steps.items()}
 
     async def _flow(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        frame, going = cast("Frame", current_frame()), _Going(self._steps)
+        context, going = cast("StepContext", current_step()), _Progress(self._steps)
         try:
             while going.has_more():
                 for name in going.ready():
-                    going.begin(name, self._taken(frame, name, going.results, inputs))
+                    going.begin(name, self._taken(context, name, going.results, inputs))
                 await going.settle()
         finally:
             await going.end()
         return going.outcome()
 
     async def _taken(
-        self, frame: Frame, name: str, results: Mapping[str, Any], inputs: Mapping[str, Any]
+        self, context: StepContext, name: str, results: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> Any:  # fmt: skip
         step = self._steps[name]
         known = {**inputs, **results}
@@ -209,24 +207,24 @@ class Workflow(Runnable):
             given = {**inputs, **given}
         for parameter, value in step.given.items():
             given[parameter] = value(**_chosen(value, known)) if callable(value) else value
-        return await perform(frame.child(step.runnable, name, (list(self._steps).index(name),)), given)
+        return await run_step(context.child(step.runnable, name, (list(self._steps).index(name),)), given)
 
 
-def _within(runnable: Runnable) -> Iterator[Runnable]:
+def _within(runnable: Definition) -> Iterator[Definition]:
     """Yield a runnable and all that it may call."""
     yield runnable
     for part in runnable.parts().values():
         yield from _within(part)
 
 
-def _inputs(steps: Mapping[str, _Step]) -> Iterator[Taken]:
+def _inputs(steps: Mapping[str, _Step]) -> Iterator[StepInputs]:
     before: list[str] = []
     for name, (runnable, _, given) in steps.items():
-        yield Taken(runnable.function, tuple(before), given, runnable.default_params.keys())
+        yield StepInputs(runnable.function, tuple(before), given, runnable.default_params.keys())
         before.append(name)
 
 
-class _Going:
+class _Progress:
     """The steps of one workflow on their way."""
 
     def __init__(self, steps: Mapping[str, _Step]) -> None:
@@ -278,7 +276,7 @@ class _Going:
         if other:
             raise other[0]
         if halts:
-            raise worst(halts)
+            raise most_urgent(halts)
         for kind in (Failed, Denied):
             named = [(name, fault) for name, fault in self._faults.items() if isinstance(fault, kind)]
             if named:
@@ -288,7 +286,7 @@ class _Going:
 
     def shown(self) -> dict[str, Any]:
         """Return the results by name, as the workflow gives them."""
-        return {name: value.plain if isinstance(value, Lost) else value for name, value in self.results.items()}
+        return {name: value.plain if isinstance(value, LostValue) else value for name, value in self.results.items()}
 
 
 def _chosen(hook: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,6 +295,6 @@ def _chosen(hook: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any
 
 def _whole(value: Any) -> Any:
     """Return a step's result for a step that takes it; raises `Failed` if it was not kept."""
-    if isinstance(value, Lost):
+    if isinstance(value, LostValue):
         raise Failed("ValueNotKeptError", value.reason)
     return value

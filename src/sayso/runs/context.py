@@ -1,4 +1,4 @@
-"""One runnable at work in one place of a run; and the leg: what all frames of one call of a run share."""
+"""The context of a step, and the attempt: what all steps share in one call of a run."""
 
 from __future__ import annotations
 
@@ -6,24 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sayso import clock
 from sayso.gates import Place
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, RunStatus, StartEvent
-from sayso.runs.halt import Halt
-from sayso.runs.journal import Body, Journal
-from sayso.runs.pending import entry_of
-from sayso.runs.values import Live
+from sayso.runs.definition import Definition
+from sayso.runs.events import ApprovalEvent, Event, Halt, InteractionEvent, OutputEvent, RunStatus, StartEvent, entry_of
+from sayso.runs.state import Body, LiveValue, RunHistory
 
-if TYPE_CHECKING:
-    from sayso.runs.runnable import Runnable
+__all__ = ["RunAttempt", "StepContext", "current_context", "current_step", "now_ms"]
 
-__all__ = ["Frame", "Leg", "current_frame", "frame_now", "now_ms"]
-
-frame_now: ContextVar[Frame | None] = ContextVar("sayso_frame", default=None)
+current_context: ContextVar[StepContext | None] = ContextVar("sayso_frame", default=None)
 
 
 def now_ms() -> int:
@@ -31,25 +26,25 @@ def now_ms() -> int:
     return clock.microseconds(clock.now()) // 1000
 
 
-def current_frame() -> Frame | None:
-    """Return the frame whose handler is running here; None outside of a run."""
-    return frame_now.get()
+def current_step() -> StepContext | None:
+    """Return the step whose handler is running here; None outside of a run."""
+    return current_context.get()
 
 
-class Leg:
+class RunAttempt:
     """One call of a run, from its beginning or from where it paused.
 
     Attributes:
-        journal: Of the run.
+        history: Of the run.
         emit: Takes every event.
         acts_for: The persons for whom the program acts.
         notes: What there is to say about a request when it is emitted again, by id.
-        approved: Requests that were approved when this leg began, by id; each is looked up here once, and the start
+        approved: Requests that were approved when this attempt began, by id; each is looked up here once, and the start
             itself says whether the approval still counts.
     """
 
-    def __init__(self, journal: Journal, emit: Callable[[Event], None], acts_for: tuple[Identity, ...]) -> None:
-        self.journal = journal
+    def __init__(self, history: RunHistory, emit: Callable[[Event], None], acts_for: tuple[Identity, ...]) -> None:
+        self.history = history
         self.emit = emit
         self.acts_for = acts_for
         self.notes: dict[str, dict[str, Any]] = {}
@@ -64,7 +59,7 @@ class Leg:
     def note_of(self, request_id: str) -> dict[str, Any]:
         """Return what there is to say about a request when it is emitted, from earlier calls of the run as well."""
         found = dict[str, Any]()
-        for _, body in self.journal.waiting():
+        for _, body in self.history.waiting():
             if body["waits"] == request_id:
                 found.update(body.get("note") or {})
         return {**found, **self.notes.get(request_id, {})}
@@ -79,15 +74,15 @@ class Leg:
 
     def check_going(self) -> None:
         """Raise `Halt` if whoever listened has gone: nothing new is begun."""
-        if self.journal.is_stopping:
+        if self.history.is_stopping:
             raise Halt(RunStatus(code="cancelled", reason="stopped", message="whoever listened to the run has gone"))
 
 
-class Frame:
+class StepContext:
     """One runnable at work.
 
     Attributes:
-        leg: Shared by all frames of this call.
+        attempt: Shared by all steps of this call.
         runnable: What works.
         place: Where in the run; no two calls of one run share a place, and a resumed run finds each again by it.
         path: Names from the outermost runnable down to this one.
@@ -95,7 +90,7 @@ class Frame:
         tool_call_id: The model provider's id of the call.
         rank: How the place is ordered among all others.
         input: The arguments as people may see them.
-        usage: Counters, those of the frames below added.
+        usage: Counters, those of the steps below added.
         metadata: For the record and the output.
         arguments: The real ones; None before they are known.
         answers: What persons answered to the handler's questions, by number.
@@ -105,10 +100,10 @@ class Frame:
     """
 
     def __init__(
-        self, leg: Leg, runnable: Runnable, place: str, path: str, *, parent: Frame | None = None,
+        self, attempt: RunAttempt, runnable: Definition, place: str, path: str, *, parent: StepContext | None = None,
         tool_call_id: str | None = None, rank: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
-        self.leg, self.runnable, self.place, self.path = leg, runnable, place, path
+        self.attempt, self.runnable, self.place, self.path = attempt, runnable, place, path
         self.parent, self.tool_call_id, self.rank = parent, tool_call_id, rank
         self.input: dict[str, Any] | None = None
         self.arguments: dict[str, Any] | None = None
@@ -119,17 +114,19 @@ class Frame:
         self.late: int | None = None
         self.t0 = now_ms()
 
-    def child(self, runnable: Runnable, key: str, rank: tuple[int, ...], tool_call_id: str | None = None) -> Frame:
-        """Return the frame for a call that this one makes; `key` is its own among all calls made from here."""
+    def child(
+        self, runnable: Definition, key: str, rank: tuple[int, ...], tool_call_id: str | None = None
+    ) -> StepContext:
+        """Return the step for a call that this one makes; `key` is its own among all calls made from here."""
         place, path = f"{self.place}/{key}", f"{self.path}.{runnable.name}"
-        return Frame(
-            self.leg, runnable, place, path, parent=self, tool_call_id=tool_call_id, rank=(*self.rank, *rank)
+        return StepContext(
+            self.attempt, runnable, place, path, parent=self, tool_call_id=tool_call_id, rank=(*self.rank, *rank)
         )  # fmt: skip
 
     @property
-    def journal(self) -> Journal:
-        """The run's journal."""
-        return self.leg.journal
+    def history(self) -> RunHistory:
+        """The run's history."""
+        return self.attempt.history
 
     @property
     def is_outermost(self) -> bool:
@@ -140,17 +137,17 @@ class Frame:
         """Note with what the handler begins, and how people may see that."""
         self.arguments, self.input, self.is_running = arguments, shown, True
 
-    def lineage(self) -> Iterator[Frame]:
-        """Yield this frame and those above."""
-        frame: Frame | None = self
-        while frame is not None:
-            yield frame
-            frame = frame.parent
+    def lineage(self) -> Iterator[StepContext]:
+        """Yield this step and those above."""
+        step: StepContext | None = self
+        while step is not None:
+            yield step
+            step = step.parent
 
     def count(self, what: str, n: int = 1) -> None:
-        """Add to a counter, here and in the frames above."""
-        for frame in self.lineage():
-            frame.usage[what] += n
+        """Add to a counter, here and in the steps above."""
+        for step in self.lineage():
+            step.usage[what] += n
 
     @property
     def gate_place(self) -> Place:
@@ -161,10 +158,10 @@ class Frame:
             "runnable_type": self.runnable.type,
             "tool_call_id": self.tool_call_id,
         }
-        return Place((self.journal.run_id,), {}, self.leg.acts_for, at=self.place, context=facts)
+        return Place((self.history.run_id,), {}, self.attempt.acts_for, at=self.place, context=facts)
 
-    def told(self, status: RunStatus, *, value: Live | None = None, error: dict[str, Any] | None = None) -> Body:
-        """Return what the journal keeps of this frame when it has ended."""
+    def told(self, status: RunStatus, *, value: LiveValue | None = None, error: dict[str, Any] | None = None) -> Body:
+        """Return what the history keeps of this step when it has ended."""
         body: Body = {
             "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
             "t0": self.t0, "t1": now_ms(), "status": status.model_dump(exclude_none=True), "input": self.input,
@@ -175,7 +172,7 @@ class Frame:
     def start_event(self) -> StartEvent:
         """Return the event that says that it begins."""
         return StartEvent(
-            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.type, t0=self.t0
+            run_id=self.history.run_id, path=self.path, runnable_type=self.runnable.type, t0=self.t0
         )  # fmt: skip
 
     def output_event(
@@ -183,7 +180,7 @@ class Frame:
     ) -> OutputEvent:  # fmt: skip
         """Return the event that says how it ended."""
         return OutputEvent(
-            run_id=self.journal.run_id, path=self.path, runnable_type=self.runnable.type, input=self.input,
+            run_id=self.history.run_id, path=self.path, runnable_type=self.runnable.type, input=self.input,
             status=status, output=output, error=error, t0=self.t0, t1=now_ms(), usage=dict(self.usage),
             metadata=dict(self.metadata),
         )  # fmt: skip

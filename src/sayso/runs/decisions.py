@@ -1,4 +1,4 @@
-"""The decisions that a caller gives a run: taken through the person's door, before anything goes on.
+"""The decisions that a caller gives a run: by id, in the spellings of seed 002, taken before anything goes on.
 
 Only a request that this run raised can be decided; any other id is ignored with a warning. A decision that is refused
 decides nothing, and the request is emitted again with the reason.
@@ -10,27 +10,154 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from sayso import errors, signals
+from sayso import clock, errors
 from sayso.effects import offload
 from sayso.model.request import Request, State
 from sayso.model.run import RunSnapshot, RunState
 from sayso.reviews import Review
-from sayso.runs.events import ApprovalEvent, OutputEvent, RunStatus
-from sayso.runs.frame import Frame, now_ms
-from sayso.runs.halt import Halt
-from sayso.runs.journal import Journal
-from sayso.runs.pending import approval_note, ended_output, event_of
-from sayso.runs.resolution import ApprovalResolution, Cancel, Resolution
-from sayso.runs.values import plain
+from sayso.runs.context import StepContext, now_ms
+from sayso.runs.engine import resolution_place
+from sayso.runs.events import ApprovalEvent, Halt, OutputEvent, RunStatus, approval_note, ended_output, event_of, plain
+from sayso.runs.interaction import cancelled
+from sayso.runs.state import RunHistory
 from sayso.stores.base import Store
 
-__all__ = ["Decider", "IgnoredDecisionWarning", "IgnoredInputWarning", "cancelled", "extras_place"]
+__all__ = [
+    "ApprovalResolution",
+    "Cancel",
+    "DecisionTaker",
+    "IgnoredDecisionWarning",
+    "IgnoredInputWarning",
+    "Resolution",
+    "resolutions_of",
+]
+
+_CANCEL = "sayso.cancel"
+
+
+def _now_ms() -> int:
+    return clock.microseconds(clock.now()) // 1000
+
+
+class ApprovalResolution(BaseModel):
+    """A decision about one held call.
+
+    Attributes:
+        approved: Whether it may run.
+        reason: Why, or why not; the model is told.
+        approver_id: Who decided; the configured reviewer when not given.
+        comment: A note; it is recorded and told to the model after the reason.
+        decided_at: Unix milliseconds; the instant of construction when not given. The record's own time is the store's.
+        expires_at: Unix milliseconds from which on the decision does not count any more.
+        override_input: With an approval: changed arguments, merged over those proposed and validated before it counts.
+        metadata: Of yours, JSON values; kept with the decision.
+
+    Raises:
+        pydantic.ValidationError: A field that there is not: by a misspelt `override_input` the call would run as it is.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    approved: StrictBool
+    reason: str | None = None
+    approver_id: str | None = None
+    comment: str | None = None
+    decided_at: int = Field(default_factory=_now_ms)
+    expires_at: int | None = None
+    override_input: dict[str, Any] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def is_expired(self, now_ms: int | None = None) -> bool:
+        """Say whether the decision does not count any more."""
+        return self.expires_at is not None and (_now_ms() if now_ms is None else now_ms) >= self.expires_at
+
+
+class Cancel(BaseModel):
+    """A resume value that ends the whole run: nothing more runs, and the model is told nothing.
+
+    Attributes:
+        reason: Why; it becomes the status's message.
+        type: In JSON, `{"type": "sayso.cancel", "reason": …}` stands for it.
+    """
+
+    type: Literal["sayso.cancel", "timbal.cancel"] = _CANCEL
+    reason: str | None = None
+
+    def __init__(self, reason: str | None = None, **fields: Any) -> None:
+        super().__init__(reason=reason, **fields)
+
+
+class Resolution:
+    """One value of `resume=` or `approval_decisions=`, read as what it may be.
+
+    What it is depends on the request: a call takes an approval, a question any value as its answer.
+
+    Attributes:
+        given: The value.
+        cancel: Set where it is a `Cancel`.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self.given: Any = given
+        self.cancel = _cancel_of(given)
+
+    def approval(self) -> ApprovalResolution:
+        """Return it as a decision about a call.
+
+        Raises:
+            TypeError: It is none: a text such as "no" is not taken for a yes.
+            pydantic.ValidationError: A dict that is none.
+        """
+        if isinstance(self.given, ApprovalResolution):
+            return self.given
+        if isinstance(self.given, bool):
+            return ApprovalResolution(approved=self.given)
+        kind = type(self.given).__name__
+        if kind != "dict":
+            raise TypeError(
+                "a decision about a call is True, False, an ApprovalResolution or a dict with the same fields,"
+                f" not {kind}"
+            )
+        return ApprovalResolution.model_validate(self.given, strict=True)
+
+
+def _cancel_of(given: Any) -> Cancel | None:
+    if isinstance(given, Cancel):
+        return given
+    if isinstance(given, Mapping):
+        fields = cast("Mapping[str, Any]", given)
+        if fields.get("type") in {_CANCEL, "timbal.cancel"}:
+            reason = fields.get("reason")
+            return Cancel(reason if isinstance(reason, str) else None)
+    return None
+
+
+def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
+    """Return the values by id.
+
+    Raises:
+        TypeError: They are not given by id.
+        ValueError: One id has two values: nobody can say which was meant.
+    """
+    found: dict[str, Resolution] = {}
+    for values in given:
+        if values is not None:
+            if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+                raise TypeError(f"decisions are given by id, in a dict, not as {type(values).__name__}")
+            for request_id, value in values.items():
+                if request_id in found and found[request_id].given != value:
+                    raise ValueError(f"{request_id} is decided twice, by approval_decisions= and by resume=")
+                found[request_id] = Resolution(value)
+    return found
+
 
 T = TypeVar("T")
+
+
 _SPENT = {State.RUNNING, State.DONE, State.FAILED}
 
 
@@ -42,7 +169,7 @@ class IgnoredInputWarning(UserWarning):
     """Input was given with `parent_id=` that is not what the run was called with; the run keeps its own."""
 
 
-class Decider:
+class DecisionTaker:
     """The decisions given with one call of a run.
 
     Attributes:
@@ -87,15 +214,15 @@ class Decider:
                 self._looked_at.add(run_id)
         return found
 
-    async def decide(self, journal: Journal) -> dict[str, dict[str, Any]]:
+    async def decide(self, history: RunHistory) -> dict[str, dict[str, Any]]:
         """Take the decisions; return what there is to say about those that were not taken, by id.
 
         Raises:
             Halt: All that was given to decide has been executed, by whoever was first.
         """
-        if not self._resolutions and (self._waited is not None or not any(journal.waiting())):
+        if not self._resolutions and (self._waited is not None or not any(history.waiting())):
             return {}
-        return await self.verb(partial(self._decisions, journal))
+        return await self.verb(partial(self._decisions, history))
 
     def look(self, kept: RunSnapshot) -> RunSnapshot:
         """Look at what a run waits for that was just taken in hand, in the same trip, if nothing is to be decided."""
@@ -107,32 +234,32 @@ class Decider:
     def _wait_for(self, request_ids: Iterable[str | None]) -> None:
         self._waited = [self._store.get(request_id) for request_id in dict.fromkeys(request_ids) if request_id]
 
-    def _decisions(self, journal: Journal) -> dict[str, dict[str, Any]]:
+    def _decisions(self, history: RunHistory) -> dict[str, dict[str, Any]]:
         """Take the decisions, and look at what the run waits for after that: one trip to the store's thread for all."""
-        notes = self._notes(journal)
-        self._wait_for(body["waits"] for _, body in journal.waiting())
+        notes = self._notes(history)
+        self._wait_for(body["waits"] for _, body in history.waiting())
         return notes
 
-    def _notes(self, journal: Journal) -> dict[str, dict[str, Any]]:
+    def _notes(self, history: RunHistory) -> dict[str, dict[str, Any]]:
         mine: dict[str, Request] = {}
         for request_id, request in self._known().items():
-            if request.run_id == journal.run_id and journal.is_kept:
+            if request.run_id == history.run_id and history.is_kept:
                 mine[request_id] = request
-            elif not journal.is_kept or request.run_id not in self._looked_at:
+            elif not history.is_kept or request.run_id not in self._looked_at:
                 _warn(self._ignored(request))
         # After a crash whoever brings the decision again goes on with the run: nobody else would.
-        is_whole = journal.was is not RunState.BROKEN
+        is_whole = history.was is not RunState.BROKEN
         if is_whole and mine and all(request.state in _SPENT for request in mine.values()):
             text = f"the calls of {', '.join(mine)} were started before; they are not started again"
             status = RunStatus(code="cancelled", reason="approval_already_claimed", message=text)
             raise Halt(status, output=ended_output(status, next(iter(mine))))
         notes: dict[str, dict[str, Any]] = {}
         for request_id, request in mine.items():
-            note = self._take(request, journal)
+            note = self._take(request, history)
             if note is not None:
                 notes[request_id] = note
             if note is not None and "expired" in note:
-                _keep(note, request_id, journal)
+                _keep(note, request_id, history)
         return notes
 
     async def refuse(self, run_id: str) -> None:
@@ -184,21 +311,25 @@ class Decider:
             f" and this call begins anew. To go on with that run, give parent_id={run_id!r}"
         )
 
-    def _take(self, request: Request, journal: Journal) -> dict[str, Any] | None:
+    def _take(self, request: Request, history: RunHistory) -> dict[str, Any] | None:
         if request.state is not State.PENDING and request.state is not State.APPROVED:
             return None  # decided through another channel, or in an earlier call; that stands
         try:
-            return self._decided(request, self._resolutions[request.id], journal)
+            return self._decided(request, self._resolutions[request.id], history)
         except errors.AlreadyDecidedError as error:
             if request.state is State.PENDING:
                 _warn(str(error))
             return None
         except (errors.DecisionRefusedError, TypeError, ValueError) as error:
-            text = f"it is no decision: {_problems(error)}" if isinstance(error, ValidationError) else str(error)
+            text = (
+                f"it is no decision: {_validation_problems(error)}"
+                if isinstance(error, ValidationError)
+                else str(error)
+            )
             _warn(f"the decision of {request.id} was not taken: {text}")
             return {"refused": text}
 
-    def _decided(self, request: Request, resolution: Resolution, journal: Journal) -> dict[str, Any] | None:
+    def _decided(self, request: Request, resolution: Resolution, history: RunHistory) -> dict[str, Any] | None:
         if resolution.cancel is not None:
             self._review.cancel(request.id, resolution.cancel.reason)
             return None
@@ -214,35 +345,35 @@ class Decider:
             elif said.override_input is not None:
                 _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
             return None
-        place = extras_place(request.id)
-        before = self._extras_of_votes(request, journal.at(place) or {})
-        extras = _extras(said, before)
+        place = resolution_place(request.id)
+        before = self._extras_of_votes(request, history.at(place) or {})
+        resolution_extras = _resolution_of(said, before)
         if not said.approved:
             self._review.reject(request.id, _words(said), by=said.approver_id)
         elif said.expires_at is None:
             self._approve(request, said)
         else:
-            # Saved before the approval: a process that dies in between must not leave an approval without its end.
-            journal.put(place, {**before, "expires_at": extras["expires_at"]})
-            journal.save_now()
+            # RunUpdate before the approval: a process that dies in between must not leave an approval without its end.
+            history.put(place, {**before, "expires_at": resolution_extras["expires_at"]})
+            history.save_now()
             try:
                 self._approve(request, said)
             except (errors.DecisionRefusedError, TypeError, ValueError):
-                journal.put(place, before)  # it ends no approval that somebody else gives
+                history.put(place, before)  # it ends no approval that somebody else gives
                 raise
-        journal.put(place, extras)
+        history.put(place, resolution_extras)
         return None
 
     def _approve(self, request: Request, said: ApprovalResolution) -> None:
         self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=_words(said))
 
     def _extras_of_votes(self, request: Request, known: dict[str, Any]) -> dict[str, Any]:
-        """Return what earlier approvals left in the journal; nothing where their process died before they counted."""
+        """Return what earlier approvals left in the history; nothing where their process died before they counted."""
         if "expires_at" in known and not self._store.get(request.id).votes:
             return {}
         return known
 
-    def stop_if_cancelled(self, frame: Frame) -> None:
+    def stop_if_cancelled(self, step: StepContext) -> None:
         """Stop a run one of whose requests was cancelled: nothing else of it runs, whatever was approved beside.
 
         Raises:
@@ -250,47 +381,32 @@ class Decider:
         """
         for request in self._waited or ():
             if request.state is State.CANCELLED and request.holds:
-                halt = cancelled(frame, request)
-                _tell_cancelled(frame, request, halt)
+                halt = cancelled(step, request)
+                _tell_cancelled(step, request, halt)
                 raise halt
             if request.state is State.APPROVED:
-                frame.leg.approved[request.id] = request
+                step.attempt.approved[request.id] = request
 
 
-def _keep(note: dict[str, Any], request_id: str, journal: Journal) -> None:
+def _keep(note: dict[str, Any], request_id: str, history: RunHistory) -> None:
     """Write a note down where the request waits, so that the stored run says what the event says."""
-    for place, body in journal.waiting():
+    for place, body in history.waiting():
         if body["waits"] == request_id:
             # Nothing else of the step: what is put here counts as done here, and needs no proof any more.
             waits = {name: body[name] for name in ("waits", "path", "name", "schema") if name in body}
-            journal.put(place, {**waits, "note": {**(body.get("note") or {}), **note}})
+            history.put(place, {**waits, "note": {**(body.get("note") or {}), **note}})
 
 
-def extras_place(request_id: str) -> str:
-    """Return the place where the journal keeps what a resolution says beyond the decision."""
-    return f"@{request_id}"
-
-
-def cancelled(frame: Frame, request: Request) -> Halt:
-    """Return the end of a run that a person cancelled at this request."""
-    if request.kind == "call":
-        frame.count("approvals:cancelled")
-    comment = None if request.decision is None else request.decision.comment
-    message = comment or signals.refused(request).message
-    status = RunStatus(code="cancelled", reason="cancelled", message=message)
-    return Halt(status, output=ended_output(status, request.id, message))
-
-
-def _tell_cancelled(frame: Frame, request: Request, halt: Halt) -> None:
+def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
     """Say of the call that was cancelled that it has ended, or note it where that is the run's own call."""
-    path = next((body["path"] for _, body in frame.journal.waiting() if body["waits"] == request.id), frame.path)
+    path = next((body["path"] for _, body in step.history.waiting() if body["waits"] == request.id), step.path)
     event = event_of(request, path=path)
     shown = event.input if isinstance(event, ApprovalEvent) else None
     metadata = {"approval": {**approval_note(request), "cancelled": True}} if request.kind == "call" else {}
-    if path == frame.path:
-        frame.input, frame.metadata = shown, {**frame.metadata, **metadata}
+    if path == step.path:
+        step.input, step.metadata = shown, {**step.metadata, **metadata}
         return
-    frame.leg.emit(
+    step.attempt.emit(
         OutputEvent(
             run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
             output=halt.output, t0=event.t0, t1=now_ms(), metadata=metadata,
@@ -303,7 +419,7 @@ def _words(said: ApprovalResolution) -> str | None:
     return "; ".join(dict.fromkeys(text for text in (said.reason, said.comment) if text)) or None
 
 
-def _extras(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:
+def _resolution_of(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:
     # Of several that agreed, the first whose word ends ends the approval.
     ends = [at for at in (said.expires_at, before.get("expires_at")) if at is not None]
     told = {
@@ -316,7 +432,7 @@ def _extras(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, An
     return {name: value for name, value in told.items() if value}
 
 
-def _problems(error: ValidationError) -> str:
+def _validation_problems(error: ValidationError) -> str:
     """Return what is wrong, without the values: they may be secrets."""
     told = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in told)

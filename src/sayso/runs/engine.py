@@ -1,0 +1,499 @@
+"""One step of a run, first or resumed, streamed or collected, free or gated.
+
+A step is a runnable at a place. If the run's history says that it ended, it is not done again: its value, its error or
+its denial is given once more. If it waits, the request decides what becomes of it, and no rule, prompt or default is
+asked a second time. Otherwise it begins. What the gate records of a call is saved in one transaction with the step.
+Gated functions that a handler calls by itself are kept as well (`NestedCalls`): a handler that runs again from its top
+gets what they returned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from sayso import errors, scope, signals
+from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
+from sayso.gates import Check, Gate, Needs, again, check, execute, lacking, requester, unknown_request
+from sayso.gates.masking import secrets_among
+from sayso.model import canonical, redaction
+from sayso.model.fingerprint import call_digest
+from sayso.model.request import Request, State
+from sayso.model.run import RunState, RunUpdate
+from sayso.runs.context import StepContext, current_context, now_ms
+from sayso.runs.events import (
+    Denied,
+    Failed,
+    Halt,
+    NestedCallHeld,
+    QuestionAsked,
+    RunStatus,
+    approval_event,
+    approval_note,
+    end_of,
+    ended_output,
+    resolution_of,
+    waiting_output,
+)
+from sayso.runs.interaction import answers, cancelled, must_belong_to, record_held_call, record_question
+from sayso.runs.state import (
+    Body,
+    LiveValue,
+    LostValue,
+    MadeDefaults,
+    RequestIndex,
+    deserialize_value,
+    recorded,
+    result_classes,
+)
+from sayso.stores.base import Store
+
+__all__ = ["NestedCall", "NestedCalls", "confirmed_by_request", "read_requests", "resolution_place", "run_step"]
+
+
+class NestedCalls:
+    """The gated calls of one handler in one pass; a `sayso.scope.Memory`."""
+
+    def __init__(self, step: StepContext) -> None:
+        self._step = step
+        self._seen: Counter[str] = Counter()
+
+    def recall(self, gate: Gate, store: Store, arguments: Mapping[str, Any]) -> NestedCall | None:
+        """Return what is known of this call; None where the run cannot keep it."""
+        if store is not self._step.history.store:
+            return None
+        if self._step.history.is_left:
+            raise RuntimeError(f"the run {self._step.history.run_id} was handed back; {gate.name} is not called for it")
+        try:
+            form = canonical.encode(dict(arguments))
+        except errors.ArgumentError:
+            return None
+        digest = call_digest(gate.tool, gate.schema.digest, form.digest_input)
+        self._seen[digest] += 1
+        return NestedCall(self._step, f"{self._step.place}!{digest}.{self._seen[digest]}", gate, digest)
+
+
+class NestedCall:
+    """One gated call inside of a handler.
+
+    Attributes:
+        known: What it gave in an earlier pass; None where it has to be made.
+    """
+
+    def __init__(self, step: StepContext, place: str, gate: Gate, digest: str) -> None:
+        self._step, self._place, self._gate = step, place, gate
+        self.known = self._recalled(digest)
+
+    def _recalled(self, digest: str) -> Attempt | None:
+        history, place = self._step.history, self._place
+        body, made, noted = history.at(place), history.proof.made(digest), history.count(f"!{digest}.")
+        if body is None:
+            # One more was made than was noted: by a thread that went on when its run had been handed back.
+            return self._happened(made[noted]) if len(made) > noted else None
+        if (
+            self._gate.when is True
+            and history.is_from_store(place)
+            and len(made) < history.count_from_store(f"!{digest}.")
+        ):
+            return None
+        return self._given(body["value"])
+
+    def _happened(self, request: Request) -> Attempt:
+        result = None if request.execution is None else request.execution.result
+        value = None if result is None else recorded(result)
+        self._step.history.put(self._place, {"value": LiveValue(value, self._gate.function, self._gate.name)})
+        return Attempt(value, None)
+
+    def _given(self, kept: Any) -> Attempt | None:
+        if isinstance(kept, LiveValue):
+            return Attempt(kept.value, None)
+        if kept is None or "form" in kept:
+            return Attempt(
+                None if kept is None else deserialize_value(kept["form"], result_classes(self._gate.function)), None
+            )
+        return None
+
+    def snapshot(self, attempt: Attempt) -> RunUpdate | None:
+        """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
+        if attempt.raised is not None:
+            return None
+        history, value = self._step.history, attempt.value
+        live = None if value is None else LiveValue(value, self._gate.function, self._gate.name)
+        history.put(self._place, {"value": live})
+        return history.offer()[0] if history.is_kept else None
+
+
+_SUCCESS = RunStatus(code="success")
+
+
+async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
+    """Take one step, and return its value.
+
+    Raises:
+        Denied: A person or a rule said no.
+        Failed: The handler, or its input, is at fault.
+        Halt: The run stops here.
+    """
+    known = step.history.at(step.place)
+    if known is not None:
+        known = await adrive(confirmed_by_request(step, known))
+        if "status" in known:
+            return _once_more(step, known)
+    step.attempt.check_going()
+    step.attempt.emit(step.start_event())
+    token = current_context.set(step)
+    try:
+        value = await _taken(step, given, known)
+    except Halt as halt:
+        step.attempt.emit(step.output_event(halt.status, halt.output, error=halt.error))
+        raise
+    except (Denied, Failed) as fault:
+        status, error = end_of(fault)
+        if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside of the handler
+            fault.partial = ended_output(status, None, fault.message)
+        await _ended(step, status, error, value=fault.partial)
+        step.attempt.emit(step.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None))
+        raise
+    finally:
+        current_context.reset(token)
+    await _ended(step, _SUCCESS, value=value)
+    step.attempt.emit(step.output_event(_SUCCESS, value))
+    return value
+
+
+async def _ended(
+    step: StepContext, status: RunStatus, error: dict[str, Any] | None = None, *, value: Any = None
+) -> None:
+    """Write down how a step ended, unless the gate has done it together with the outcome."""
+    known = step.history.at(step.place)
+    if known is None or "status" not in known:
+        live = None if value is None else LiveValue(value, step.runnable.function, step.path)
+        step.history.put(step.place, step.told(status, value=live, error=error))
+        await step.history.save()
+
+
+def _once_more(step: StepContext, known: Body) -> Any:
+    step.metadata = known.get("metadata") or {}
+    status: Body = known["status"]
+    error: Body = known.get("error") or {}
+    value = _value_of(step, known.get("value"))
+    match status["code"], status.get("reason"):
+        case "success", _:
+            return value
+        case "cancelled", "approval_denied":
+            end = Denied(status.get("message", ""), is_feedback=bool(error.get("feedback")))
+        case "error", None:
+            end = Failed(error.get("type", "Error"), error.get("message", ""))
+        case _:
+            raise Halt(RunStatus(**status), error=error or None, output=value)
+    end.partial = value
+    raise end
+
+
+def _value_of(step: StepContext, kept: Any) -> Any:
+    if isinstance(kept, LiveValue):
+        return kept.value  # it ended in this very attempt
+    if not kept:
+        return None
+    if "form" in kept:
+        return deserialize_value(kept["form"], result_classes(step.runnable.function))
+    lost = LostValue(kept["plain"], str(errors.ValueNotKeptError(step.path, kept["lost"])))
+    return lost if step.parent is not None and step.parent.runnable.needs_values else lost.plain
+
+
+async def _taken(step: StepContext, given: Mapping[str, Any], known: Body | None) -> Any:
+    waits = None if known is None else known.get("waits")
+    try:
+        with scope.run(step.history.run_id):
+            here = scope.current()
+            here.memory, here.at = NestedCalls(step), step.place
+            with step.history.ending(partial(here.end, "whoever listened to the run has gone")):
+                return await _settled(step, given, waits)
+    except QuestionAsked as asks:
+        raise (await adrive(record_question(step, asks))) from None
+    except NestedCallHeld as holds:
+        raise (await adrive(record_held_call(step, holds))) from None
+    except errors.PolicyError as error:
+        status = RunStatus(code="error", reason="approval_policy_error", message=str(error))
+        raise Halt(status, error) from error
+    except errors.AlreadyStartedError as error:
+        status = RunStatus(code="cancelled", reason="approval_already_claimed", message=str(error))
+        raise Halt(status, output=ended_output(status, error.request_id)) from error
+    except errors.OutcomeUnknownError as error:
+        raise Halt(RunStatus(code="error", reason="outcome_unknown", message=str(error)), error) from error
+    except errors.ArgumentError as error:
+        raise Failed("ArgumentError", str(error), error) from error
+    except errors.StoreError as error:
+        raise Halt(RunStatus(code="error", reason="store_failed", message=str(error)), error) from error
+    except (errors.StartRefusedError, errors.RunBusyError) as error:
+        raise Halt(RunStatus(code="error", message=str(error)), error) from error
+
+
+async def _settled(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
+    runnable = step.runnable
+    arguments = {} if waits is not None else runnable.arguments_of(given, await _defaults(step, given))
+    step.answers, step.suspensions = await adrive(answers(step)), 0
+    if step.history.has_nested(step.place):
+        await adrive(read_requests(step))
+    if waits is not None or not runnable.is_free:
+        return await adrive(_through(step, arguments, waits))
+    step.begin(arguments, runnable.shown(arguments))
+    args, kwargs = runnable.signature.spread(arguments)
+    return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
+
+
+async def _defaults(step: StepContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default parameters of this call: what the history knows, else made now, and noted where it matters."""
+    runnable, place = step.runnable, f"{step.place}="
+    if not runnable.makes_defaults:
+        return await adrive(runnable.defaults(given))
+    known = step.history.at(place)
+    if known is not None and known["made"] is not None:
+        made = known["made"]
+        return made.value if isinstance(made, MadeDefaults) else canonical.decode(made, runnable.shape.classes)
+    values = await adrive(runnable.defaults(given))
+    step.history.put(place, {"made": MadeDefaults(values)})
+    return values
+
+
+def _through(step: StepContext, arguments: dict[str, Any], waits: str | None) -> Effects[Any]:
+    """Take a call through its gate; `waits` is the request that it already waits for."""
+    while True:
+        answer = yield from _answer(step, arguments, waits)
+        match answer.kind:
+            case "allow":
+                gate = step.runnable.gate
+                step.begin(arguments, step.runnable.shown(arguments))
+                return _unwrapped(step, (yield UserCall(gate.function, *gate.signature.spread(arguments))))
+            case "happened":
+                _noted(step, answer)
+                return answer.result
+            case "deny":
+                raise Denied(answer.reason or f"a rule denies {step.runnable.name}")
+            case "held":
+                raise _held(step, _noted(step, answer))
+            case "refused":
+                raise _refused(step, _noted(step, answer))
+            case "ready":
+                try:
+                    return (yield from _executed(step, _noted(step, answer), answer.needs))
+                except (errors.NotApprovedError, errors.ApprovalExpiredError) as late:
+                    waits = late.request_id  # cancelled or expired since: the request says so itself
+
+
+def _answer(step: StepContext, arguments: dict[str, Any], waits: str | None) -> Effects[Check]:
+    gate, store = step.runnable.gate, step.history.store
+    expired = False
+    if waits is not None:
+        known = step.attempt.approved.pop(waits, None)
+        request: Request = (yield StoreCall(store, store.settle, waits)) if known is None else known
+        must_belong_to(request, step, step.place)
+        match request.state:
+            case State.DONE:
+                result = None if request.execution is None else request.execution.result
+                return Check("happened", request, result=None if result is None else recorded(result))
+            case State.FAILED:
+                raise _failed_before(request)
+            case State.EXPIRED:
+                arguments, expired = canonical.decode(request.call.form, gate.schema.classes), True
+            case State.PENDING | State.APPROVED if why := _why_anew(step, request):
+                yield StoreCall(store, store.withdraw, waits, requester(), why)
+                arguments, expired = canonical.decode(request.call.form, gate.schema.classes), _is_late(step, request)
+            case _:
+                return (yield from again(gate, store, request, step.gate_place))
+    asked: list[tuple[str, list[int]]] = []
+    body = {"path": step.path, "name": step.runnable.name, "note": {"expired": True} if expired else {}}
+
+    def snapshot(request: Request) -> Effects[RunUpdate]:
+        yield step.history.alone(step)
+        left = RunState.PAUSED if step.is_outermost else None
+        saved, numbers = step.history.offer((step.place, {"waits": request.id, **body}), left=left)
+        asked.append((request.id, numbers))
+        return saved
+
+    try:
+        answer = yield from check(gate, store, arguments, step.gate_place._replace(snapshot=snapshot))
+        for request_id, numbers in asked:
+            met = answer.request.id
+            is_back = step.is_outermost and met == request_id  # the store keeps it in hand with any other
+            step.history.confirm(numbers, (step.place, {"waits": met, **body}), is_back=is_back)
+    finally:
+        step.history.saved_by(step)
+    if expired and answer.kind not in {"allow", "deny"}:
+        step.attempt.notes[answer.request.id] = {"expired": True}
+    # Decided before our own asking had come back, the run is in hand no more: whoever takes it goes on with it.
+    return answer._replace(kind="held") if step.history.is_back else answer
+
+
+def _failed_before(request: Request) -> Failed:
+    """Return how a call failed that was made before."""
+    execution = request.execution
+    if execution is None or execution.error is None:
+        return Failed("Error", "the call failed")
+    kind, _, words = execution.error.partition(": ")
+    if execution.resolved_by is not None:
+        return Failed("NotExecuted", f"{execution.resolved_by} found out that it did not take effect ({kind}: {words})")
+    return Failed(kind, words)
+
+
+def _why_anew(step: StepContext, request: Request) -> str | None:
+    """Return why a request that waits, or was approved, is taken back, and its call asked anew."""
+    if _is_late(step, request):
+        return "the decision counted until now"
+    return lacking(step.runnable.gate, request, step.gate_place)
+
+
+def _is_late(step: StepContext, request: Request) -> bool:
+    if request.state is not State.APPROVED:
+        return False
+    until = (step.history.at(resolution_place(request.id)) or {}).get("expires_at")
+    return until is not None and now_ms() >= until
+
+
+def _noted(step: StepContext, answer: Check) -> Request:
+    """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
+    request = answer.request
+    call = request.effective
+    step.begin(canonical.decode(call.form, step.runnable.gate.schema.classes), call.arguments)
+    approval = approval_note(request)
+    if request.decision is not None:
+        more = step.history.at(resolution_place(request.id)) or {}
+        approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
+        approval["message_for_model"] = request.message_for_model()
+    if request.edited is not None:
+        was = request.call.arguments
+        approval["changed"] = [[n, was.get(n), now] for n, now in call.arguments.items() if was.get(n) != now]
+    step.metadata["approval"] = approval
+    return request
+
+
+def _held(step: StepContext, request: Request) -> Halt:
+    note = step.attempt.notes.get(request.id)
+    if note is not None and note.get("expired"):
+        step.count("approvals:expired")
+    step.count("approvals:required")
+    event = approval_event(request, step.attempt.note_of(request.id))
+    step.metadata["approval"].update(event.metadata.get("approval", {}))
+    step.attempt.wait(step.rank, event)
+    text = f"{request.id} waits for a person: {event.prompt or event.runnable_name}"
+    status = RunStatus(code="cancelled", reason="approval_required", message=text)
+    return Halt(status, output=waiting_output(event))
+
+
+def _refused(step: StepContext, request: Request) -> Halt | Denied:
+    if request.state is State.CANCELLED:
+        return cancelled(step, request)
+    signal = signals.refused(request)
+    step.count("approvals:denied")
+    denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK)
+    status, _ = end_of(denied)
+    denied.partial = ended_output(status, request.id, None if request.decision is None else request.decision.comment)
+    return denied
+
+
+def _executed(step: StepContext, request: Request, needs: Needs | None) -> Effects[Any]:
+    offered: list[tuple[list[int], bool]] = []
+
+    def snapshot(attempt: Attempt) -> RunUpdate | None:
+        if attempt.is_ambiguous:
+            return None  # it has no end yet: a person, or `verify=`, finds out
+        try:
+            value, (status, error) = _unwrapped(step, attempt), (_SUCCESS, None)
+        except (Denied, Failed) as fault:
+            value, (status, error) = fault.partial, end_of(fault)
+        except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
+            return None
+        live = None if value is None and status is not _SUCCESS else LiveValue(value, step.runnable.function, step.path)
+        number = step.history.put(step.place, step.told(status, value=live, error=error))
+        # What was before it was saved when the call was asked; of many that end at once each brings its own.
+        only = number if step.history.is_crowded else None
+        left = RunState.ENDED if step.is_outermost and only is None else None
+        saved, numbers = step.history.offer(only=only, left=left)
+        offered.append((numbers, left is not None))
+        return saved
+
+    def on_saved() -> None:
+        for numbers, is_back in offered:
+            step.history.confirm(numbers, is_back=is_back)
+
+    attempt = yield from execute(step.runnable.gate, step.history.store, request, needs, snapshot, on_saved)
+    if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
+        # Its end stands in the history, and nothing starts it again: its approval is not left open.
+        store = step.history.store
+        yield StoreCall(store, store.withdraw, request.id, requester(), "it has ended")
+    if not isinstance(attempt.raised, Suspended):
+        step.count("approvals:approved")
+    if attempt.is_ambiguous:
+        raise errors.OutcomeUnknownError(request.id) from attempt.raised
+    return _unwrapped(step, attempt)
+
+
+def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
+    match attempt.raised:
+        case None:
+            return attempt.value
+        case Denied() | Failed() as settled:
+            raise settled
+        case signals.ConfirmationCancelled() as ended:  # of a function that the handler called
+            step.attempt.check_going()
+            status = RunStatus(code="cancelled", reason="cancelled", message=ended.message)
+            raise Halt(status, output=ended_output(status, ended.confirmation_id, ended.message))
+        case signals.ConfirmationRejected() as rejected:
+            raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
+        case errors.OutcomeUnknownError() as unknown:  # of a function that the handler called, here and below
+            raise unknown
+        case Exception() as error:
+            request_id = unknown_request(error)
+            if request_id is not None:
+                raise errors.OutcomeUnknownError(request_id) from error
+            raise _failed(step, error)
+        case other:
+            raise other
+
+
+def _failed(step: StepContext, error: BaseException) -> Failed:
+    if isinstance(error, Failed):
+        return error
+    secrets = secrets_among(step.runnable.gate, step.arguments or {})
+    return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets), error)
+
+
+def read_requests(step: StepContext) -> Effects[RequestIndex]:
+    """Return the requests of a step's run, read by now."""
+    proof, store = step.history.proof, step.history.store
+    if not proof.is_read:
+        yield StoreCall(store, proof.read)
+    return proof
+
+
+def confirmed_by_request(step: StepContext, known: dict[str, Any]) -> Effects[dict[str, Any]]:
+    """Return what is known of a step as far as its request bears it out; else what the request says counts.
+
+    Raises:
+        Halt: The call had to be approved, and there is no request that was.
+    """
+    runnable, history = step.runnable, step.history
+    if runnable.is_free or not history.is_from_store(step.place) or not _is_success(known):
+        return known
+    request = (yield from read_requests(step)).of(step.place)
+    if request is not None and request.state is State.DONE:
+        return known
+    if request is not None and (request.holds or request.state is State.FAILED):
+        body = {"waits": request.id, "path": step.path, "name": runnable.name}
+        history.put(step.place, body)
+        return body
+    if runnable.gate.when is True:
+        text = f"the run's record says that {step.path} was done, and no request says so; it is not believed"
+        raise Halt(RunStatus(code="error", message=text), error={"type": "AlteredRequestError", "message": text})
+    return known  # its rule let it pass
+
+
+def _is_success(known: dict[str, Any]) -> bool:
+    return "status" in known and known["status"]["code"] == "success"
+
+
+def resolution_place(request_id: str) -> str:
+    """Return the place where the history keeps what a resolution says beyond the decision."""
+    return f"@{request_id}"
