@@ -109,6 +109,9 @@ class FakeSlack:
             if element["type"] == "radio_buttons":
                 option = next((one for one in element["options"] if one["value"] == verb), None)
                 values[name] = {element["action_id"]: {"type": "radio_buttons", "selected_option": option}}
+            elif element["type"] == "checkboxes":
+                chosen = element["options"] if texts.pop(name, "") else []
+                values[name] = {element["action_id"]: {"type": "checkboxes", "selected_options": chosen}}
             else:
                 text = texts.pop(name.replace("-", "_"), element.get("initial_value"))
                 values[name] = {element["action_id"]: {"type": "plain_text_input", "value": text}}

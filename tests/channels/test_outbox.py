@@ -22,6 +22,7 @@ from sayso import errors
 from sayso.channels import Notification, UndeliverableError, deliver, forget, health, queue_channel
 from sayso.channels.outbox import GIVES_UP_AFTER, KEPT_FOR, LEASE, Deliverer
 from sayso.channels.registry import ChannelRegistry
+from sayso.channels.webhook import document
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request
 from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
@@ -190,7 +191,7 @@ def test_a_question_is_announced_without_its_words(desk: Desk) -> None:
 
 
 def test_a_message_carries_no_argument_prompt_context_or_comment(desk: Desk) -> None:
-    words = {name: f"canary-{name}" for name in ("prompt", "description", "rule")}
+    words = {name: f"canary-{name}" for name in ("prompt", "description", "rule", "title", "summary")}
     request = desk.store.ask(
         sample_call(None, {"amount": 4_711, "to": "canary-to"}, context={"a": "canary-context"}, **words)
     )
@@ -211,6 +212,25 @@ def test_a_gate_that_opts_in_sends_its_arguments_masked(desk: Desk) -> None:
     assert notification.arguments is not None
     assert (notification.arguments["amount"], notification.arguments["to"]) == (4_711, "alice")
     assert "canary" not in repr(notification)
+
+
+def test_a_gate_that_opts_in_sends_its_title_and_summary_with_secrets_masked(desk: Desk) -> None:
+    @sayso.gate(
+        wait="raise", store=desk.store, notify_arguments=True, title="Refund\u202e an order",
+        summary="Refund {amount} with {password}",
+    )  # fmt: skip
+    def refund(amount: int, password: str) -> None:
+        raise AssertionError(amount)
+
+    with pytest.raises(sayso.ConfirmationRequired):
+        refund(4_711, "canary-secret")
+    desk.run()
+    (notification,) = desk.chat.said
+    assert (notification.program_title, notification.summary) == ("Refund<U+202E> an order", "Refund 4711 with ***")
+    assert document(notification)["data"]["program_says"] == {
+        "title": "Refund<U+202E> an order", "summary": "Refund 4711 with ***",
+    }  # fmt: skip
+    assert "4711" not in notification.title + notification.line
 
 
 def test_the_option_of_a_gate_and_of_a_tool_reaches_the_message(desk: Desk) -> None:

@@ -19,12 +19,13 @@ from sayso.channels import notification
 from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
 from sayso.channels.outbox import deliver
 from sayso.channels.slack import SlackChannel, make
-from sayso.channels.slack_review import Desk
+from sayso.channels.slack_review import SlackReviews
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
+from sayso.view.summary import short
 from tests.channels.fake_slack import APP, BOT, CHANNEL, TEAM, FakeSlack, fake_slack, texts_in
 from tests.conftest import Clock
 
@@ -228,6 +229,40 @@ def test_nothing_is_chosen_beforehand_and_nothing_chosen_decides_nothing(
         assert reply["response_action"] == "errors"
         assert list(reply["errors"]) == [field]
     assert memory.get(request.id).state is State.PENDING
+
+
+def test_an_effect_that_is_taken_may_happen_again_with_a_note(
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
+) -> None:
+    first = memory.ask(sample_call("run_1", effect="refund:A-4721"))
+    request = memory.ask(sample_call("run_2", effect="refund:A-4721"))
+    view = slack.opens("U1", posted(slack, ops, request))
+    assert f"the same effect: {short(first.id)}" in words(view)
+    assert list(slack.submit("U1", view, "approve", again="yes")["errors"]) == ["note"]
+    assert memory.get(request.id).state is State.PENDING
+    slack.submit("U1", view, "approve", again="yes", note="it bounced")
+    decision = memory.get(request.id).decision
+    assert decision is not None
+    assert (decision.verb, decision.again, decision.comment) == ("approve", True, "it bounced")
+
+
+def test_a_call_whose_effect_no_other_has_is_not_approved_again(
+    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None
+) -> None:
+    for effect in (None, "refund:A-4721"):
+        request = memory.ask(sample_call(f"run_{effect is None}", effect=effect))
+        view = slack.opens("U1", posted(slack, ops, request))
+        assert "again" not in {block.get("block_id") for block in view["blocks"]}
+        slack.submit("U1", view, "approve")
+        decision = memory.get(request.id).decision
+        assert decision is not None
+        assert decision.again is False
+
+
+def test_the_programs_words_are_marked_as_its_own(slack: FakeSlack, ops: SlackChannel, memory: Store) -> None:
+    said = {"program_title": "Refund an order", "summary": "Refund 320 for A-4721"}
+    message = posted(slack, ops, memory.ask(sample_call()), **said)
+    assert "The program says, unverified:\nRefund an order\nRefund 320 for A-4721" in words(message)
 
 
 def test_a_value_can_be_changed_and_what_is_left_alone_stays(
@@ -585,8 +620,8 @@ def test_a_store_that_takes_long_is_answered_in_time_and_told_later(
 
     monkeypatch.setattr(memory, "decide", slow)
     call = _Slow()
-    desk = Desk(memory, call, {"U1": Reviewer("ada")}, team=TEAM, inline=False, base_url=None, in_time=0.01)
-    first = desk.submitted("env-1", submission(request, request.fingerprint))
+    desk = SlackReviews(memory, call, {"U1": Reviewer("ada")}, team=TEAM, inline=False, base_url=None, in_time=0.01)
+    first = desk.decide("env-1", submission(request, request.fingerprint))
     assert "takes longer than usual" in words(first["view"])
     go.set()
     assert call.told.wait(30)
@@ -604,8 +639,8 @@ def test_a_store_that_fails_is_told_and_named_in_the_log(
 
     request = memory.ask(sample_call())
     monkeypatch.setattr(memory, "decide", fail)
-    desk = Desk(memory, _Slow(), {"U1": Reviewer("ada")}, team=TEAM, inline=False, base_url=None)
-    reply = desk.submitted("env-1", submission(request, request.fingerprint))
+    desk = SlackReviews(memory, _Slow(), {"U1": Reviewer("ada")}, team=TEAM, inline=False, base_url=None)
+    reply = desk.decide("env-1", submission(request, request.fingerprint))
     assert "look in the inbox how it stands" in words(reply["view"])
     assert "it is locked" in caplog.text
     desk.close()

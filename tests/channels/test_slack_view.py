@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sayso.channels import slack
 from sayso.channels import slack_review as show
 from sayso.channels.notification import Notification
 from sayso.model.request import Request
@@ -39,7 +40,17 @@ def texts_in(thing: Any) -> list[dict[str, Any]]:
 def hostile(text: str) -> list[Request]:
     arguments = {"amount": 1, "to": text, "password": text}
     return [
-        sample_call(arguments=arguments, prompt=text, description=text, rule=text, context={text: text}, risk=text),
+        sample_call(
+            arguments=arguments,
+            prompt=text,
+            description=text,
+            rule=text,
+            context={text: text},
+            risk=text,
+            title=text,
+            summary=text,
+            effect=text,
+        ),
         sample_question(text=text, prompt=text),
     ]
 
@@ -49,6 +60,7 @@ def notification(text: str, event: Any) -> Notification:
         id="msg_1", event=event, request_id="rq_" + "1" * 32, run_id=text, tool=text, kind="call", risk=None,
         state="pending", fingerprint="f", title=escape(text), line=escape(text), link=None, asked_at=NOW,
         expires_at=NOW, arguments={text: text}, outcome=escape(text),
+        program_title=escape(text), summary=escape(text),
     )  # fmt: skip
 
 
@@ -61,8 +73,8 @@ def test_every_text_is_plain_and_visible(text: str) -> None:
     views = [show.modal(request, NOW, link=None) for request in hostile(text)]
     shown = [
         *views,
-        show.message(notification(text, "asked"), can_review=True),
-        show.outcome(notification(text, "outcome")),
+        slack.message(notification(text, "asked"), can_review=True),
+        slack.outcome(notification(text, "outcome")),
     ]
     for thing in shown:
         assert thing is not None

@@ -87,6 +87,11 @@ MUTANTS = [
         "if not codec.is_borne_out(row, newest, self._seal):\n                raise codec", "if False:\n                raise codec",
         "promises/test_15_an_effect_starts_once.py::test_15_a_request_that_was_altered_frees_no_effect",
     ),
+    Mutant(
+        "a message quotes the program only where its gate allows it", "channels/notification.py",
+        "summary=_escaped(request.summary) if may_tell else None", "summary=_escaped(request.summary)",
+        "channels/test_outbox.py::test_a_message_carries_no_argument_prompt_context_or_comment",
+    ),
     # -- who starts, and who ends -----------------------------------------------------------------------------------
     Mutant(
         "only an approved call is started", "model/lifecycle.py",

@@ -44,7 +44,8 @@ class Notification:
         line: One plain line, escaped.
         link: Opens a page, and never decides; None where the inbox has no address.
         asked_at, expires_at: Of the request.
-        arguments: Masked, and only where the gate has opted in.
+        arguments, program_title, summary: The arguments, masked, and the program's words for the function and for this
+            call, escaped. Only where the gate has opted in by `notify_arguments`: a summary quotes arguments.
         outcome: What became of the request, for the event `outcome`.
     """
 
@@ -64,6 +65,8 @@ class Notification:
     expires_at: datetime
     arguments: dict[str, Any] | None
     outcome: str | None
+    program_title: str | None = None
+    summary: str | None = None
 
 
 class Channel(Protocol):
@@ -121,6 +124,7 @@ def notification_for(
     """
     subject, outcome = request.subject, outcome_of(request) if event == "outcome" else None
     is_call = isinstance(subject, Call)
+    may_tell = is_call and request.notify_arguments
     title = _title(request, event, outcome)
     return Notification(
         id=_id_of(request.id, channel, event, mark),
@@ -137,9 +141,15 @@ def notification_for(
         link=None if base_url is None else f"{base_url.rstrip('/')}/r/{request.id}",
         asked_at=request.created_at,
         expires_at=request.expires_at,
-        arguments=request.effective.arguments if is_call and request.notify_arguments else None,
+        arguments=request.effective.arguments if may_tell else None,
         outcome=outcome,
+        program_title=_escaped(request.title) if may_tell else None,
+        summary=_escaped(request.summary) if may_tell else None,
     )
+
+
+def _escaped(text: str | None) -> str | None:
+    return None if text is None else escape(text)
 
 
 def test_notification(channel: str, base_url: str | None) -> Notification:

@@ -21,18 +21,32 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 
-from sayso.channels import slack_review as show
 from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
 from sayso.channels.settings import ReviewerAllowlist, Table, allowed_reviewers
-from sayso.channels.slack_review import Desk, is_high
+from sayso.channels.slack_review import (
+    CALLBACK,
+    REVIEW,
+    ROOM,
+    Block,
+    SlackReviews,
+    button,
+    context,
+    inbox_button,
+    is_high,
+    post,
+    section,
+)
 from sayso.model.reviewer import LOCAL, Reviewer
+from sayso.model.text import escape
 from sayso.stores.base import Store
+from sayso.view.arguments import value
+from sayso.view.summary import short
 
 if TYPE_CHECKING:
     from slack_sdk.socket_mode.client import BaseSocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
 
-__all__ = ["SlackChannel", "make"]
+__all__ = ["SlackChannel", "make", "message", "outcome"]
 
 _log = logging.getLogger("sayso.slack")
 
@@ -43,6 +57,58 @@ _BUFFER = 16_384  # with the client's own 1,024, a submission of a long modal co
 _SOONEST, _LATEST = 1.0, 60.0
 # About this very message; anything else may be mended, and is tried again.
 _NEVER = frozenset({"cant_update_message", "edit_window_closed", "invalid_blocks", "message_not_found", "msg_too_long"})
+
+
+def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
+    """Return what is posted of a notification.
+
+    Args:
+        notification: The notification.
+        can_review: Whether it is decided in Slack; otherwise it has a link only.
+    """
+    blocks = [
+        section(notification.title),
+        *_more(notification),
+        *_words(notification),
+        *_arguments(notification.arguments),
+    ]
+    buttons = inbox_button(notification.link)
+    if can_review:
+        buttons.insert(0, button("Review", action_id=REVIEW, value=notification.request_id, style="primary"))
+    if notification.event == "test":
+        return post("sayso: a test of this channel", blocks)
+    if not can_review:
+        blocks.append(context("This is decided in the inbox, not in Slack."))
+    if buttons:
+        blocks.append({"type": "actions", "elements": buttons})
+    return post(f"sayso: {short(notification.request_id)} waits for a person", blocks)
+
+
+def outcome(notification: Notification) -> dict[str, Any]:
+    """Return what a message becomes when its request was decided: the same words, the outcome, and no Review."""
+    blocks = [section(notification.title), section(notification.outcome or notification.state)]
+    if notification.link is not None:
+        blocks.append({"type": "actions", "elements": inbox_button(notification.link)})
+    return post(f"sayso: {short(notification.request_id)} is {escape(notification.state)}", blocks)
+
+
+def _more(notification: Notification) -> list[Block]:
+    """Return what the line of a notification says beyond its title."""
+    more = notification.line.removeprefix(notification.title).removeprefix("; ")
+    return [context(more)] if more else []
+
+
+def _words(notification: Notification) -> list[Block]:
+    """Return the program's title and summary, marked as the program's."""
+    said = [text for text in (notification.program_title, notification.summary) if text is not None]
+    return [context("The program says, unverified:"), *map(section, said)] if said else []
+
+
+def _arguments(arguments: Mapping[str, Any] | None) -> list[Block]:
+    if arguments is None:
+        return []
+    said = "\n".join(f"{escape(name)}: {value(item)}" for name, item in arguments.items())
+    return [section(said if len(said) <= ROOM else "The arguments are too long for a message; Review shows them.")]
 
 
 class SlackChannel:
@@ -78,15 +144,15 @@ class SlackChannel:
             OSError: It did not take it now.
         """
         can_review = notification.event != "test" and (self._inline or not is_high(notification.risk))
-        return self._posted(show.message(notification, can_review=can_review))
+        return self._posted(message(notification, can_review=can_review))
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:
         """Edit a message so that it says the outcome; raises as `send`."""
         if reference is None:
-            self._posted(show.outcome(notification))
+            self._posted(outcome(notification))
             return
         channel, _, ts = reference.partition("/")
-        self._call("chat.update", {"channel": channel, "ts": ts, **show.outcome(notification)})
+        self._call("chat.update", {"channel": channel, "ts": ts, **outcome(notification)})
 
     @contextmanager
     def listening(self, store: Store, base_url: str | None) -> Generator[None]:
@@ -94,23 +160,23 @@ class SlackChannel:
 
         It connects in the background, and again whenever the connection ends; a failure is logged.
         """
-        line = _Line(self._call, self._web, self._app_token, self._desk_for(store, base_url))
-        connecting = threading.Thread(target=line.open, name="sayso-slack-connect", daemon=True)
+        connection = _Connection(self._call, self._web, self._app_token, self._reviews_for(store, base_url))
+        connecting = threading.Thread(target=connection.open, name="sayso-slack-connect", daemon=True)
         connecting.start()
         try:
             yield
         finally:
-            line.close()
+            connection.close()
             connecting.join(_GRACE)  # where it hangs it hangs up by itself
 
-    def _desk_for(self, store: Store, base_url: str | None) -> Any:
-        def desk(team: str) -> Desk:
-            return Desk(
+    def _reviews_for(self, store: Store, base_url: str | None) -> Any:
+        def reviews(team: str) -> SlackReviews:
+            return SlackReviews(
                 store, self._call, self._people, team=team, inline=self._inline, base_url=base_url,
                 allowed=self._allowed,
             )  # fmt: skip
 
-        return desk
+        return reviews
 
     def _posted(self, content: Mapping[str, Any]) -> str:
         answer = self._call("chat.postMessage", {"channel": self._channel, **content})
@@ -130,14 +196,14 @@ class SlackChannel:
         return answer.data
 
 
-class _Line:
+class _Connection:
     """The connection by which presses come in, opened until it succeeds, and closed fast."""
 
-    def __init__(self, call: Any, web: WebClient, app_token: str, desk_for: Any) -> None:
-        self._call, self._web, self._app_token, self._desk_for = call, web, app_token, desk_for
+    def __init__(self, call: Any, web: WebClient, app_token: str, reviews_for: Any) -> None:
+        self._call, self._web, self._app_token, self._reviews_for = call, web, app_token, reviews_for
         self._over = threading.Event()
         self._client: SocketModeClient | None = None
-        self._desk: Desk | None = None
+        self._reviews: SlackReviews | None = None
 
     def open(self) -> None:
         """Connect, and try again for as long as that fails; the client itself sees to connections that end."""
@@ -154,7 +220,7 @@ class _Line:
                 return
 
     def _connect(self) -> None:
-        self._desk = self._desk_for(str(self._call("auth.test", {})["team_id"]))
+        self._reviews = self._reviews_for(str(self._call("auth.test", {})["team_id"]))
         self._client = client = SocketModeClient(self._app_token, web_client=self._web, receive_buffer_size=_BUFFER)
         client.socket_mode_request_listeners.append(self._heard)
         client.connect()
@@ -163,14 +229,14 @@ class _Line:
 
     def _heard(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
         payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]
-        desk = self._desk
+        reviews = self._reviews
         if self._over.is_set():
             return  # Slack sends it again, to whoever is connected then
-        is_ours = payload.get("type") == "view_submission" and _callback(payload) == show.CALLBACK
-        reply = desk.submitted(envelope.envelope_id, payload) if desk is not None and is_ours else None
+        is_ours = payload.get("type") == "view_submission" and _callback(payload) == CALLBACK
+        reply = reviews.decide(envelope.envelope_id, payload) if reviews is not None and is_ours else None
         client.send_socket_mode_response(SocketModeResponse(envelope.envelope_id, reply))
-        if desk is not None and envelope.type == "interactive" and payload.get("type") == "block_actions":
-            desk.pressed(payload)
+        if reviews is not None and envelope.type == "interactive" and payload.get("type") == "block_actions":
+            reviews.open_modal(payload)
 
     def close(self) -> None:
         """End the connection."""
@@ -181,8 +247,8 @@ class _Line:
         client, self._client = self._client, None
         if client is not None:
             _end(client)
-        if self._desk is not None:
-            self._desk.close()
+        if self._reviews is not None:
+            self._reviews.close()
 
 
 def _end(client: SocketModeClient) -> None:

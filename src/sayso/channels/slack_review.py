@@ -18,7 +18,6 @@ from datetime import datetime
 from typing import Any, cast
 
 from sayso import clock, errors
-from sayso.channels.notification import Notification
 from sayso.channels.settings import ReviewerAllowlist
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK, Json
@@ -30,173 +29,136 @@ from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.arguments import value
 from sayso.view.card import changed, stands
 from sayso.view.summary import short
 
 __all__ = [
-    "CALLBACK",
-    "REVIEW",
-    "Desk",
-    "Slack",
-    "editable",
-    "field_of",
-    "is_high",
-    "message",
-    "modal",
-    "notes",
-    "outcome",
-    "problems_in",
-    "told",
-]
+    "CALLBACK", "REVIEW", "ROOM", "Block", "SlackReviews", "WebApi", "button", "context", "inbox_button", "is_high",
+    "modal", "post", "section",
+]  # fmt: skip
 
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"
 
 Block = dict[str, Any]
-_ROOM = 2_900  # of the 3,000 characters that Slack takes in one text
+ROOM = 2_900  # of the 3,000 characters that Slack takes in one text
 _MOST_TEXTS = 12
 _WIDTH = 72
 _LONGEST_FIELD, _MOST_FIELDS = 300, 12
 _LONGEST_NOTE = 2_000
 _LONGEST_TOLD = 280
+_NOTE = "Note, for the program and the record"
 _NO = "; to reject a Confirm, say why"
+_AGAIN = "Its effect is taken; the note says why it may happen again"
 _CALL_VERBS = {"approve": "Approve", "reject": "Reject", "feedback": "Send back with the note"}
 _QUESTION_VERBS = {"answer": "Answer", "reject": "Reject"}
 
 
-def _plain(text: str, room: int = _ROOM) -> Block:
+def plain_text(text: str, room: int = ROOM) -> Block:
+    """Return a text in which Slack reads no markup, cut to the room that there is."""
     cut = text if len(text) <= room else f"{text[: room - 1]}…"
     return {"type": "plain_text", "text": cut or " ", "emoji": False}
 
 
-def _section(text: str) -> Block:
-    return {"type": "section", "text": _plain(text)}
+def section(text: str) -> Block:
+    """Return a block of text."""
+    return {"type": "section", "text": plain_text(text)}
 
 
-def _line(text: str) -> Block:
-    return {"type": "context", "elements": [_plain(text, 1_900)]}
+def context(text: str) -> Block:
+    """Return a block of small text."""
+    return {"type": "context", "elements": [plain_text(text, 1_900)]}
 
 
-def _button(words: str, **more: str) -> Block:
-    return {"type": "button", "text": _plain(words, 70), **more}
+def button(words: str, **more: str) -> Block:
+    """Return a button; `more` is its action, value, style or URL."""
+    return {"type": "button", "text": plain_text(words, 70), **more}
 
 
-# -- the message -----------------------------------------------------------------------------------------------
+def inbox_button(link: str | None) -> list[Block]:
+    """Return the button that opens a request's page; none where the inbox has no address."""
+    return [] if link is None else [button("Open in the inbox", action_id="sayso_open", url=link)]
 
 
-def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
-    """Return what is posted of a notification.
-
-    Args:
-        notification: The notification.
-        can_review: Whether it is decided in Slack; otherwise it has a link only.
-    """
-    blocks = [_section(notification.title), *_more(notification), *_arguments(notification.arguments)]
-    buttons = (
-        [_button("Review", action_id=REVIEW, value=notification.request_id, style="primary")] if can_review else []
-    )
-    if notification.link is not None:
-        buttons.append(_button("Open in the inbox", action_id="sayso_open", url=notification.link))
-    if notification.event == "test":
-        return _posted("sayso: a test of this channel", blocks)
-    if not can_review:
-        blocks.append(_line("This is decided in the inbox, not in Slack."))
-    if buttons:
-        blocks.append({"type": "actions", "elements": buttons})
-    return _posted(f"sayso: {_short(notification)} waits for a person", blocks)
-
-
-def outcome(notification: Notification) -> dict[str, Any]:
-    """Return what a message becomes when its request was decided: the same words, the outcome, and no Review."""
-    blocks = [_section(notification.title), _section(notification.outcome or notification.state)]
-    if notification.link is not None:
-        button = _button("Open in the inbox", action_id="sayso_open", url=notification.link)
-        blocks.append({"type": "actions", "elements": [button]})
-    return _posted(f"sayso: {_short(notification)} is {escape(notification.state)}", blocks)
-
-
-def notes(words: str) -> dict[str, Any]:
+def ephemeral(words: str) -> dict[str, Any]:
     """Return a message to one person."""
-    return _posted("sayso", [_section(words)])
+    return post("sayso", [section(words)])
 
 
-def _posted(fallback: str, blocks: Sequence[Block]) -> dict[str, Any]:
+def post(fallback: str, blocks: Sequence[Block]) -> dict[str, Any]:
+    """Return a message of these blocks; `fallback` is what a lock screen shows."""
     return {
         "text": fallback, "blocks": list(blocks), "mrkdwn": False, "unfurl_links": False, "unfurl_media": False,
         "parse": "none", "link_names": False,
     }  # fmt: skip
 
 
-def _more(notification: Notification) -> list[Block]:
-    """Return what the line of a notification says beyond its title."""
-    more = notification.line.removeprefix(notification.title).removeprefix("; ")
-    return [_line(more)] if more else []
-
-
-def _short(notification: Notification) -> str:
-    return short(notification.request_id)
-
-
-def _arguments(arguments: Mapping[str, Any] | None) -> list[Block]:
-    if arguments is None:
-        return []
-    said = "\n".join(f"{escape(name)}: {value(item)}" for name, item in arguments.items())
-    return [_section(said if len(said) <= _ROOM else "The arguments are too long for a message; Review shows them.")]
-
-
 # -- the modal -------------------------------------------------------------------------------------------------
 
 
-def modal(request: Request, now: datetime, *, link: str | None) -> dict[str, Any] | None:
-    """Return the modal in which a pending request is decided; None where it is too long to be shown whole."""
+def modal(
+    request: Request, now: datetime, *, link: str | None, same_effect: Sequence[Request] = ()
+) -> dict[str, Any] | None:  # fmt: skip
+    """Return the modal in which a pending request is decided; None where it is too long to be shown whole.
+
+    Args:
+        request: What is shown.
+        now: To say how long it waits still.
+        link: The request's page; None where the inbox has no address.
+        same_effect: The other requests with its effect; where there are some, it can be approved although its effect
+            is taken.
+    """
     rows = card.subject_rows(request, width=_WIDTH, full=True)
-    rest = card.ask_rows(request, now, width=_WIDTH, full=True)[len(rows) :]
+    rest = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=same_effect)[len(rows) :]
     what = "What would run" if request.kind == "call" else "What is asked"
     above, beside = _texts(rows), _texts(rest)
     if above is None or beside is None or len(above) + len(beside) > _MOST_TEXTS:
         return None
-    blocks = [_header(what), *map(_section, above), _header("Beside it"), *map(_section, beside)]
+    blocks = [_header(what), *map(section, above), _header("Beside it"), *map(section, beside)]
     if link is not None:
-        button = _button("Open in the inbox", action_id="sayso_open", url=link)
-        blocks.append({"type": "actions", "elements": [button]})
-    blocks += _inputs(request)
+        blocks.append({"type": "actions", "elements": inbox_button(link)})
+    blocks += _inputs(request, can_repeat=bool(same_effect))
     seen = {"id": request.id, "seen": request.current_fingerprint}
     return {
         "type": "modal", "callback_id": CALLBACK, "private_metadata": json.dumps(seen),
-        "title": _plain(short(request.id), 24), "submit": _plain("Decide", 24), "close": _plain("Leave it", 24),
-        "blocks": blocks,
+        "title": plain_text(short(request.id), 24), "submit": plain_text("Decide", 24),
+        "close": plain_text("Leave it", 24), "blocks": blocks,
     }  # fmt: skip
 
 
-def told(words: str) -> dict[str, Any]:
+def message_modal(words: str) -> dict[str, Any]:
     """Return a modal that only says something."""
-    return {"type": "modal", "title": _plain("sayso", 24), "close": _plain("Close", 24), "blocks": [_section(words)]}
+    return {
+        "type": "modal",
+        "title": plain_text("sayso", 24),
+        "close": plain_text("Close", 24),
+        "blocks": [section(words)],
+    }
 
 
 def _header(words: str) -> Block:
-    return {"type": "header", "text": _plain(words, 140)}
+    return {"type": "header", "text": plain_text(words, 140)}
 
 
 def _texts(rows: Sequence[str]) -> list[str] | None:
     """Return rows as few texts that Slack takes; None where one row alone is too long."""
     texts: list[str] = []
     for row in rows:
-        if len(row) > _ROOM:
+        if len(row) > ROOM:
             return None
-        if texts and len(texts[-1]) + 1 + len(row) <= _ROOM:
+        if texts and len(texts[-1]) + 1 + len(row) <= ROOM:
             texts[-1] += f"\n{row}"
         else:
             texts.append(row)
     return texts
 
 
-def _inputs(request: Request) -> list[Block]:
+def _inputs(request: Request, *, can_repeat: bool) -> list[Block]:
     if request.kind == "question":
         answer = {"type": "plain_text_input", "action_id": "text", "multiline": True, "max_length": _LONGEST_NOTE}
         return [
             _input("answer", "Your answer", answer, is_optional=True),
             _input("verb", "Your decision", _choice(_QUESTION_VERBS)),
-            _input("note", "Note, for the program and the record", _note(), is_optional=True),
+            _input("note", _NOTE, _note(), is_optional=True),
         ]
     fields = editable(request)
     changes = [
@@ -204,9 +166,10 @@ def _inputs(request: Request) -> list[Block]:
         for at, (name, text) in enumerate(fields.items())
     ]
     return [
-        *([_line("Change a value here before you approve, or leave all as they are.")] if changes else []),
+        *([context("Change a value here before you approve, or leave all as they are.")] if changes else []),
         *changes,
         _input("verb", "Your decision", _choice(_CALL_VERBS)),
+        *([_input("again", _AGAIN, _checkbox("Approve all the same"), is_optional=True)] if can_repeat else []),
         _input(
             "note",
             f"Note, for the program and the record{_NO if is_target(request) else ''}",
@@ -218,15 +181,19 @@ def _inputs(request: Request) -> list[Block]:
 
 def _input(block_id: str, label: str, element: Block, *, is_optional: bool = False) -> Block:
     return {
-        "type": "input", "block_id": block_id, "label": _plain(label, 300), "element": element,
+        "type": "input", "block_id": block_id, "label": plain_text(label, 300), "element": element,
         "optional": is_optional,
     }  # fmt: skip
 
 
 def _choice(verbs: Mapping[str, str]) -> Block:
     # None of them is chosen beforehand, so that nobody approves by pressing one button.
-    options = [{"text": _plain(words, 70), "value": verb} for verb, words in verbs.items()]
+    options = [{"text": plain_text(words, 70), "value": verb} for verb, words in verbs.items()]
     return {"type": "radio_buttons", "action_id": "verb", "options": options}
+
+
+def _checkbox(words: str) -> Block:
+    return {"type": "checkboxes", "action_id": "again", "options": [{"text": plain_text(words, 70), "value": "yes"}]}
 
 
 def _note() -> Block:
@@ -269,7 +236,7 @@ def problems_in(problems: Sequence[str], names: Mapping[str, str]) -> dict[str, 
     return found
 
 
-Slack = Callable[[str, Mapping[str, Any]], Any]
+WebApi = Callable[[str, Mapping[str, Any]], Any]
 """Calls a method of Slack's Web API with its arguments; raises `OSError` where that failed."""
 
 Reply = dict[str, Any]
@@ -295,16 +262,16 @@ def is_high(risk: str | None) -> bool:
     return risk is not None and risk.strip().casefold() not in _NOT_HIGH
 
 
-class _Wrong(Exception):
-    """A modal that decides nothing, with what is wrong by field."""
+class _InvalidSubmission(Exception):
+    """A submission that decides nothing; `problems` says what is wrong, by field."""
 
     def __init__(self, problems: dict[str, str]) -> None:
         super().__init__()
         self.problems = problems
 
 
-class Desk:
-    """Where one channel's people decide.
+class SlackReviews:
+    """Takes the decisions of one channel's people.
 
     Args:
         store: Where the requests are.
@@ -318,7 +285,7 @@ class Desk:
     """
 
     def __init__(
-        self, store: Store, call: Slack, people: Mapping[str, Reviewer], *, team: str, inline: bool,
+        self, store: Store, call: WebApi, people: Mapping[str, Reviewer], *, team: str, inline: bool,
         base_url: str | None, in_time: float = _IN_TIME, allowed: ReviewerAllowlist | None = None,
     ) -> None:  # fmt: skip
         self._store, self._call, self._people = store, call, people
@@ -334,9 +301,9 @@ class Desk:
 
     # -- Review ------------------------------------------------------------------------------------------------
 
-    def pressed(self, payload: Mapping[str, Any]) -> None:
+    def open_modal(self, payload: Mapping[str, Any]) -> None:
         """Open the modal for whoever pressed Review, or tell them why not; every other button needs nothing."""
-        request_id = _pressed_review(payload)
+        request_id = _reviewed_id(payload)
         if request_id is None:
             return
         try:
@@ -351,17 +318,18 @@ class Desk:
             self._tell(payload, person)
             return
         try:
-            request = self._review(person).get(request_id)
+            review = self._review(person)
+            request = review.get(request_id)
         except (errors.RequestNotFoundError, errors.AmbiguousIdError):
             self._tell(payload, "This request is not in the store of this sayso; nothing was decided.")
             return
-        view = self._modal(request)
+        view = self._modal(review, request)
         if isinstance(view, str):
             self._tell(payload, view)
         else:
             self._call("views.open", {"trigger_id": payload.get("trigger_id"), "view": view})
 
-    def _modal(self, request: Request) -> dict[str, Any] | str:
+    def _modal(self, review: Review, request: Request) -> dict[str, Any] | str:
         """Return what is shown of a request, or in words why it is not decided here."""
         if request.state is not State.PENDING:
             return f"It does not wait any more: {stands(request, clock.now())}."
@@ -369,7 +337,7 @@ class Desk:
         where = f"sayso show {request.id}" if link is None else link
         if self._is_elsewhere(request):
             return f"This is risky, and decided in the inbox: {where}"
-        view = modal(request, clock.now(), link=link)
+        view = modal(request, clock.now(), link=link, same_effect=review.same_effect(request))
         return (
             f"This is too long to be shown whole in Slack, and decided in the inbox: {where}" if view is None else view
         )
@@ -381,13 +349,13 @@ class Desk:
         """Say something that only who pressed sees; where that fails, the log has to do."""
         channel, user = _part(payload, "channel").get("id"), _part(payload, "user").get("id")
         try:
-            self._call("chat.postEphemeral", {"channel": channel, "user": user, **notes(words)})
+            self._call("chat.postEphemeral", {"channel": channel, "user": user, **ephemeral(words)})
         except (errors.SaysoError, OSError) as fault:
             _log.warning("nobody could be told in Slack: %s", fault)
 
     # -- Decide ------------------------------------------------------------------------------------------------
 
-    def submitted(self, envelope_id: str, payload: Mapping[str, Any]) -> Reply:
+    def decide(self, envelope_id: str, payload: Mapping[str, Any]) -> Reply:
         """Take the decision of a modal, once, and return what Slack is answered: a new view, or what is wrong."""
         with self._lock:
             reply = self._replies.get(envelope_id)
@@ -406,7 +374,7 @@ class Desk:
         if done.cancelled():
             return
         reply = done.result()
-        view = reply.get("view") or told("Nothing was decided: " + "; ".join(reply["errors"].values()))
+        view = reply.get("view") or message_modal("Nothing was decided: " + "; ".join(reply["errors"].values()))
         try:
             self._call("views.update", {"view_id": view_id, "view": view})
         except (errors.SaysoError, OSError) as fault:
@@ -415,7 +383,7 @@ class Desk:
     def _reply(self, payload: Mapping[str, Any]) -> Reply:
         try:
             return _update(self._decided(payload))
-        except _Wrong as wrong:
+        except _InvalidSubmission as wrong:
             return {"response_action": "errors", "errors": wrong.problems}
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
             return _update(escape(str(fault)))
@@ -428,11 +396,11 @@ class Desk:
         if isinstance(person, str):
             return person
         request_id, seen = _shown(payload)
-        review, said = self._review(person), _Said(payload)
+        review, said = self._review(person), _Submission(payload)
         request = review.get(request_id)
         if self._is_elsewhere(request):
             return "This is risky, and decided in the inbox; nothing was decided."
-        after = _take(review, request, said, seen)
+        after = _apply(review, request, said, seen)
         return "\n".join([card.headline(after), stands(after, clock.now()), *_changes(request, after)])
 
     def _review(self, person: Reviewer) -> Review:
@@ -448,7 +416,7 @@ class Desk:
         return person if self._allowed.admits(person) else _NOT_ADMITTED
 
 
-class _Said:
+class _Submission:
     """What somebody filled into a modal."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
@@ -456,10 +424,10 @@ class _Said:
 
     @property
     def verb(self) -> str:
-        """The decision; raises `_Wrong` where none is chosen."""
+        """The decision; raises `_InvalidSubmission` where none is chosen."""
         chosen = _part(_part(_part(self._values, "verb"), "verb"), "selected_option").get("value")
         if not isinstance(chosen, str):
-            raise _Wrong({"verb": "Choose one; nothing was decided."})
+            raise _InvalidSubmission({"verb": "Choose one; nothing was decided."})
         return chosen
 
     def text(self, field: str) -> str | None:
@@ -467,27 +435,34 @@ class _Said:
         text = _part(_part(self._values, field), "text").get("value")
         return text if isinstance(text, str) and text.strip() else None
 
+    @property
+    def is_again(self) -> bool:
+        """Whether the call may start although its effect is taken."""
+        return bool(_part(_part(self._values, "again"), "again").get("selected_options"))
 
-def _take(review: Review, request: Request, said: _Said, seen: str) -> Request:
+
+def _apply(review: Review, request: Request, said: _Submission, seen: str) -> Request:
     note = said.text("note")
     match said.verb:
         case "approve":
             return _approve(review, request, said, seen)
         case "feedback":
             if note is None:
-                raise _Wrong({"note": "Write what should be different; nothing was decided."})
+                raise _InvalidSubmission({"note": "Write what should be different; nothing was decided."})
             return review.feedback(request.id, note, seen=seen)
         case "reject":
             if note is None and is_target(request):
-                raise _Wrong({"note": "Write why; the no to a Confirm needs a reason. Nothing was decided."})
+                raise _InvalidSubmission(
+                    {"note": "Write why; the no to a Confirm needs a reason. Nothing was decided."}
+                )
             return review.reject(request.id, note, seen=seen)
         case "answer":
             return review.answer(request.id, _answer(request, said.text("answer")), comment=note)
         case _:
-            raise _Wrong({"verb": "Choose one; nothing was decided."})
+            raise _InvalidSubmission({"verb": "Choose one; nothing was decided."})
 
 
-def _approve(review: Review, request: Request, said: _Said, seen: str) -> Request:
+def _approve(review: Review, request: Request, said: _Submission, seen: str) -> Request:
     fields = editable(request) if request.state is State.PENDING and request.kind == "call" else {}
     names = {escape(name): field_of(at) for at, name in enumerate(fields)}
     written = {name: said.text(field_of(at)) for at, name in enumerate(fields)}
@@ -499,22 +474,25 @@ def _approve(review: Review, request: Request, said: _Said, seen: str) -> Reques
         except SchemaError as error:
             problems += error.problems
     if problems:
-        raise _Wrong(problems_in(problems, names))
+        raise _InvalidSubmission(problems_in(problems, names))
+    note = said.text("note")
+    if said.is_again and note is None:
+        raise _InvalidSubmission({"note": "Write why its effect may happen again; nothing was decided."})
     try:
-        return review.approve(request.id, changes=changes or None, comment=said.text("note"), seen=seen)
+        return review.approve(request.id, changes=changes or None, comment=note, seen=seen, again=said.is_again)
     except errors.InvalidChangesError as fault:
-        raise _Wrong(problems_in(fault.problems, names)) from None
+        raise _InvalidSubmission(problems_in(fault.problems, names)) from None
 
 
 def _answer(request: Request, text: str | None) -> object:
     if request.kind != "question" or request.state is not State.PENDING:
         return text  # the door says why not
     if text is None:
-        raise _Wrong({"answer": "Write an answer; nothing was decided."})
+        raise _InvalidSubmission({"answer": "Write an answer; nothing was decided."})
     try:
         return schema_of(request).parse("answer", text)
     except SchemaError as error:
-        raise _Wrong(problems_in(error.problems, {"answer": "answer"})) from None
+        raise _InvalidSubmission(problems_in(error.problems, {"answer": "answer"})) from None
 
 
 def _changes(before: Request, after: Request) -> list[str]:
@@ -524,7 +502,7 @@ def _changes(before: Request, after: Request) -> list[str]:
 
 
 def _update(words: str) -> Reply:
-    return {"response_action": "update", "view": told(words)}
+    return {"response_action": "update", "view": message_modal(words)}
 
 
 def _shown(payload: Mapping[str, Any]) -> tuple[str, str]:
@@ -536,7 +514,7 @@ def _shown(payload: Mapping[str, Any]) -> tuple[str, str]:
         raise errors.RequestNotFoundError("?") from None
 
 
-def _pressed_review(payload: Mapping[str, Any]) -> str | None:
+def _reviewed_id(payload: Mapping[str, Any]) -> str | None:
     actions = payload.get("actions")
     for action in cast("list[Any]", actions) if isinstance(actions, list) else []:
         if isinstance(action, dict):

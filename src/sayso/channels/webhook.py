@@ -154,6 +154,9 @@ def document(notification: Notification) -> dict[str, Any]:
         data["outcome"] = notification.outcome
     if notification.arguments is not None:
         data["arguments"] = notification.arguments
+    program = {"title": notification.program_title, "summary": notification.summary}
+    if any(program.values()):
+        data["program_says"] = {name: text for name, text in program.items() if text is not None}
     kind = _TYPES.get(notification.event) or _ENDED.get(notification.state, "request.decided")
     return {"type": kind, "timestamp": clock.written(clock.now()), "data": data}
 
