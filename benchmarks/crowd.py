@@ -22,14 +22,22 @@ COMMAND = "import sys; from sayso.cli import main; sys.argv = ['sayso', 'worker'
 
 
 def workers(plan: Plan) -> list[Row]:
-    """Resume many decided runs by one and by two worker processes, each time in a fresh store."""
-    count, repeats = plan.pick(1000, 200), plan.pick(3, 1)
-    contest = Contest(f"{count:,} paused agents, decided, resumed by workers", plan)
+    """Resume many decided runs by one and by two worker processes, each time in a fresh store.
+
+    The calls of the first measure use the processor alone, so two processes win only what two cores give; those of the
+    second one wait for something else.
+    """
+    return [*_measured(plan, plan.pick(1000, 200), 0.0), *_measured(plan, plan.pick(200, 100), 0.5)]
+
+
+def _measured(plan: Plan, count: int, waits: float) -> list[Row]:
+    repeats, each = plan.pick(3, 1), f", each call waits {waits} s" if waits else ""
+    contest = Contest(f"{count:,} paused agents, decided, resumed by workers{each}", plan)
     taken: dict[int, list[float]] = {}
     with all_cores():
         try:
             for _, number in turns((1, 2), repeats, least=1, budget=plan.pick(60, 12)):
-                taken.setdefault(number, []).append(_resumed(contest, count, number))
+                taken.setdefault(number, []).append(_resumed(contest, count, number, waits))
         except WorkerFailedError as failure:
             return [Row(contest.measure, "sayso", CROWD.store, note=f"failed: {failure}")]
     if contest.lost:
@@ -37,7 +45,7 @@ def workers(plan: Plan) -> list[Row]:
     return [_workers_row(contest.measure, count, number, taken) for number in taken]
 
 
-def _resumed(contest: Contest, count: int, number: int) -> float:
+def _resumed(contest: Contest, count: int, number: int, waits: float) -> float:
     """Return the seconds from the start of so many worker processes to the end of the last one."""
     with contest.open([CROWD]) as ready:
         if not ready:
@@ -47,7 +55,7 @@ def _resumed(contest: Contest, count: int, number: int) -> float:
         decided = contest.call(CROWD, "decide_all")
     if contest.lost:
         raise WorkerFailedError(contest.lost[CROWD].note)
-    environment = {**os.environ, "SAYSO_STORE": f"sqlite:///{folder / 'runs.db'}"}
+    environment = {**os.environ, "SAYSO_STORE": f"sqlite:///{folder / 'runs.db'}", "CLERK_WAITS": str(waits)}
     before = time.perf_counter()
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     command = [sys.executable, "-c", COMMAND]

@@ -117,6 +117,7 @@ class Finished(Contender):
 CLERK = '''\
 """An agent whose one payment waits for a person; each payment that is made is a line of `effects`."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -129,6 +130,7 @@ async def pay(amount: int, to: str) -> str:
     line = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(line, b"%d\\n" % amount)
     os.close(line)
+    await asyncio.sleep(float(os.environ.get("CLERK_WAITS", "0")))  # for the answer of a bank
     return "paid"
 
 

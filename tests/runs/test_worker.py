@@ -105,6 +105,39 @@ def test_those_that_nobody_touched_for_longest_come_first() -> None:
     assert [report.run_id for report in told] == [output.run_id for output in held]
 
 
+@awaited
+async def test_two_workers_claim_different_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, take_run = list[str](), Store.take_run
+
+    def counted(self: Store, run_id: str, *args: Any, **options: Any) -> Any:
+        try:
+            return take_run(self, run_id, *args, **options)
+        except errors.RunBusyError:
+            lost.append(run_id)
+            raise
+
+    async def slow(amount: int) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Store, "take_run", counted)
+    tool = gated(slow)
+    held = [await tool(amount=n, run_id=f"order-{n}").collect() for n in range(24)]
+    for output in held:
+        approve(output)
+    told: list[list[Report]] = [[], []]
+    workers = [Worker([tool], concurrency=1, tell=reports.append) for reports in told]
+    for name, one in zip((b"ada", b"bob"), workers, strict=True):
+        one._id = name
+    await bounded(asyncio.gather(*(one.run(once=True) for one in workers)))
+
+    claimed = [{report.run_id for report in reports} for reports in told]
+    assert claimed[0] | claimed[1] == {output.run_id for output in held}
+    assert not claimed[0] & claimed[1]
+    assert min(map(len, claimed)) > 6
+    assert len(lost) < 12  # 24 where both always begin with the oldest
+
+
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_no_more_runs_are_under_way_than_it_was_told(concurrency: int) -> None:
     now, most, are_all_there = 0, 0, asyncio.Event()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import NamedTuple, TypeVar
 from sayso import errors
 from sayso.effects import offload
 from sayso.model import duration
+from sayso.model.ids import new_run_id
 from sayso.model.run import RunState
 from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, RunStatus, StartEvent
 from sayso.runs.runnable import Run, Runnable, take
@@ -310,6 +312,8 @@ class Worker:
         self._hands: dict[_Key, _KnownRun] = {}
         self._going: dict[_Key, asyncio.Task[None]] = {}
         self._backlog: deque[_Key] = deque()
+        self._has_company = False  # whether another worker has taken a run of the backlog
+        self._id = new_run_id().encode()
         self._aside: set[_Key] = set()  # what the store calls ready and is not begun
         self._once = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -354,7 +358,7 @@ class Worker:
                 if self._has_room and not self._backlog and self._has_changed and self._pause == 0:
                     await self._look()
                 while self._has_room and self._backlog and not self.is_stopping:
-                    self._begin(self._backlog.popleft())
+                    self._begin(self._next())
                 if once and not self._going and not self._backlog and not self._has_changed:
                     break
                 await self._rest()
@@ -396,7 +400,7 @@ class Worker:
         listed: set[_Key] = set()
         try:
             for view in self._views:
-                room = 4 * self._concurrency + len(self._going) + len(self._aside)
+                room = (16 if self._has_company else 4) * self._concurrency + len(self._going) + len(self._aside)
                 found = [(view, run_id) for run_id in await view.ready(room)]
                 self._has_changed |= len(found) >= room  # there is more
                 listed.update(found)
@@ -420,6 +424,15 @@ class Worker:
             return True
         is_early = hand.due > time.monotonic() or (self._once and hand.faults > 0)
         return key not in self._going and not hand.is_changed and not is_early
+
+    def _next(self) -> _Key:
+        """Return what to begin: the oldest, unless another worker takes the oldest as well."""
+        if self._has_company:
+            # Each has an order of its own: two that begin at the same end lose a claim for every run that they finish.
+            key = min(self._backlog, key=lambda known: zlib.crc32(self._id + known[1].encode()))
+            self._backlog.remove(key)
+            return key
+        return self._backlog.popleft()
 
     # -- going on ----------------------------------------------------------------------------------------------
 
@@ -470,6 +483,7 @@ class Worker:
         if ending is None and not heard.has_begun:
             # Whoever has it may be killed before anything changes, so it is looked at again, though not at once.
             self._hands[key].mark, self._hands[key].due = None, time.monotonic() + LOOK
+            self._has_company = True
         is_doubtful = ending is Ending.FAILED or not heard.has_begun
         if ending is None or ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending
