@@ -611,3 +611,20 @@ def test_ten_agents_at_once_each_get_their_own_decision(store: Store) -> None:
 
     assert asyncio.run(main()) == ["done", "rejected"] * 5
     assert ran == ["same"] * 5
+
+
+def test_a_store_that_is_away_delays_a_no_only_briefly(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [("delete_file", {"path": "a"}), ("delete_file", {"path": "b"})]
+    agent = agent_of(Script(calls), deleter(disk))
+    with pytest.raises(sayso.ConfirmationRequired) as pause:
+        agent(question="delete a and b")
+    asked = list[bool]()
+
+    def away(self: Store, request_id: str, by: Any, reason: str | None = None, *, is_brief: bool = False) -> Any:
+        asked.append(is_brief)
+        raise sayso.errors.StoreError("the server is away")
+
+    monkeypatch.setattr(Store, "withdraw", away)
+    with pytest.raises(sayso.ConfirmationRejected) as no:
+        agent.resume("no", pause.value)
+    assert (no.value.confirmation_id, asked) == (pause.value.confirmation_id, [True])

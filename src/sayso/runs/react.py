@@ -7,8 +7,10 @@ not made again, whatever a saved context says.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack, aclosing
+from functools import partial
 from typing import Any, Literal, cast
 
 from sayso import config, errors, scope, signals
@@ -45,6 +47,8 @@ from sayso.stores.base import Store
 from sayso.view import line
 
 __all__ = ["NoAnswerError", "ReAct"]
+
+_log = logging.getLogger("sayso")
 
 
 class NoAnswerError(errors.SaysoError):
@@ -259,7 +263,7 @@ class ReAct(Module):
     async def _refused(self, state: ReActState, store: Store, no: ConfirmationRejected) -> Observation:
         is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
         if is_end and not isinstance(no, signals.ConfirmationDenied | signals.ConfirmationFeedback):
-            await self._withdraw(state)
+            await self._withdraw(state, no)
             raise no
         if no.confirmation_id is not None:
             # It was heard: if the model comes back with the same call, a person is asked again.
@@ -267,12 +271,19 @@ class ReAct(Module):
             await _verb(where, lambda: where.withdraw(request_id, requester()))
         return Observation(no.message_for_model, is_error=True)
 
-    async def _withdraw(self, state: ReActState) -> None:
-        """Take back what the run asked and nobody has decided: there is no run left to go on with it."""
-        for one in state.waiting:
-            store = self._store(one)
-            if (await _verb(store, lambda s=store, w=one: s.settle(w.request))).state is State.PENDING:
-                await _verb(store, lambda s=store, w=one: s.withdraw(w.request, requester(), "the run has ended"))
+    async def _withdraw(self, state: ReActState, no: ConfirmationRejected) -> None:
+        """Take back what else the run asked: nobody will resume it. A store that is away delays the no only briefly."""
+        for waiting in state.waiting:
+            if waiting.request == no.confirmation_id:
+                continue
+            store = self._own_store(waiting)
+            try:
+                try:
+                    await _withdrawn(store, waiting.request)
+                except errors.RequestNotFoundError:  # a function inside of the tool has a store of its own
+                    await _withdrawn(store_of(waiting.request) or store, waiting.request)
+            except errors.SaysoError as error:
+                _log.warning("%s could not be withdrawn after a no: %s", waiting.request, error)
 
     # -- what waited -------------------------------------------------------------------------------------------
 
@@ -358,11 +369,15 @@ class ReAct(Module):
             return waiting.tool == ASK
         return subject.tool in {tool.gate.tool, canonical.function_name(tool.handler)}
 
-    def _store(self, waiting: Waiting) -> Store:
+    def _own_store(self, waiting: Waiting) -> Store:
+        """Return the store in which a tool's own calls wait."""
         tool = self.tools.get(waiting.tool)
         if tool is None:
             raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause is gone; nothing was run")
-        known = config.default_store() if waiting.tool == ASK else tool.store
+        return config.default_store() if waiting.tool == ASK else tool.store
+
+    def _store(self, waiting: Waiting) -> Store:
+        known = self._own_store(waiting)
         try:
             known.get(waiting.request)
         except errors.RequestNotFoundError:
@@ -387,6 +402,10 @@ class ReAct(Module):
 
 async def _verb(store: Store, verb: Callable[[], Any]) -> Any:
     return await offload(verb) if store.blocks else verb()
+
+
+async def _withdrawn(store: Store, request_id: str) -> None:
+    await _verb(store, partial(store.withdraw, request_id, requester(), "the run has ended", is_brief=True))
 
 
 def _prediction(state: ReActState, answer: dict[str, Any]) -> Prediction:

@@ -318,7 +318,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
     history = step.history
     try:
         for request_id in {body["waits"] for _, body in history.waiting()}:
-            clear = partial(history.store.withdraw, request_id, requester(), "the run has ended")
+            clear = partial(history.store.withdraw, request_id, requester(), "the run has ended", is_brief=True)
             await (offload(clear) if history.store.blocks else _at_once(clear))
     except errors.SaysoError:
         _log.exception("what the run %s still asked could not be taken back", history.run_id)
