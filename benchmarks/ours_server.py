@@ -53,7 +53,7 @@ class Serving(Ours):
 
     def door(self) -> tuple[str, str]:
         """Return the address, and a token for a program."""
-        from sayso.server.token import Tokens
+        from sayso.server.auth.tokens import Tokens
 
         token = Tokens(self.review.store).new("ask", "agent")[1]
         return f"http://127.0.0.1:{self.listener.getsockname()[1]}", token

@@ -21,8 +21,8 @@ from sayso.channels.webhook import ID, SIGNATURE, TIMESTAMP, WebhookKeys
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity, Quorum
 from sayso.server import create_app
-from sayso.server.hook import Hooks
-from sayso.server.hook import receive as receive_hook
+from sayso.server.hooks import Hooks
+from sayso.server.hooks import receive as receive_hook
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
@@ -444,6 +444,6 @@ def test_who_goes_away_in_the_middle_is_no_failure(app: Starlette, caplog: pytes
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.server.hook._PATIENCE", 0.01)
+    monkeypatch.setattr("sayso.server.hooks._BODY_TIMEOUT", 0.01)
     sent = _of_a_connection(app, [{"type": "http.request", "body": b"{", "more_body": True}])
     assert (sent[0]["status"], json.loads(sent[1]["body"])["code"]) == (408, "body_too_slow")

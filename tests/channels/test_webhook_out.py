@@ -24,7 +24,7 @@ from sayso.channels.notification import Notification, NotTakenError, Undeliverab
 from sayso.channels.outbox import deliver
 from sayso.channels.webhook import WebhookChannel, WebhookKeys, document, make
 from sayso.model.lifecycle import Outcome
-from sayso.server import hook as hook_settings
+from sayso.server import hooks
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
@@ -219,7 +219,7 @@ def test_the_page_about_webhooks_shows_what_is_sent(root: Path) -> None:
     assert (list(shown), list(shown["data"])) == (list(real), list(real["data"]))
     for kind in {*webhook._TYPES.values(), *webhook._ENDED.values(), "request.decided"}:
         assert f"| `{kind}` |" in page
-    for setting in {*webhook._KNOWN, *hook_settings._KNOWN} - {"type"}:
+    for setting in {*webhook._KNOWN, *hooks._KNOWN} - {"type"}:
         assert f"`{setting}`" in page, setting
 
 

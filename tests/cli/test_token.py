@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sayso.cli import main
-from sayso.server.token import Tokens
+from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Store
 from tests.conftest import Clock
 

@@ -26,7 +26,7 @@ from sayso.model.reviewer import Identity
 from sayso.server import create_app
 from sayso.server.api import events
 from sayso.server.api.events import EventLog, LoggedEvent
-from sayso.server.token import Tokens
+from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.calling import bearer

@@ -27,7 +27,7 @@ from sayso.server.api import limits, problems, wait
 from sayso.server.api.endpoint import MAX_BODY
 from sayso.server.api.limits import Slot
 from sayso.server.api.routes import operations
-from sayso.server.guard import HEADERS
+from sayso.server.hosts import HEADERS
 from sayso.stores.base import Store
 from sayso.stores.http_transport import asked_wire, mark_of
 from sayso.testing import sample_call

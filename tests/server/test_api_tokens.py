@@ -21,8 +21,8 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.server import create_app
 from sayso.server.api.endpoint import Endpoint
 from sayso.server.api.routes import operations
-from sayso.server.sign_in import SignIn
-from sayso.server.token import CHAIN, Tokens
+from sayso.server.auth.options import SignIn
+from sayso.server.auth.tokens import CHAIN, Tokens
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call

@@ -18,7 +18,7 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.server.api import events
 from sayso.server.api.endpoint import Principal
 from sayso.server.api.events import Batches, Broadcaster, Broadcasters, EventLog, Listener, LoggedEvent
-from sayso.server.token import TokenKind
+from sayso.server.auth.tokens import TokenKind
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 

@@ -26,8 +26,8 @@ from sayso import errors
 from sayso.cli.listen import listening_by_name, place_of
 from sayso.cli.serve import LoginPage
 from sayso.model.reviewer import Reviewer
-from sayso.server import create_app, doorway, login_path
-from sayso.server.doorway import Doorway, name_of_inbox
+from sayso.server import create_app, hosts, login_path
+from sayso.server.hosts import LocalhostRedirect, local_hostname
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.calling import bearer
@@ -41,7 +41,7 @@ SHARED = ["127.0.0.1", "localhost", "[::1]"]
 def inbox(store: Store, *, is_neighbour: bool = True, came: list[str] | None = None) -> Any:
     app = create_app(store, hosts=[NAME])
     seen = [] if came is None else came
-    return app, Doorway(app, URL, on_stranger=lambda: seen.append("x"), is_neighbour=lambda _: is_neighbour)
+    return app, LocalhostRedirect(app, URL, on_stranger=lambda: seen.append("x"), is_neighbour=lambda _: is_neighbour)
 
 
 @pytest.mark.parametrize("host", SHARED)
@@ -89,11 +89,11 @@ def test_programs_are_answered_under_every_name_of_this_machine(memory: Store) -
 def test_the_name_stays_and_cannot_be_worked_out_without_the_secret(
     file_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = name_of_inbox(file_store)
+    first = local_hostname(file_store)
     assert re.fullmatch(r"sayso-[0-9a-f]{16}\.localhost", first)
-    assert name_of_inbox(file_store) == first  # an address in a message is good after a restart
+    assert local_hostname(file_store) == first  # an address in a message is good after a restart
     monkeypatch.setenv("SAYSO_SECRET", "1" * 32)
-    assert name_of_inbox(file_store) != first
+    assert local_hostname(file_store) != first
 
 
 def test_who_is_at_the_other_end_is_known_by_the_system() -> None:
@@ -104,16 +104,16 @@ def test_who_is_at_the_other_end_is_known_by_the_system() -> None:
         closing(socket.create_connection(listener.getsockname())) as client,
     ):
         scope = {"client": client.getsockname(), "server": listener.getsockname()}
-        assert doorway._is_of_same_user(scope)
+        assert hosts._is_of_same_user(scope)
         real, os.geteuid = os.geteuid, lambda: 4_242
         try:
-            assert not doorway._is_of_same_user(scope)
+            assert not hosts._is_of_same_user(scope)
         finally:
             os.geteuid = real
-        assert not doorway._is_of_same_user(scope | {"client": ("127.0.0.1", 1)})
+        assert not hosts._is_of_same_user(scope | {"client": ("127.0.0.1", 1)})
         # Another user takes the port of this connection on another address of the machine.
-        assert not doorway._is_of_same_user(scope | {"client": ("127.0.0.2", client.getsockname()[1])})
-    assert not doorway._is_of_same_user({"client": None, "server": None})
+        assert not hosts._is_of_same_user(scope | {"client": ("127.0.0.2", client.getsockname()[1])})
+    assert not hosts._is_of_same_user({"client": None, "server": None})
 
 
 def test_it_listens_wherever_a_browser_looks_for_the_name() -> None:

@@ -22,9 +22,9 @@ import sayso
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
-from sayso.server.guard import HEADERS
-from sayso.server.link import PRINTED
-from sayso.server.session import ABSOLUTE, IDLE, Sessions
+from sayso.server.auth.sessions import ABSOLUTE, IDLE, Sessions
+from sayso.server.auth.signing import PRINTED
+from sayso.server.hosts import HEADERS
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import Pay, held, state_of

@@ -18,9 +18,9 @@ from sayso.channels.settings import ReviewerAllowlist, allowed_reviewers
 from sayso.channels.webhook import WebhookKeys
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
-from sayso.server import create_app, hook
-from sayso.server.proxy import Proxy, networks
-from sayso.server.sign_in import SignIn
+from sayso.server import create_app, hooks
+from sayso.server.auth.options import SignIn
+from sayso.server.auth.proxy import Proxy, networks
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
@@ -100,13 +100,13 @@ def test_no_signature_is_computed_and_no_body_read_for_who_sent_too_much(
         send(client, request, secret=WRONG)
     looked = list[str]()
     monkeypatch.setattr(WebhookKeys, "has_signed", lambda *_, **__: looked.append("signature"))
-    real = hook.read_bytes
+    real = hooks.read_bytes
 
     async def read(http: Any) -> bytes:
         looked.append("body")
         return await real(http)
 
-    monkeypatch.setattr(hook, "read_bytes", read)
+    monkeypatch.setattr(hooks, "read_bytes", read)
     assert code_of(send(client, request, secret=WRONG)) == (429, "rate_limited")
     assert looked == []
 

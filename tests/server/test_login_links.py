@@ -26,10 +26,8 @@ from sayso.channels.notification import Notification
 from sayso.cli import main
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
-from sayso.server.link import LASTS, LONGEST, Links
-from sayso.server.secret import secret_of
-from sayso.server.sign_in import _MOST, _WITHIN, Attempts, SignIn
-from sayso.server.stamp import Stamps
+from sayso.server.auth.options import _MOST, _WITHIN, Attempts, SignIn
+from sayso.server.auth.signing import LASTS, LONGEST, Links, TokenSigner, server_secret
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock, forget_settings
@@ -42,7 +40,7 @@ ADA = Reviewer("ada", roles={"finance"})
 
 def links_of(store: Store) -> Links:
     """Return the links of another server of the same store."""
-    return Links(Stamps(store))
+    return Links(TokenSigner(store))
 
 
 def test_a_link_is_used_once_whichever_server_it_is_brought_to(each_store: Store) -> None:
@@ -114,7 +112,7 @@ def test_every_flipped_bit_of_a_link_opens_nothing(memory: Store) -> None:
 
 
 def test_a_text_that_was_signed_for_something_else_is_no_link(memory: Store) -> None:
-    stamps = Stamps(memory)
+    stamps = TokenSigner(memory)
     body = {"by": "local", "name": "ada", "roles": []}
     assert Links(stamps).use(stamps.sign("openid trip", body, LASTS)) is None
     assert Links(stamps).use(stamps.sign("login link", body, LASTS)) is not None
@@ -145,31 +143,31 @@ def test_a_link_that_cannot_be_marked_as_used_begins_nothing(memory: Store, monk
 
 
 def test_the_secret_lies_beside_the_store_for_its_owner_alone(file_store: Store, place: Path) -> None:
-    made = secret_of(file_store)
+    made = server_secret(file_store)
     path = place / "sayso.db.secret"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert made == secret_of(file_store) == path.read_bytes().strip()
+    assert made == server_secret(file_store) == path.read_bytes().strip()
     assert [file.name for file in place.glob("*secret*")] == ["sayso.db.secret"]
 
 
 def test_of_many_who_make_the_secret_at_once_all_have_the_same(file_store: Store) -> None:
     with ThreadPoolExecutor(16) as pool:
-        assert len(set(pool.map(lambda _: secret_of(file_store), range(16)))) == 1
+        assert len(set(pool.map(lambda _: server_secret(file_store), range(16)))) == 1
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o602, 0o660])
 def test_a_secret_that_others_can_reach_is_not_used(file_store: Store, place: Path, mode: int) -> None:
-    secret_of(file_store)
+    server_secret(file_store)
     (place / "sayso.db.secret").chmod(mode)
     with pytest.raises(errors.ConfigError, match="sign in as anybody"):
-        secret_of(file_store)
+        server_secret(file_store)
 
 
 def test_a_secret_that_was_emptied_is_not_used(file_store: Store, place: Path) -> None:
-    secret_of(file_store)
+    server_secret(file_store)
     (place / "sayso.db.secret").write_text("\n")
     with pytest.raises(errors.ConfigError, match="holds no secret"):
-        secret_of(file_store)
+        server_secret(file_store)
 
 
 # -- sessions that begin -----------------------------------------------------------------------------------------
@@ -231,7 +229,7 @@ def test_sessions_last_as_long_as_is_set(memory: Store, clock: Clock) -> None:
 
 def test_failed_attempts_are_held_up_and_a_good_link_is_not(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("sayso.server.sign_in.time", type("Time", (), {"monotonic": staticmethod(lambda: now[0])}))
+    monkeypatch.setattr("sayso.server.auth.options.time", type("Time", (), {"monotonic": staticmethod(lambda: now[0])}))
     client = Browser(app, base_url=BASE, follow_redirects=False)
 
     def attempt(token: str) -> Any:
@@ -250,7 +248,7 @@ def test_failed_attempts_are_held_up_and_a_good_link_is_not(app: Starlette, monk
 
 
 def test_addresses_of_failed_attempts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.server.sign_in._MOST_ADDRESSES", 10)
+    monkeypatch.setattr("sayso.server.auth.options._MOST_ADDRESSES", 10)
     attempts = Attempts()
     for number in range(100):
         attempts.fail(str(number))

@@ -20,8 +20,8 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.reviewer import Quorum
 from sayso.server import create_app
+from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.server.metrics import TOKEN
-from sayso.server.token import TokenKind, Tokens
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call, sample_question

@@ -20,9 +20,10 @@ from starlette.applications import Starlette
 
 from sayso import errors
 from sayso.model.reviewer import Reviewer
-from sayso.server import create_app, oidc
-from sayso.server.oidc import Oidc, Provider
-from sayso.server.sign_in import _MOST, SignIn
+from sayso.server import create_app
+from sayso.server.auth import oidc
+from sayso.server.auth.oidc import Oidc, Provider
+from sayso.server.auth.options import _MOST, SignIn
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.server.openid import OpenId, openid, unsigned

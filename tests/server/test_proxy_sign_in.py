@@ -18,8 +18,8 @@ from sayso import errors
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
-from sayso.server.proxy import PROXY, Proxy, networks
-from sayso.server.sign_in import SignIn
+from sayso.server.auth.options import SignIn
+from sayso.server.auth.proxy import PROXY, Proxy, networks
 from sayso.stores.base import Store
 from tests.server.test_where_it_listens import running
 from tests.support.acting import Pay, held, payer, state_of

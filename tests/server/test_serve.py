@@ -27,7 +27,8 @@ from sayso import clock as sayso_clock
 from sayso import errors
 from sayso.cli import main, serve
 from sayso.model.reviewer import Reviewer
-from sayso.server import create_app, live
+from sayso.server import create_app
+from sayso.server import events as live
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.testing import sample_call
@@ -229,7 +230,7 @@ def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
         assert len(looks) - begun <= 4, looks[begun:]  # one by the decision itself
         for stream in streams:
             await stream.aclose()
-        assert app.state.pulse.hub().is_left
+        assert app.state.live_pages.hub().is_left
         return [first, second]
 
     first, second = asyncio.run(asyncio.wait_for(both_told(), 30))
@@ -248,17 +249,17 @@ def test_a_page_that_is_left_is_watched_no_more(store: Store) -> None:
         await anext(one)
         await anext(other)
         await one.aclose()
-        watched = len(app.state.pulse.hub()._unwatch)
+        watched = len(app.state.live_pages.hub()._unwatch)
         await other.aclose()
         await asyncio.sleep(0)
-        return watched, len(app.state.pulse.hub()._unwatch)
+        return watched, len(app.state.live_pages.hub()._unwatch)
 
     assert asyncio.run(asyncio.wait_for(leave(), 30)) == (2, 0)
     assert store._bell.is_idle
 
 
 def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_AGAIN", 0.01)
+    monkeypatch.setattr(live, "_RETRY", 0.01)
     app = create_app(store)
     session = app.state.settings.sessions.begin(Reviewer("ada"))
     request = store.ask(sample_call())

@@ -20,7 +20,7 @@ import pytest
 
 from sayso.model.request import Request, State
 from sayso.reviews import Review
-from sayso.server.token import Tokens
+from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter
 from sayso.stores.sqlite import SqliteStore
 from tests.support.serving import reserved_port

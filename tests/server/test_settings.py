@@ -16,9 +16,10 @@ from sayso.channels import registry
 from sayso.channels.notification import Notification
 from sayso.channels.registry import ChannelRegistry
 from sayso.cli import main
-from sayso.server import create_app, settings
-from sayso.server.settings import public_address
-from sayso.server.token import Tokens
+from sayso.server import create_app
+from sayso.server.auth.tokens import Tokens
+from sayso.server.pages import settings as settings_page
+from sayso.server.pages.settings import public_address
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call
@@ -169,7 +170,7 @@ def test_doctor_and_the_page_look_with_one_function(
     ada: Browser, file_store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd = registry.ChannelCheck("odd", "pigeon", False, None, "it has flown away")
-    for module in (settings, importlib.import_module("sayso.cli.doctor")):
+    for module in (settings_page, importlib.import_module("sayso.cli.doctor")):
         monkeypatch.setattr(module, "check", lambda _: ([odd], None))
     assert main(["doctor"]) == 1
     assert "it has flown away" in capsys.readouterr().out

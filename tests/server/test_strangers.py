@@ -13,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 
 from sayso.model.reviewer import Reviewer
-from sayso.server import create_app, login_path, visit
+from sayso.server import context, create_app, login_path
 from sayso.server.api import endpoint
 from sayso.stores.base import Store
 from tests.support.browsing import BASE, Browser, browser
@@ -77,7 +77,7 @@ def test_a_stranger_sends_a_short_form_or_none(app: Starlette) -> None:
 
 
 def test_a_stranger_sends_a_form_soon_or_none(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visit, "_PATIENCE_WITH_STRANGER", 0.01)
+    monkeypatch.setattr(context, "_TIMEOUT_OF_STRANGER", 0.01)
     assert Sender(app, "/login", [b"token="], **FORM).answered() == 408
 
 
@@ -134,7 +134,7 @@ def test_large_bodies_of_those_who_are_known_are_parsed_beside_the_loop(
 
         return parse
 
-    monkeypatch.setattr(visit, "_fields", seen("form", visit._fields))
+    monkeypatch.setattr(context, "_fields", seen("form", context._fields))
     monkeypatch.setattr(endpoint, "parsed", seen("json", endpoint.parsed))
     page, program = browser(app), caller(app, "ask", "bot")
     where.clear()

@@ -16,7 +16,7 @@ from sayso.cli import main
 from sayso.model.journal import Entry
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.server import create_app
-from sayso.server.token import CHAIN, Tokens
+from sayso.server.auth.tokens import CHAIN, Tokens
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.sqlite_transaction import SqliteTransaction

@@ -18,7 +18,7 @@ import pytest
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.server.token import CHAIN
+from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import sayso
-from sayso.server.token import TokenKind, Tokens
+from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.base import Store
 from tests.support.acting import held
 from tests.support.browsing import BASE

@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from sayso.server import create_app
-from sayso.server.token import TokenKind, Tokens
+from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.base import Store
 
 __all__ = ["Serving", "new_token", "reserved_port", "serving"]

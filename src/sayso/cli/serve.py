@@ -42,9 +42,9 @@ from sayso.view.summary import name_of
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from sayso.server.oidc import Provider
-    from sayso.server.proxy import Proxy
-    from sayso.server.sign_in import SignIn
+    from sayso.server.auth.oidc import Provider
+    from sayso.server.auth.options import SignIn
+    from sayso.server.auth.proxy import Proxy
 
 
 __all__ = ["LoginPage", "Options", "provider", "serve", "serve_table", "sign_in"]
@@ -129,8 +129,8 @@ def sign_in(options: Options) -> SignIn | None:
     Raises:
         ConfigError: A setting cannot be used.
     """
-    from sayso.server.session import ABSOLUTE
-    from sayso.server.sign_in import SignIn
+    from sayso.server.auth.options import SignIn
+    from sayso.server.auth.sessions import ABSOLUTE
 
     table = serve_table()
     has_links = options.has_links or table.get("login_links", bool, False)
@@ -153,7 +153,7 @@ def sign_in(options: Options) -> SignIn | None:
 
 
 def _proxy(options: Options, table: Table) -> Proxy | None:
-    from sayso.server.proxy import Proxy, networks
+    from sayso.server.auth.proxy import Proxy, networks
 
     header = options.header or table.get("proxy_header", str, "") or None
     roles = options.roles_header or table.get("proxy_roles_header", str, "") or None
@@ -176,7 +176,7 @@ def provider() -> Provider | None:
     found = config.table("oidc")
     if not found:
         return None
-    from sayso.server.oidc import Oidc, Provider
+    from sayso.server.auth.oidc import Oidc, Provider
 
     table = Table("oidc", found, known=_OIDC)
     scopes = table.texts("scopes") or ["openid"]
@@ -248,14 +248,14 @@ def serve(
 
 
 def _name_of_inbox(store: Store) -> str:
-    from sayso.server.doorway import name_of_inbox
+    from sayso.server.hosts import local_hostname
 
-    return name_of_inbox(store)
+    return local_hostname(store)
 
 
 def _open(app: Starlette, first: str, stack: ExitStack) -> None:
     """Open the inbox in a browser; what signs in is not handed over in its command line."""
-    from sayso.server.link import PRINTED
+    from sayso.server.auth.signing import PRINTED
 
     token = first.partition("?token=")[2]
     page = stack.enter_context(LoginPage(first, PRINTED.total_seconds()))
@@ -320,9 +320,9 @@ def _alone(store: Store, who: Reviewer, url: str, rate: str | None, named: str |
 def _for_many(store: Store, ways: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
     """Return the inbox of people whom it can know, and its address."""
     from sayso.server import create_app
-    from sayso.server.secret import secret_of
+    from sayso.server.auth.signing import server_secret
 
-    if (ways.has_links or ways.provider is not None) and secret_of(store) is None:
+    if (ways.has_links or ways.provider is not None) and server_secret(store) is None:
         raise errors.ConfigError(
             f"people cannot sign in to the inbox of {store.url} without a secret that stays: set SAYSO_SECRET to 32"
             " random characters or more (`openssl rand -hex 32`)"
@@ -377,11 +377,11 @@ def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: 
     import uvicorn
 
     from sayso.server.connections import Limits, config, raise_file_limit
-    from sayso.server.doorway import Doorway
+    from sayso.server.hosts import LocalhostRedirect
     from sayso.server.metrics import observe
 
     settings = config(
-        Doorway(app, own_url, on_stranger=app.state.on_stranger) if own_url else app,
+        LocalhostRedirect(app, own_url, on_stranger=app.state.on_stranger) if own_url else app,
         Limits().within(raise_file_limit()), log_config=None, access_log=False, server_header=False,
         proxy_headers=False, lifespan="off", timeout_graceful_shutdown=_GRACE,
         ssl_certfile=place.certificate, ssl_keyfile=place.key,

@@ -29,7 +29,7 @@ from sayso.view.summary import columns, name_of, padded, time_left
 from sayso.view.summary import token as word
 
 if TYPE_CHECKING:
-    from sayso.server.token import Token, Tokens
+    from sayso.server.auth.tokens import Token, Tokens
 
 __all__ = ["key", "key_new", "login", "ls", "new", "revoke", "show", "token"]
 
@@ -45,7 +45,7 @@ _as = click.option(
 
 def _tokens(store: Store) -> Tokens:
     try:
-        from sayso.server.token import Tokens
+        from sayso.server.auth.tokens import Tokens
     except ModuleNotFoundError as error:
         raise errors.ConfigError(
             f"`sayso token` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
@@ -214,9 +214,7 @@ def _send(sender: Channel, url: str, said: str) -> None:
 
 def _token(desk: Desk, who: Reviewer, lasts: timedelta) -> str:
     try:
-        from sayso.server.link import LONGEST, Links
-        from sayso.server.secret import secret_of
-        from sayso.server.stamp import Stamps
+        from sayso.server.auth.signing import LONGEST, Links, TokenSigner, server_secret
     except ModuleNotFoundError as error:
         raise errors.ConfigError(
             f"`sayso login` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
@@ -224,11 +222,11 @@ def _token(desk: Desk, who: Reviewer, lasts: timedelta) -> str:
     if lasts > LONGEST:
         raise errors.ConfigError(f"a login link is good for {duration.text(LONGEST)} at most; no link was made")
     store = desk.store_or_new
-    if secret_of(store) is None:
+    if server_secret(store) is None:
         raise errors.ConfigError(
             f"links to the inbox of {store.url} are signed with SAYSO_SECRET, as its server's are; it is not set"
         )
-    return Links(Stamps(store)).token(who, lasts)
+    return Links(TokenSigner(store)).token(who, lasts)
 
 
 @click.group()

@@ -1,8 +1,7 @@
-"""The ASGI program of the inbox: its routes, and what they stand on.
+"""The ASGI application: its routes, and what they share.
 
-`create_app` is all that another program needs to mount it; `sayso serve` is another such program. Routes that look
-are made by `shows`, routes that change something by `does` (`sayso.server.visit`). The invariant: there is no route
-that changes something and takes GET.
+`create_app` is all that a program needs to mount it; `sayso serve` is one such program. Pages are made by `get_route`,
+forms by `post_route` (`sayso.server.context`). No route that changes something takes GET.
 """
 
 from __future__ import annotations
@@ -21,31 +20,23 @@ from starlette.staticfiles import StaticFiles
 
 from sayso import config, errors
 from sayso.model.reviewer import Reviewer
-from sayso.server import (
-    bulk,
-    deed,
-    export,
-    hook,
-    insights,
-    lists,
-    live,
-    login,
-    metrics,
-    request_page,
-    run_page,
-    settings,
-    trip,
-)
+from sayso.server import events, metrics
 from sayso.server.api.events import Broadcasters, EventLog
 from sayso.server.api.limits import InFlight, Rate
 from sayso.server.api.routes import mounted as api
-from sayso.server.fault import HANDLERS
-from sayso.server.guard import LOOPBACK, Guard
-from sayso.server.link import PRINTED
-from sayso.server.session import Sessions
-from sayso.server.sign_in import SignIn
-from sayso.server.token import Tokens
-from sayso.server.visit import Settings, does, shows
+from sayso.server.auth import login
+from sayso.server.auth.options import SignIn
+from sayso.server.auth.sessions import Sessions
+from sayso.server.auth.signing import PRINTED
+from sayso.server.auth.tokens import Tokens
+from sayso.server.context import Settings, get_route, post_route
+from sayso.server.error_pages import HANDLERS
+from sayso.server.hooks import Hooks, receive
+from sayso.server.hosts import LOOPBACK, Guard
+from sayso.server.pages import bulk, export, insights, listing
+from sayso.server.pages import request as request_page
+from sayso.server.pages import runs as run_pages
+from sayso.server.pages import settings as settings_page
 from sayso.stores.base import Store
 
 __all__ = ["create_app", "login_path"]
@@ -59,26 +50,26 @@ async def _healthz(_: Http) -> Response:
 
 def _routes() -> list[BaseRoute]:
     return [
-        Route("/", shows(lists.inbox)),
-        Route("/history", shows(lists.history)),
-        Route("/history.{kind}", shows(export.export)),
-        Route("/insights", shows(insights.insights)),
-        Route("/settings", shows(settings.settings)),
-        Route("/settings/test", does(settings.send_test), methods=["POST"]),
-        Route("/runs", shows(run_page.runs)),
-        Route("/runs/{run_id:path}", shows(run_page.run)),
-        Route("/r/{request_id}", shows(request_page.show_request)),
-        Route("/r/{request_id}/{verb}", does(deed.do), methods=["POST"]),
-        Route("/bulk", shows(bulk.confirm)),
-        Route("/bulk", does(bulk.decide), methods=["POST"]),
-        Route("/events", live.events),
-        Route("/login", login.offer),
-        Route("/login", login.begin, methods=["POST"]),
-        Route("/login/openid", trip.arrive),
-        Route("/login/openid", trip.take, methods=["POST"]),
-        Route("/login/openid/go", trip.depart, methods=["POST"]),
-        Route("/logout", does(login.end), methods=["POST"]),
-        Route("/hooks/decisions", hook.receive, methods=["POST"]),
+        Route("/", get_route(listing.inbox)),
+        Route("/history", get_route(listing.history)),
+        Route("/history.{kind}", get_route(export.export)),
+        Route("/insights", get_route(insights.insights)),
+        Route("/settings", get_route(settings_page.settings)),
+        Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
+        Route("/runs", get_route(run_pages.runs)),
+        Route("/runs/{run_id:path}", get_route(run_pages.run)),
+        Route("/r/{request_id}", get_route(request_page.show_request)),
+        Route("/r/{request_id}/{verb}", post_route(request_page.act), methods=["POST"]),
+        Route("/bulk", get_route(bulk.confirm)),
+        Route("/bulk", post_route(bulk.decide), methods=["POST"]),
+        Route("/events", events.events),
+        Route("/login", login.link_page),
+        Route("/login", login.use_link, methods=["POST"]),
+        Route("/login/openid", login.oidc_callback),
+        Route("/login/openid", login.oidc_finish, methods=["POST"]),
+        Route("/login/openid/go", login.oidc_start, methods=["POST"]),
+        Route("/logout", post_route(login.logout), methods=["POST"]),
+        Route("/hooks/decisions", receive, methods=["POST"]),
         Route("/healthz", _healthz),
         Route("/metrics", metrics.metrics),
         api(),
@@ -143,9 +134,9 @@ def create_app(
     app.state.broadcasters = Broadcasters(app.state.event_log)
     app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.event_log)
     app.state.open_per_run, app.state.open_per_token = open_per_run, open_per_token
-    app.state.pulse, app.state.checkpoints = live.Pulse(app.state.settings.store), None
+    app.state.live_pages, app.state.checkpoints = events.LivePages(app.state.settings.store), None
     app.state.insights = insights.Insights(app.state.settings.store)
-    app.state.hooks = hook.Hooks(
+    app.state.hooks = Hooks(
         app.state.settings.store, config.table("hooks") if hooks is None else hooks,
         rate=app.state.stranger_rate,
         admits=sign_in.admits,

@@ -31,8 +31,8 @@ from sayso.model.request import State
 from sayso.server.api.endpoint import principal_of
 from sayso.server.api.events import EventLog, LoggedEvent
 from sayso.server.api.problems import Problem
-from sayso.server.guard import LOOPBACK
-from sayso.server.visit import Settings
+from sayso.server.context import Settings
+from sayso.server.hosts import LOOPBACK
 from sayso.stores.base import Filter, Store, Unwatch
 
 if TYPE_CHECKING:

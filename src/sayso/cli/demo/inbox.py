@@ -130,7 +130,7 @@ class Inbox:
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         if not self._token:
-            from sayso.server.token import Tokens
+            from sayso.server.auth.tokens import Tokens
 
             _, self._token = Tokens(self._store).new("review", SIMULATED, lasts=_LASTS)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)

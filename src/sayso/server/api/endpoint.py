@@ -29,9 +29,9 @@ from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
 from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import Problem, of_fault, response
-from sayso.server.session import Session
-from sayso.server.token import KINDS, Token, TokenKind, Tokens
-from sayso.server.visit import Settings, is_ours
+from sayso.server.auth.sessions import Session
+from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
+from sayso.server.context import Settings, is_same_origin
 
 __all__ = [
     "LOOKING",
@@ -206,7 +206,9 @@ def principal_of(http: Http) -> Principal:
     session = _session(http)
     if session is None:
         raise _stranger()
-    if http.method not in LOOKING and not (is_ours(http) and session.is_mine(http.headers.get("x-csrf-token", ""))):
+    if http.method not in LOOKING and not (
+        is_same_origin(http) and session.is_mine(http.headers.get("x-csrf-token", ""))
+    ):
         raise Problem(
             "not_from_here",
             "a session changes something only with its X-CSRF-Token and this server's Origin; nothing was done",

@@ -33,7 +33,7 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.server.api.endpoint import Context, Endpoint, Principal, is_still_good
 from sayso.server.api.review import Query
-from sayso.server.live import End
+from sayso.server.events import Shutdown
 from sayso.stores.base import Filter, Store, Unwatch
 
 __all__ = [
@@ -549,7 +549,7 @@ class _Stream:
         self._broadcasters: Broadcasters = asked.http.app.state.broadcasters
         self._last = last
         self._bell = asyncio.Event()
-        self.over = End(self._bell)
+        self.over = Shutdown(self._bell)
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Yield what happens, many events in one batch: many clients that hear of many things are much to send."""

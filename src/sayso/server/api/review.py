@@ -23,7 +23,7 @@ from sayso.model.run import RunState
 from sayso.server.api import wire
 from sayso.server.api.endpoint import Answer, Context, Endpoint, Input
 from sayso.server.api.problems import Problem
-from sayso.server.token import TokenKind, Tokens
+from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.filter import RunFilter
 
 __all__ = [

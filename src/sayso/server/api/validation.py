@@ -25,7 +25,7 @@ from sayso.model.request import Call, Question, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema, SchemaError
 from sayso.server.api.endpoint import Input
-from sayso.server.form import answer_fields, argument_fields
+from sayso.server.pages.forms import answer_fields, argument_fields
 from sayso.stores.codec import Row, Seal, asked_values, request_of, schema_id
 from sayso.view.card import headline, subject_rows
 

@@ -17,9 +17,9 @@ from sayso.model.journal import Entry as Row
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.reviews import Review
-from sayso.server import token as tokens
 from sayso.server.api.endpoint import Output
-from sayso.server.token import TokenKind
+from sayso.server.auth import tokens
+from sayso.server.auth.tokens import TokenKind
 from sayso.view.document import entry_document, request_document
 
 __all__ = [

@@ -15,8 +15,7 @@ from typing import Any
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, display, value_of
 from sayso.model.schema import Schema, SchemaError
-from sayso.server.form.text import is_same, read_json, unified
-from sayso.server.form.widget import LABELS, Way, Widget
+from sayso.server.pages.forms import LABELS, Way, Widget, is_same, read_json, unified
 
 __all__ = ["Edit", "read_answer", "read_edit"]
 

@@ -16,9 +16,8 @@ from sayso import clock, errors
 from sayso.model.edit import is_target
 from sayso.model.request import Request, State
 from sayso.model.text import escape
-from sayso.server.draw import Row, row_of, rows_of
-from sayso.server.page import render
-from sayso.server.visit import Visit
+from sayso.server.context import RequestContext
+from sayso.server.pages.rendering import Row, render, row_of, rows_of
 from sayso.view import card
 
 __all__ = ["confirm", "decide"]
@@ -43,50 +42,50 @@ class _Item:
     why_not: str | None
 
 
-def confirm(visit: Visit) -> Response:
+def confirm(context: RequestContext) -> Response:
     """List each call in full, with one button for all; nothing is decided."""
-    verb = _verb(visit.asked("verb"))
-    ids = _ids(visit.http.query_params.getlist("id"))
-    requests = [visit.review.get(one) for one in ids]
-    items = [_item(visit, verb, request) for request in requests]
+    verb = _verb(context.query("verb"))
+    ids = _ids(context.http.query_params.getlist("id"))
+    requests = [context.review.get(one) for one in ids]
+    items = [_item(context, verb, request) for request in requests]
     chosen = [request for request, item in zip(requests, items, strict=True) if item.why_not is None]
     needs_reason = verb == "reject" and any(map(is_target, chosen))
-    return render(visit, "bulk.html", verb=verb, items=items, chosen=len(chosen), needs_reason=needs_reason)
+    return render(context, "bulk.html", verb=verb, items=items, chosen=len(chosen), needs_reason=needs_reason)
 
 
-def decide(visit: Visit) -> Response:
+def decide(context: RequestContext) -> Response:
     """Decide what the page listed, and report on each."""
-    verb = _verb(visit.form.get("verb", ""))
-    pairs = [one.partition(":") for one in visit.form.getlist("item")]
+    verb = _verb(context.form.get("verb", ""))
+    pairs = [one.partition(":") for one in context.form.getlist("item")]
     seen = {request_id: fingerprint for request_id, _, fingerprint in pairs if fingerprint}
     ids = _ids(list(seen))
-    results = list(_decided(visit, verb, [(one, seen[one]) for one in ids]))
+    results = list(_decided(context, verb, [(one, seen[one]) for one in ids]))
     done = sum(is_done for _, is_done, _ in results)
-    return render(visit, "bulk_done.html", verb=verb, results=results, done=done)
+    return render(context, "bulk_done.html", verb=verb, results=results, done=done)
 
 
-def _decided(visit: Visit, verb: str, chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bool, str]]:
-    note = visit.said("note")
+def _decided(context: RequestContext, verb: str, chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bool, str]]:
+    note = context.field("note")
     for request_id, fingerprint in chosen:
         try:
             if verb == "approve":
-                after = visit.review.approve(request_id, comment=note, seen=fingerprint)
+                after = context.review.approve(request_id, comment=note, seen=fingerprint)
             else:
-                after = visit.review.reject(request_id, note, seen=fingerprint)
+                after = context.review.reject(request_id, note, seen=fingerprint)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
             yield request_id, False, escape(str(fault))
         else:
             yield request_id, True, f"{card.headline(after)}: {row_of(after, clock.now()).stands}"
 
 
-def _item(visit: Visit, verb: str, request: Request) -> _Item:
+def _item(context: RequestContext, verb: str, request: Request) -> _Item:
     why_not = None
     if request.state is not State.PENDING:
         why_not = "it does not wait any more"
     elif verb == "approve" and request.kind == "question":
         why_not = "it is a question, and takes an answer of its own"
     now = clock.now()
-    (row,) = rows_of(visit.review, [request], now)
+    (row,) = rows_of(context.review, [request], now)
     return _Item(row, "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
 
 

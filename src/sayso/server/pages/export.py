@@ -22,8 +22,8 @@ from sayso.model.canonical import display
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.text import cell
-from sayso.server.listing import DECIDED, all_of
-from sayso.server.visit import Visit
+from sayso.server.context import RequestContext
+from sayso.server.pages.listing import DECIDED, all_of
 from sayso.view import card
 
 __all__ = ["COLUMNS", "export", "record"]
@@ -38,13 +38,13 @@ _LOT = 500
 _ROOM = 500
 
 
-def export(visit: Visit) -> Response:
+def export(context: RequestContext) -> Response:
     """Send what the history shows with these filters, newest first, as a file."""
-    kind: str = visit.http.path_params["kind"]
+    kind: str = context.http.path_params["kind"]
     if kind not in _KINDS:
         raise HTTPException(404, "history is there as csv and as jsonl")
     media, lines = _KINDS[kind]
-    records = (record(request) for request in islice(all_of(visit, DECIDED, newest=True), _MOST))
+    records = (record(request) for request in islice(all_of(context, DECIDED, newest=True), _MOST))
     return StreamingResponse(
         _in_lots(lines(records)),
         media_type=media,

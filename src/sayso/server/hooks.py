@@ -34,18 +34,18 @@ from sayso.server.api import problems
 from sayso.server.api.endpoint import parsed, read_bytes
 from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
-from sayso.server.visit import Settings
+from sayso.server.context import Settings
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 
 __all__ = ["Hook", "Hooks", "receive"]
 
 _KNOWN = ("issuer", "reviewers", "roles", "secret_env")
-_SEEN = "seen"
+_RECORD = "seen"
 # Longer than a message can be signed for, by clocks that are ten minutes apart.
-_KEPT = 2 * WINDOW + timedelta(minutes=10)
+_KEPT_FOR = 2 * WINDOW + timedelta(minutes=10)
 _MOST_FORGOTTEN = 20
-_PATIENCE = 10.0  # seconds for a body
+_BODY_TIMEOUT = 10.0  # seconds for a body
 _UNSIGNED = frozenset({"body_too_large", "body_too_slow", "not_signed_in"})
 
 
@@ -159,7 +159,9 @@ class Hooks:
                 return known
             message = _read(body)
             status, content = self._decide(hook, message)
-            record = Record(_SEEN, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT)
+            record = Record(
+                _RECORD, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT_FOR
+            )
             # Another process may have taken the same message: its decision stands before our refusal.
             if not self._store.keep(record, only_new=status != 200):
                 return self._known(key, digest) or (status, content)
@@ -175,7 +177,7 @@ class Hooks:
 
     def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
         self._forget()
-        record = self._store.record(_SEEN, key)
+        record = self._store.record(_RECORD, key)
         if record is None:
             return None
         if record.body["digest"] != digest:
@@ -183,17 +185,17 @@ class Hooks:
         return record.body["status"], record.body["content"]
 
     def _forget(self) -> None:
-        for record in self._store.records(_SEEN, due_by=clock.now(), limit=_MOST_FORGOTTEN):
-            self._store.drop(_SEEN, record.key)
+        for record in self._store.records(_RECORD, due_by=clock.now(), limit=_MOST_FORGOTTEN):
+            self._store.drop(_RECORD, record.key)
 
     def _decide(self, hook: Hook, message: _Message) -> tuple[int, dict[str, Any]]:
         """Return what a decision is answered; a refusal is an answer, too, and stays one."""
         try:
             request = _decided(self._review(hook, message.reviewer.subject), message)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
-            return _told(problems.of_fault(fault))
+            return _as_answer(problems.of_fault(fault))
         except Problem as fault:
-            return _told(fault)
+            return _as_answer(fault)
         return 200, {
             "request_id": request.id, "state": str(request.state), "fingerprint": request.current_fingerprint,
             "missing_votes": request.missing_votes if request.state == "pending" else 0,
@@ -244,7 +246,7 @@ def _decided(review: Review, message: _Message) -> Request:
             return review.cancel(request_id, comment)
 
 
-def _told(fault: Problem) -> tuple[int, dict[str, Any]]:
+def _as_answer(fault: Problem) -> tuple[int, dict[str, Any]]:
     """Return a problem as status and content, so that a repeated message can be answered by the same."""
     answer = problems.response(fault)
     return answer.status_code, cast("dict[str, Any]", json.loads(bytes(answer.body)))
@@ -286,7 +288,7 @@ async def _message(http: Http) -> tuple[dict[str, str], bytes]:
     given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
     headers = {name: said[0] for name, said in given.items() if len(said) == 1}
     try:
-        async with asyncio.timeout(_PATIENCE):  # who sends it is not known yet, and must not stay for long
+        async with asyncio.timeout(_BODY_TIMEOUT):  # who sends it is not known yet, and must not stay for long
             return headers, await read_bytes(http)
     except TimeoutError:
-        raise Problem("body_too_slow", f"the body did not come in {_PATIENCE:.0f} s; nothing was decided") from None
+        raise Problem("body_too_slow", f"the body did not come in {_BODY_TIMEOUT:.0f} s; nothing was decided") from None

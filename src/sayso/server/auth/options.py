@@ -1,7 +1,7 @@
-"""Which ways lead into one inbox, and who of those who come by them may review there.
+"""The sign-in options of a server: which ways to sign in are open, and who may review.
 
-The ways are login links (`sayso.server.link`), a trusted proxy (`sayso.server.proxy`) and an OpenID provider
-(`sayso.server.oidc`). The invariant: whoever comes in has come by a way that is open, and is one of those who may.
+The ways are login links (`sayso.server.auth.signing`), a trusted proxy (`sayso.server.auth.proxy`) and an OpenID
+provider (`sayso.server.auth.oidc`). Nobody is signed in by a way that is closed, or without being one of the reviewers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from datetime import timedelta
 
 from sayso.channels.settings import ReviewerAllowlist
 from sayso.model.reviewer import Reviewer
-from sayso.server.oidc import Provider
-from sayso.server.proxy import Proxy
-from sayso.server.session import ABSOLUTE
+from sayso.server.auth.oidc import Provider
+from sayso.server.auth.proxy import Proxy
+from sayso.server.auth.sessions import ABSOLUTE
 
 __all__ = ["Attempts", "SignIn"]
 

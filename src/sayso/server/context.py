@@ -23,26 +23,25 @@ from starlette.responses import RedirectResponse, Response
 
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
-from sayso.server.link import Links
-from sayso.server.session import Session, Sessions
-from sayso.server.sign_in import Attempts, SignIn
-from sayso.server.stamp import Stamps
+from sayso.server.auth.options import Attempts, SignIn
+from sayso.server.auth.sessions import Session, Sessions
+from sayso.server.auth.signing import Links, TokenSigner
 from sayso.stores.base import Store
 
 __all__ = [
     "Form",
+    "RequestContext",
     "Settings",
-    "Visit",
-    "does",
-    "is_ours",
+    "get_route",
+    "is_same_origin",
     "not_admitted",
     "path_to",
+    "post_route",
     "read_form",
-    "see_other",
+    "redirect",
+    "return_address",
     "session_of",
     "set_cookie",
-    "shows",
-    "way_on",
 ]
 
 Form = ImmutableMultiDict[str, str]
@@ -50,10 +49,10 @@ Endpoint = Callable[[Http], Awaitable[Response]]
 
 _LONGEST_FORM = 8_000_000  # a call of one megabyte, with every character escaped
 _LONGEST_OF_STRANGER = 16_000
-_PATIENCE, _PATIENCE_WITH_STRANGER = 60.0, 10.0  # seconds for a form to arrive
+_TIMEOUT, _TIMEOUT_OF_STRANGER = 60.0, 10.0  # seconds for a form to arrive
 _MOST_FIELDS = 5_000
 _one_by_one = threading.Lock()  # a large form takes a hundred times its size while it is parsed
-_LONGEST_WAY = 500
+_LONGEST_ADDRESS = 500
 
 
 def _after_fork() -> None:
@@ -86,14 +85,14 @@ class Settings:
     attempts: Attempts = field(default_factory=Attempts)
 
     @cached_property
-    def stamps(self) -> Stamps:
+    def signer(self) -> TokenSigner:
         """What this server signs."""
-        return Stamps(self.store)
+        return TokenSigner(self.store)
 
     @cached_property
     def links(self) -> Links:
         """The login links of this store."""
-        return Links(self.stamps)
+        return Links(self.signer)
 
     def cookie(self, http: Http, what: str = "sayso") -> tuple[str, bool]:
         """Return the name of a cookie of ours, the session's or another one, and whether it goes over https only."""
@@ -113,7 +112,7 @@ class Settings:
         return f"{parts.scheme}://{parts.netloc}".casefold()
 
 
-class Visit:
+class RequestContext:
     """A request by somebody who is known, with the person's door opened in their name."""
 
     def __init__(self, http: Http, session: Session, form: Form) -> None:
@@ -130,11 +129,11 @@ class Visit:
         """Who decides."""
         return self.session.reviewer
 
-    def asked(self, name: str) -> str:
+    def query(self, name: str) -> str:
         """Return a value of the address, or nothing."""
         return self.http.query_params.get(name, "").strip()
 
-    def said(self, name: str) -> str | None:
+    def field(self, name: str) -> str | None:
         """Return what was typed into a field of a form; None where it is empty."""
         return self.form.get(name, "").replace("\r\n", "\n").strip() or None
 
@@ -151,7 +150,7 @@ def path_to(http: Http, *steps: str, **asked: str) -> str:
     return f"{way}?{words}" if words else way
 
 
-def see_other(where: str) -> Response:
+def redirect(where: str) -> Response:
     """Send a browser on after a change, so that a reload repeats nothing."""
     return RedirectResponse(where, status_code=303)
 
@@ -172,7 +171,7 @@ def session_of(http: Http) -> Session | None:
     return settings.sessions.begin(person)
 
 
-def is_ours(http: Http) -> bool:
+def is_same_origin(http: Http) -> bool:
     """Say whether a page of ours sent this; every browser says with a POST where it comes from."""
     settings: Settings = http.app.state.settings
     return http.headers.get("origin", "").casefold() == settings.origin(http)
@@ -189,7 +188,7 @@ async def read_form(http: Http, *, is_known: bool) -> Form:
         HTTPException: It is too long, too slow, or none.
     """
     longest = _LONGEST_FORM if is_known else _LONGEST_OF_STRANGER
-    patience = _PATIENCE if is_known else _PATIENCE_WITH_STRANGER
+    patience = _TIMEOUT if is_known else _TIMEOUT_OF_STRANGER
     if http.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/x-www-form-urlencoded":
         raise HTTPException(415, "a form of this inbox is needed")
     try:
@@ -235,10 +234,10 @@ def not_admitted(person: Reviewer) -> HTTPException:
     return HTTPException(403, f"you are {person.identity}, and may not review here; nothing was decided")
 
 
-def way_on(http: Http, wanted: str) -> str:
+def return_address(http: Http, wanted: str) -> str:
     """Return where somebody goes who has signed in: the page that they wanted, if it is one of ours, else the inbox."""
     home = path_to(http)
-    is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and len(wanted) <= _LONGEST_WAY
+    is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and len(wanted) <= _LONGEST_ADDRESS
     # `//evil.example` is another host's address, and browsers read a backslash as a slash.
     return wanted if is_plain and wanted.startswith(home) and not wanted.startswith("//") else home
 
@@ -260,24 +259,24 @@ def _with_cookie(http: Http, session: Session, response: Response) -> Response:
     return response
 
 
-def shows(page: Callable[[Visit], Response]) -> Endpoint:
+def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
     """Make a route of a function that changes nothing."""
 
     async def route(http: Http) -> Response:
         session = session_of(http)
         if session is None:
             raise HTTPException(401)
-        response = await run_in_threadpool(page, Visit(http, session, ImmutableMultiDict[str, str]()))
+        response = await run_in_threadpool(page, RequestContext(http, session, ImmutableMultiDict[str, str]()))
         return _with_cookie(http, session, response)
 
     return route
 
 
-def does(deed: Callable[[Visit], Response]) -> Endpoint:
+def post_route(deed: Callable[[RequestContext], Response]) -> Endpoint:
     """Make a route of a function that changes something, for forms of our own pages only."""
 
     async def route(http: Http) -> Response:
-        if not is_ours(http):
+        if not is_same_origin(http):
             raise HTTPException(403, "this did not come from a page of this inbox; nothing was decided")
         session = session_of(http)
         if session is None:
@@ -285,6 +284,6 @@ def does(deed: Callable[[Visit], Response]) -> Endpoint:
         form = await read_form(http, is_known=True)
         if not session.is_mine(form.get("csrf", "")):
             raise HTTPException(403, "this form is not of your session any more; nothing was decided")
-        return await run_in_threadpool(deed, Visit(http, session, form))
+        return await run_in_threadpool(deed, RequestContext(http, session, form))
 
     return route

@@ -1,23 +1,97 @@
-"""What a page says of a request, as texts: drawn by `sayso.view` from its bound arguments.
+"""How a page is made: the Jinja environment, what every page gets, and the facts of a request as texts.
 
-Here is which facts a row and a head have; how they look is in the templates. The invariant: every text of a program
-or a person that leaves here is escaped.
+Texts from programs and people are escaped by `sayso.view` before they reach a template, or there with the filter
+`seen`; Jinja escapes again, for HTML. A name that a template misspells is an error, not a gap.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, cast
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request as Http
+from starlette.responses import HTMLResponse
+
+from sayso import __version__, clock
 from sayso.model.duration import ago
 from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.reviews import Review
+from sayso.server.context import RequestContext, path_to
+from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
 from sayso.view.summary import RUN_ROOM, is_random, name_of, short, time_left, token
 
-__all__ = ["Row", "facts", "row_of", "rows_of"]
+__all__ = [
+    "Row",
+    "facts",
+    "fragment",
+    "pending_count",
+    "pending_filter",
+    "render",
+    "render_public",
+    "row_of",
+    "rows_of",
+]
+
+_PENDING = frozenset({State.PENDING})
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("sayso.server"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, auto_reload=False,
+    )  # fmt: skip
+    filters = cast("dict[str, Callable[[str], str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
+    filters |= {"seen": escape, "block": _block}
+    return made
+
+
+def _block(text: str) -> str:
+    return escape(text, block=True)
+
+
+def pending_filter() -> Filter:
+    """Return the filter of what waits now; what has reached its end does not, though nobody wrote that down yet."""
+    return Filter(states=_PENDING, at=clock.now())
+
+
+def pending_count(context: RequestContext) -> int:
+    """Return how many requests wait: in the title, the menu and the list, all from one count."""
+    return context.settings.store.count(pending_filter())
+
+
+def render(context: RequestContext, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page for somebody who is known."""
+
+    def path(*steps: str, **asked: str) -> str:
+        return context.path(*steps, **asked)
+
+    values = {
+        "path": path, "csrf": context.session.csrf, "me": name_of(context.reviewer.identity),
+        "pending": pending_count(context), "version": __version__, "has_logout": context.settings.who is None, **values,
+    }  # fmt: skip
+    return HTMLResponse(_environment().get_template(template).render(values), status_code=status)
+
+
+def render_public(http: Http, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page that shows nothing of any request, for whoever it is."""
+
+    def path(*steps: str, **asked: str) -> str:
+        return path_to(http, *steps, **asked)
+
+    values = {"path": path, "version": __version__, **values}
+    return HTMLResponse(_environment().get_template(template).render(values), status_code=status)
+
+
+def fragment(template: str, **values: Any) -> str:
+    """Return a part of a page, for an event."""
+    return _environment().get_template(template).render(values)
 
 
 class Row(NamedTuple):

@@ -28,9 +28,9 @@ from sayso.model.edit import schema_of
 from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.text import escape
-from sayso.server.page import render
-from sayso.server.token import Token, Tokens
-from sayso.server.visit import Visit
+from sayso.server.auth.tokens import Token, Tokens
+from sayso.server.context import RequestContext
+from sayso.server.pages.rendering import render
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
 from sayso.view.hint import kinds_of
@@ -76,38 +76,38 @@ class _ChannelRow(NamedTuple):
     can_test: bool
 
 
-def settings(visit: Visit) -> Response:
+def settings(context: RequestContext) -> Response:
     """Show how this inbox is set up."""
-    return _page(visit)
+    return _page(context)
 
 
-def send_test(visit: Visit) -> Response:
+def send_test(context: RequestContext) -> Response:
     """Send a message about no request through a channel of the settings file, and say how that went."""
-    name, tables = visit.form.get("channel", ""), config.channel_tables()
+    name, tables = context.form.get("channel", ""), config.channel_tables()
     if name not in tables:
         raise HTTPException(404, "there is no such channel in sayso.toml; nothing was sent")
     try:
-        registry.make(name, tables[name]).send(test_notification(name, visit.settings.base_url))
+        registry.make(name, tables[name]).send(test_notification(name, context.settings.base_url))
     except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: its fault is shown
         said = f"The test message did not go out through {name}: {redaction.error_text(error, ())}"
-        return _page(visit, status=502, said=escape(said[:_ERROR_ROOM]))
-    return _page(visit, said=f"A test message went out through {name}.")
+        return _page(context, status=502, said=escape(said[:_ERROR_ROOM]))
+    return _page(context, said=f"A test message went out through {name}.")
 
 
-def _page(visit: Visit, *, status: int = 200, said: str = "") -> Response:
-    store, now = visit.settings.store, clock.now()
+def _page(context: RequestContext, *, status: int = 200, said: str = "") -> Response:
+    store, now = context.settings.store, clock.now()
     channels, fault = check(health(store))
     return render(
-        visit, "settings.html", status=status, said=said, is_fault=status != 200, store=_store_facts(store),
+        context, "settings.html", status=status, said=said, is_fault=status != 200, store=_store_facts(store),
         gates=_gates(store, now), most=_MOST, channels=[_channel_row(one, now) for one in channels],
         channel_fault=None if fault is None else escape(fault),
-        tokens=[_token_row(one, now) for one in Tokens(store).all()], evidence_fault=_evidence_fault(visit),
+        tokens=[_token_row(one, now) for one in Tokens(store).all()], evidence_fault=_evidence_fault(context),
     )  # fmt: skip
 
 
-def _evidence_fault(visit: Visit) -> str | None:
+def _evidence_fault(context: RequestContext) -> str | None:
     """Return why this server wrote no checkpoint the last time; None where it did, or writes none."""
-    schedule: Schedule | None = visit.http.app.state.checkpoints
+    schedule: Schedule | None = context.http.app.state.checkpoints
     return None if schedule is None or schedule.problem is None else escape(schedule.problem)
 
 

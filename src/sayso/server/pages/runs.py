@@ -19,9 +19,8 @@ from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import escape
 from sayso.runs.load import Span, load_run
-from sayso.server.draw import rows_of
-from sayso.server.page import render
-from sayso.server.visit import Visit
+from sayso.server.context import RequestContext
+from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.filter import RunFilter
 from sayso.view.arguments import brief
 from sayso.view.document import event_rows, moment
@@ -58,42 +57,42 @@ class _Step(NamedTuple):
     is_human: bool
 
 
-def runs(visit: Visit) -> Response:
+def runs(context: RequestContext) -> Response:
     """List the runs, newest first."""
-    asked = {"state": visit.asked("state"), "name": visit.asked("name")}
+    asked = {"state": context.query("state"), "name": context.query("name")}
     try:
         states = frozenset({RunState(asked["state"])}) if asked["state"] else frozenset[RunState]()
         wanted = RunFilter(states, asked["name"] or None)
-        found, cursor = visit.settings.store.runs(wanted, cursor=visit.asked("cursor") or None, limit=_PAGE)
+        found, cursor = context.settings.store.runs(wanted, cursor=context.query("cursor") or None, limit=_PAGE)
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     now = clock.now()
-    next_page = None if cursor is None else visit.path("runs", cursor=cursor, **asked)
+    next_page = None if cursor is None else context.path("runs", cursor=cursor, **asked)
     return render(
-        visit, "runs.html", lines=[_line(one, now) for one in found], asked=asked, next_page=next_page,
+        context, "runs.html", lines=[_line(one, now) for one in found], asked=asked, next_page=next_page,
         states=[str(state) for state in RunState],
     )  # fmt: skip
 
 
-def run(visit: Visit) -> Response:
+def run(context: RequestContext) -> Response:
     """Show what happened in a run: its steps, its requests and its journal."""
-    run_id: str = visit.http.path_params["run_id"]
-    store, now = visit.settings.store, clock.now()
-    requests = visit.review.list(state="all", run_id=run_id, limit=_MOST_ROWS)
+    run_id: str = context.http.path_params["run_id"]
+    store, now = context.settings.store, clock.now()
+    requests = context.review.list(state="all", run_id=run_id, limit=_MOST_ROWS)
     try:
         loaded = load_run(run_id, store=store)
     except errors.RunNotFoundError:
         if not requests.requests:
             raise
         loaded = None
-    only_human = visit.asked("only") == "human"
+    only_human = context.query("only") == "human"
     steps = [] if loaded is None else [_step(span) for span in loaded.spans]
     journal = event_rows(map(store.legible, store.journal(run_id=run_id, limit=_MOST_ROWS)))
     return render(
-        visit, "run.html", run_id=run_id, shown=token(run_id, 200),
+        context, "run.html", run_id=run_id, shown=token(run_id, 200),
         line=None if loaded is None else _line(loaded.record, now),
         steps=[step for step in steps if step.is_human or not only_human], only_human=only_human,
-        rows=rows_of(visit.review, list(requests.requests), now), journal=journal,
+        rows=rows_of(context.review, list(requests.requests), now), journal=journal,
         is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
         unknown=any(request.state is State.UNKNOWN for request in requests.requests),
     )  # fmt: skip

@@ -88,7 +88,7 @@ def _is_safe(address: object) -> bool:
     )
 
 
-class _Kept:
+class _Cached:
     """What the provider publishes at an address, looked up again when it is old."""
 
     def __init__(self, look: Callable[[], Any]) -> None:
@@ -135,8 +135,8 @@ class Provider:
                 f"signing in by OpenID needs the extra `oidc` ({error.name} is missing): pip install 'sayso[oidc]'"
             ) from error
         self._jwk, self._jws, self._jwt, self._faults = jwk, jws, jwt, faults
-        self._metadata = _Kept(self._discover)
-        self._keys = _Kept(self._fetch_keys)
+        self._metadata = _Cached(self._discover)
+        self._keys = _Cached(self._fetch_keys)
 
     def address(self, *, back: str, state: str, nonce: str, verifier: str) -> str:
         """Return where to send a browser so that the person signs in.
@@ -171,7 +171,7 @@ class Provider:
             )
         claims = self._checked(cast("dict[str, Any]", answer), nonce)
         try:
-            return Reviewer(claims["sub"], roles=_roles(claims, self.oidc.roles_claim), issuer=self.oidc.name)
+            return Reviewer(claims["sub"], roles=_roles_in(claims, self.oidc.roles_claim), issuer=self.oidc.name)
         except ValueError as error:
             raise SignInError(str(error)) from error
 
@@ -253,7 +253,7 @@ class Provider:
             raise SignInError("the token names nobody")
 
 
-def _roles(claims: Mapping[str, Any], claim: str | None) -> list[str]:
+def _roles_in(claims: Mapping[str, Any], claim: str | None) -> list[str]:
     """Return the roles that a claim lists; none where it is not there.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What went wrong, as a page with its status: not signed in, not there, not allowed, not valid.
+"""Errors as pages with their status: not signed in, not there, not allowed, not valid.
 
-A refused decision is shown on the request's own page instead (`sayso.server.request_page`). The invariant: a page about
-a fault that nobody foresaw says nothing about it; the log does.
+A refused decision is shown on the request's own page instead (`sayso.server.pages.request`). The page of an unexpected
+error says nothing about it; the log does.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from sayso import errors
 from sayso.model.text import escape
-from sayso.server.guard import HEADERS
-from sayso.server.page import render_outside
-from sayso.server.visit import Settings
+from sayso.server.context import Settings
+from sayso.server.hosts import HEADERS
+from sayso.server.pages.rendering import render_public
 
 __all__ = ["HANDLERS", "status_of"]
 
@@ -50,7 +50,7 @@ def status_of(fault: errors.SaysoError) -> int:
 
 
 def _page(http: Http, status: int, said: str) -> Response:
-    return render_outside(http, "fault.html", status=status, title=_TITLES.get(status, "That did not work"), said=said)
+    return render_public(http, "fault.html", status=status, title=_TITLES.get(status, "That did not work"), said=said)
 
 
 def _of_http(http: Http, fault: Exception) -> Response:
@@ -68,7 +68,7 @@ def _of_http(http: Http, fault: Exception) -> Response:
 def _stranger(http: Http, *, has_terminal: bool) -> Response:
     sign_in = cast("Settings", http.app.state.settings).sign_in
     wanted = f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else ""
-    return render_outside(
+    return render_public(
         http, "stranger.html", status=401, has_terminal=has_terminal, has_links=sign_in.has_links, wanted=wanted,
         provider=None if sign_in.provider is None else sign_in.provider.oidc.name,
     )  # fmt: skip

@@ -26,26 +26,25 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.model.request import State
-from sayso.server.draw import Row, row_of
-from sayso.server.page import fragment, waiting
-from sayso.server.session import Session
-from sayso.server.visit import Settings, path_to, session_of
+from sayso.server.auth.sessions import Session
+from sayso.server.context import Settings, path_to, session_of
+from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
 from sayso.stores.base import Store, Unwatch
 
-__all__ = ["End", "Pulse", "events"]
+__all__ = ["LivePages", "Shutdown", "events"]
 
 _log = logging.getLogger("sayso.server")
 
 _MOST_ROWS, _MOST_NEW = 50, 100
-_FRESH = 0.05
+_BATCH = 0.05
 _PING, _CHECK = 20, 60
-_HEED = 0.05  # how often it is looked whether the server ends; sse-starlette itself looks twice a second
-_NUDGE = 20  # of these, until the store is told again that somebody waits
-_AGAIN = 1.0  # until it is looked again after a fault
+_SHUTDOWN_CHECK = 0.05  # how often it is looked whether the server ends; sse-starlette itself looks twice a second
+_STORE_CHECK_EVERY = 20  # of these, until the store is told again that somebody waits
+_RETRY = 1.0  # until it is looked again after a fault
 _GRACE = 0.2  # for streams to end by themselves, before they are cut off
 
 
-class _Beat(NamedTuple):
+class _Counts(NamedTuple):
     """How many wait, and when the newest of them were asked."""
 
     pending: int
@@ -72,7 +71,7 @@ class _Hub:
         self._stirred, self._is_stirred = asyncio.Event(), False
         self._tasks: list[asyncio.Task[None]] = []
         self.is_over = False
-        self.beat: _Beat | None = None
+        self.beat: _Counts | None = None
         self.told: dict[str, Row] = {}
 
     @property
@@ -130,16 +129,16 @@ class _Hub:
                 await self._refresh()
                 with anyio.move_on_after(_CHECK):
                     await self._stirred.wait()
-                await asyncio.sleep(_FRESH)  # a burst of changes is one event
+                await asyncio.sleep(_BATCH)  # a burst of changes is one event
         finally:
             unwatch()
 
     async def _heed(self) -> None:
         ticks = 0
         while not AppStatus.should_exit:  # a flag is all that there is
-            await asyncio.sleep(_HEED)
+            await asyncio.sleep(_SHUTDOWN_CHECK)
             ticks += 1
-            if ticks % _NUDGE == 0:
+            if ticks % _STORE_CHECK_EVERY == 0:
                 # A store that nobody asks looks ever less often for what other processes did; somebody looks here.
                 self._store.watch_all(self._stir)()
         self.is_over = True
@@ -154,16 +153,16 @@ class _Hub:
             _log.warning("open pages could not be told of changes (%s); it is tried again", fault)
             for one in changed:
                 self._changed.put(one)
-            self._loop.call_later(_AGAIN, self._stirred.set)
+            self._loop.call_later(_RETRY, self._stirred.set)
             return
         self.told |= {row.id: row for row in rows if row.id in self._watched}
         for bell in self._bells:
             bell.set()
 
-    def _look(self, changed: set[str]) -> tuple[_Beat, list[Row]]:
-        wanted = waiting()
+    def _look(self, changed: set[str]) -> tuple[_Counts, list[Row]]:
+        wanted = pending_filter()
         page = self._store.list(wanted, limit=_MOST_NEW, newest=True)
-        beat = _Beat(self._store.count(wanted), tuple(one.created_at for one in page.requests))
+        beat = _Counts(self._store.count(wanted), tuple(one.created_at for one in page.requests))
         rows: list[Row] = []
         for request_id in changed:
             try:
@@ -175,7 +174,7 @@ class _Hub:
         return beat, rows
 
 
-class Pulse:
+class LivePages:
     """What all open pages of an inbox are told of: one look for those of one event loop."""
 
     def __init__(self, store: Store) -> None:
@@ -190,7 +189,7 @@ class Pulse:
         return self._hubs.setdefault(loop, _Hub(self._store, loop))
 
 
-class End:
+class Shutdown:
     """Set when the server ends; rings the bell, so that nobody has to wait for two things."""
 
     def __init__(self, bell: asyncio.Event) -> None:
@@ -217,15 +216,15 @@ class _Stream:
     def __init__(self, http: Http, session: Session, since: datetime | None, rows: list[str]) -> None:
         self._session = session
         self._settings: Settings = http.app.state.settings
-        self._pulse: Pulse = http.app.state.pulse
+        self._live_pages: LivePages = http.app.state.live_pages
         self._inbox = path_to(http)
         self._since, self._rows = since, rows
         self._bell = asyncio.Event()
-        self.end = End(self._bell)
+        self.end = Shutdown(self._bell)
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
         """Yield parts of the page as they change."""
-        hub, last = self._pulse.hub(), ""
+        hub, last = self._live_pages.hub(), ""
         with hub.listening(self._bell, self._rows):
             while True:
                 self._bell.clear()
@@ -238,14 +237,14 @@ class _Stream:
                 if hub.is_over or self.end.is_set or not self._settings.sessions.is_open(self._session):
                     return
 
-    def _said(self, beat: _Beat, told: dict[str, Row]) -> str:
+    def _said(self, beat: _Counts, told: dict[str, Row]) -> str:
         since = self._since
         new = 0 if since is None else sum(at > since for at in beat.asked)
-        return _part(beat.pending, new, tuple(told[one] for one in self._rows if one in told), self._inbox)
+        return _rendered(beat.pending, new, tuple(told[one] for one in self._rows if one in told), self._inbox)
 
 
 @lru_cache(maxsize=256)
-def _part(pending: int, new: int, rows: tuple[Row, ...], inbox: str) -> str:
+def _rendered(pending: int, new: int, rows: tuple[Row, ...], inbox: str) -> str:
     """Return the part of a page that says so; kept, because many pages are told the same."""
     return fragment("event.html", pending=pending, new=new, rows=rows, inbox=inbox)
 

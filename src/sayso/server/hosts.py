@@ -1,51 +1,115 @@
-"""The inbox of this machine has a name of its own, `NAME.localhost`: the cookies of a host go to all of its ports.
+"""The Host check, the security headers of every response, and the host name of a local inbox.
 
-A session of `http://127.0.0.1:8600` would be sent to whatever else listens on 127.0.0.1, other people's programs
-included. Browsers open every `NAME.localhost` on this machine itself. Who types `127.0.0.1` is led to the name, where
-the system says that the same user asks; programs, which send tokens and no cookies, are answered under both. The
-invariant: no page is shown, and no session begins, under a name that others' programs share.
+A page of another site can make a browser send requests here under a name of its own (DNS rebinding); the Host header
+shows it. On this machine the inbox has a name of its own, `NAME.localhost`, because a browser sends the cookies of
+127.0.0.1 to every program that listens there, other people's included. A browser that opens `127.0.0.1` is redirected
+to that name where the system says that the same user asks; programs, which send tokens and no cookies, are answered
+under both. No response leaves without the headers, and no page is shown under a name that other programs share.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sayso.server.guard import HEADERS, LOOPBACK, hostname
-from sayso.server.stamp import Stamps
+from sayso.server.auth.signing import TokenSigner
 from sayso.stores.base import Store
 
-__all__ = ["Doorway", "name_of_inbox"]
+__all__ = ["HEADERS", "LOOPBACK", "Guard", "LocalhostRedirect", "hostname", "local_hostname"]
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none';"
+        " img-src 'self' data:"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # With `no-referrer` a browser would send `Origin: null` with our own forms.
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def hostname(host: str) -> str | None:
+    """Return the name in a Host header, without the port; None where it is none."""
+    if not host or any(mark in host for mark in "/\\@?# \t"):
+        return None
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return None
+    return parts.hostname
+
+
+class Guard:
+    """ASGI middleware.
+
+    Args:
+        app: What it guards.
+        hosts: The names under which this server may be asked.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(host.casefold() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                # A file of ours has a tag by which a browser asks whether it is still the same; a page is never kept.
+                headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
+            await send(message)
+
+        given = Headers(scope=scope).getlist("host")
+        if len(given) == 1 and hostname(given[0]) in self._hosts:
+            await self._app(scope, receive, send_guarded)
+            return
+        refusal = PlainTextResponse("this server is not known by that name\n", status_code=421)
+        await refusal(scope, receive, send_guarded)
+
 
 _FOR_PROGRAMS = ("/api/", "/hooks/", "/healthz", "/metrics")
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _STATE, _OWNER = 3, 7  # the columns of a connection's state and of its user
 _ESTABLISHED = "01"
-_ELSEWHERE = (
+_MISDIRECTED = (
     "this inbox has an address of its own, NAME.localhost, because a browser sends the cookies of 127.0.0.1 to every"
     " program there; its terminal shows it\n"
 )
 
 
-def name_of_inbox(store: Store) -> str:
+def local_hostname(store: Store) -> str:
     """Return the name under which the inbox of a store is opened on this machine; who has no secret cannot guess it.
 
     Raises:
         ConfigError: The server's secret cannot be used.
     """
-    return f"sayso-{Stamps(store).label('name of the inbox')}.localhost"
+    return f"sayso-{TokenSigner(store).label('name of the inbox')}.localhost"
 
 
-class Doorway:
+class LocalhostRedirect:
     """ASGI middleware that leads pages from this machine's shared names to the inbox's own.
 
     Args:
@@ -82,7 +146,7 @@ class Doorway:
             return RedirectResponse(f"{self._url}{url.path}{'?' if url.query else ''}{url.query}", status_code=307)
         if self._on_stranger is not None:
             self._on_stranger()
-        return PlainTextResponse(_ELSEWHERE, status_code=421)
+        return PlainTextResponse(_MISDIRECTED, status_code=421)
 
 
 def _is_of_same_user(scope: Scope) -> bool:

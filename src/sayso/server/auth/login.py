@@ -1,0 +1,228 @@
+"""The routes that sign people in and out: login links, the OpenID flow, and logout.
+
+A login link and the answer of an OpenID provider both open a page whose button does the work, so that GET changes
+nothing: a mail scanner or a browser that reads ahead cannot use a link up. The state of an OpenID flow (`state`,
+nonce, PKCE verifier, the wanted page) is signed and lies in a cookie, so the server stores nothing for people who
+never return. An answer counts only in the browser that started the flow, once, and within ten minutes. A new session
+always has a new id, belongs to somebody who may review here, and ends the one that the browser had.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as Http
+from starlette.responses import Response
+
+from sayso.model.ids import new_token
+from sayso.model.reviewer import Reviewer
+from sayso.model.text import escape
+from sayso.server.api.limits import Rate
+from sayso.server.api.problems import Problem
+from sayso.server.auth.oidc import Provider, SignInError
+from sayso.server.context import (
+    Form,
+    RequestContext,
+    Settings,
+    is_same_origin,
+    not_admitted,
+    path_to,
+    read_form,
+    redirect,
+    return_address,
+    session_of,
+    set_cookie,
+)
+from sayso.server.pages.rendering import render_public
+
+__all__ = [
+    "count_failure",
+    "link_page",
+    "logout",
+    "oidc_callback",
+    "oidc_finish",
+    "oidc_start",
+    "sign_in_form",
+    "start_session",
+    "use_link",
+]
+
+
+async def link_page(http: Http) -> Response:
+    """Show the button that begins a session."""
+    token = http.query_params.get("token")
+    if token is None:
+        raise HTTPException(401)
+    return render_public(http, "login.html", token=token)
+
+
+async def use_link(http: Http) -> Response:
+    """Begin a session by a link."""
+    settings: Settings = http.app.state.settings
+    token = (await sign_in_form(http)).get("token", "")
+    if not settings.sign_in.has_links:
+        raise HTTPException(403, "this inbox takes no login links; nobody was signed in")
+    person = await run_in_threadpool(settings.links.use, token)
+    if person is not None:
+        on_used: Callable[[str], None] | None = http.app.state.on_link_used
+        if on_used is not None:
+            on_used(token)
+        return start_session(http, person, path_to(http))
+    if session_of(http) is not None:  # the link was used here: a second click, or the button after going back
+        return redirect(path_to(http))
+    raise count_failure(http, HTTPException(401))
+
+
+async def sign_in_form(http: Http) -> Form:
+    """Return a form by which somebody signs in, who is not known yet: few from one address, and short.
+
+    What was not sent by a page of ours is refused: it would sign somebody in as somebody else, unseen.
+    """
+    settings: Settings = http.app.state.settings
+    rate: Rate = http.app.state.stranger_rate
+    try:
+        rate.count(f"form {settings.sender(http)}")  # first of all: nothing has been read
+    except Problem as fault:
+        raise HTTPException(429, fault.detail, fault.headers) from None
+    if not is_same_origin(http):
+        raise HTTPException(403, "this did not come from a page of this inbox; nobody was signed in")
+    return await read_form(http, is_known=False)
+
+
+def start_session(http: Http, person: Reviewer, where: str) -> Response:
+    """Begin the session of somebody who is known, and send the browser on."""
+    settings: Settings = http.app.state.settings
+    if not settings.sign_in.admits(person):
+        raise not_admitted(person)
+    name = settings.cookie(http)[0]
+    before = settings.sessions.find(http.cookies.get(name))
+    if before is not None:
+        settings.sessions.end(before)
+    response = redirect(where)
+    set_cookie(http, response, "sayso", settings.sessions.begin(person).id)
+    return response
+
+
+def count_failure(http: Http, fault: HTTPException) -> HTTPException:
+    """Count a failed attempt, and return what to answer: to come later, where there were too many from one address.
+
+    What is right is never held up: else whoever shares an address with somebody could keep them out.
+    """
+    settings: Settings = http.app.state.settings
+    origin = settings.sender(http)
+    wait = settings.attempts.wait(origin)
+    if not wait:
+        settings.attempts.fail(origin)
+        return fault
+    said = f"too many attempts to sign in failed; nobody was signed in, try again in {wait} s"
+    return HTTPException(429, said, {"retry-after": str(wait)})
+
+
+def logout(context: RequestContext) -> Response:
+    """End the session."""
+    context.settings.sessions.end(context.session)
+    response = render_public(context.http, "bye.html")
+    set_cookie(context.http, response, "sayso", None)
+    return response
+
+
+_OIDC_PURPOSE, _OIDC_COOKIE, _OIDC_LASTS = "openid trip", "sayso-trip", timedelta(minutes=10)
+_OIDC_ANSWER = ("code", "state", "iss", "error")
+_NO_FLOW = "this sign-in did not begin in this browser, was used, or took too long; start again from the inbox"
+
+_log = logging.getLogger("sayso.server")
+
+
+async def oidc_start(http: Http) -> Response:
+    """Send the browser to the provider."""
+    form = await sign_in_form(http)
+    provider, settings = _provider(http), _settings(http)
+    where = return_address(http, form.get("next", ""))
+    trip = {"state": _random(), "nonce": _random(), "verifier": _random()}
+    try:
+        address = await run_in_threadpool(provider.address, back=_redirect_uri(http), **trip)
+    except SignInError as fault:
+        raise _public_error(http, fault) from fault
+    # By a page and not by a redirect: a browser would hold that against `form-action 'self'`.
+    response = render_public(http, "depart.html", address=address, provider=provider.oidc.name)
+    cookie = await run_in_threadpool(settings.signer.sign, _OIDC_PURPOSE, {**trip, "next": where}, _OIDC_LASTS)
+    set_cookie(http, response, _OIDC_COOKIE, cookie, strict=True)
+    return response
+
+
+async def oidc_callback(http: Http) -> Response:
+    """Show the button that takes the provider's answer."""
+    provider = _provider(http)
+    answer = {name: http.query_params.get(name, "") for name in _OIDC_ANSWER}
+    return render_public(http, "arrive.html", answer=answer, provider=provider.oidc.name)
+
+
+async def oidc_finish(http: Http) -> Response:
+    """Begin a session by the provider's answer."""
+    answer = dict(await sign_in_form(http))
+    trip = await run_in_threadpool(_oidc_flow, http, answer.get("state", ""))
+    if trip is None:
+        if session_of(http) is not None:  # the button after going back, or of another tab
+            return redirect(path_to(http))
+        raise count_failure(http, HTTPException(403, _NO_FLOW))
+    if answer.get("error"):
+        raise count_failure(http, HTTPException(403, f"the provider signed nobody in: {escape(answer['error'][:200])}"))
+    try:
+        person = await run_in_threadpool(_person, http, answer, trip)
+    except SignInError as fault:
+        told = _public_error(http, fault)
+        raise (told if fault.is_away else count_failure(http, told)) from fault
+    response = start_session(http, person, return_address(http, trip["next"]))
+    set_cookie(http, response, _OIDC_COOKIE, None)
+    return response
+
+
+def _person(http: Http, answer: dict[str, str], trip: dict[str, Any]) -> Reviewer:
+    provider = _provider(http)
+    provider.check_sender(answer.get("iss") or None)
+    return provider.reviewer(
+        answer.get("code", ""), back=_redirect_uri(http), nonce=trip["nonce"], verifier=trip["verifier"]
+    )
+
+
+def _oidc_flow(http: Http, state: str) -> dict[str, Any] | None:
+    """Use up the way on which this browser is; None where it is on none, or on another one."""
+    settings = _settings(http)
+    trip = settings.signer.read(_OIDC_PURPOSE, http.cookies.get(settings.cookie(http, _OIDC_COOKIE)[0], ""))
+    if trip is None or not hmac.compare_digest(trip["state"].encode(), state.encode()):
+        return None
+    return trip if settings.signer.spend(trip) else None
+
+
+def _public_error(http: Http, fault: SignInError) -> HTTPException:
+    _log.warning("%s; from %s", escape(str(fault)), escape(_settings(http).sender(http)))
+    if fault.is_away:
+        return HTTPException(503, "the provider does not answer; nobody was signed in, try again in a moment")
+    return HTTPException(
+        403, "the provider's answer cannot be believed; nobody was signed in, and the server's log says why"
+    )
+
+
+def _provider(http: Http) -> Provider:
+    provider = _settings(http).sign_in.provider
+    if provider is None:
+        raise HTTPException(404)
+    return provider
+
+
+def _redirect_uri(http: Http) -> str:
+    return _settings(http).origin(http) + path_to(http, "login", "openid")
+
+
+def _settings(http: Http) -> Settings:
+    return http.app.state.settings
+
+
+def _random() -> str:
+    return new_token() + new_token()
