@@ -39,7 +39,7 @@ def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Await
         log = EventLog(store)
         here = Broadcasters(log).here()
         end = log.listen(here.wake)
-        with here.ask():
+        with here.open():
             await work(log, here)
         end()
 
@@ -343,15 +343,15 @@ def test_a_broadcaster_ends_with_its_last_stream_and_begins_with_the_next(memory
         broadcasters = Broadcasters(log)
         here = broadcasters.here()
         end = log.listen(here.wake)
-        with here.ask():
+        with here.open():
             assert broadcasters.here() is here
             (task,) = (each for each in asyncio.all_tasks() if each is not asyncio.current_task())
-            with here.ask():
+            with here.open():
                 pass
             assert not task.cancelling()
         await asyncio.wait([task], timeout=PATIENCE)
         assert task.cancelled()
-        with here.ask():
+        with here.open():
             ask(memory)
             one = listener(log)
             one.seen = 0
