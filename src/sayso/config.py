@@ -12,6 +12,8 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -36,6 +38,7 @@ __all__ = [
     "store_address",
     "stores_at_hand",
     "table",
+    "use",
 ]
 
 _FILE = "sayso.toml"
@@ -94,6 +97,18 @@ def configure(
         _chosen_store = open_store(store)
     if reviewer is not None:
         _chosen_reviewer = reviewer
+
+
+@contextmanager
+def use(*, store: Store | str, reviewer: Reviewer | str | None = None) -> Generator[None]:
+    """Choose for this process while the block runs, as `configure` does; what was chosen before is put back."""
+    global _chosen_store, _chosen_reviewer
+    before = _chosen_store, _chosen_reviewer
+    configure(store=store, reviewer=reviewer)
+    try:
+        yield
+    finally:
+        _chosen_store, _chosen_reviewer = before
 
 
 def default_store_path() -> Path:

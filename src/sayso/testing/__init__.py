@@ -1,19 +1,37 @@
 """What tests of programs that use sayso need.
 
-A clock that stands still, a reviewer and a model that follow a script, and the contract that every store must pass.
-
-Nothing here is needed at run time, and no test runner is imported: `StoreContract` is a plain class whose
-`test_…` methods pytest finds in a subclass. The one invariant: what passes here says nothing about time that passed,
-because nothing here sleeps.
+A clock that stands still, a reviewer and a model that follow a script, the contract that every store must pass, and
+fixtures of pytest for these (`sayso.testing.pytest_plugin`). The names load what they need at their first use, and none
+of them imports a test runner: `StoreContract` is a plain class whose `test_…` methods pytest finds in a subclass.
 """
 
 from __future__ import annotations
 
-from sayso.testing.contract import StoreContract
-from sayso.testing.frozen import Clock, frozen_clock
-from sayso.testing.reviewer import ScriptedReviewer
-from sayso.testing.sample import sample_call, sample_edit, sample_question
-from sayso.testing.scripted import Asked, ScriptedModel
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sayso.testing.contract import StoreContract as StoreContract
+    from sayso.testing.frozen import Clock as Clock
+    from sayso.testing.frozen import frozen_clock as frozen_clock
+    from sayso.testing.reviewer import ScriptedReviewer as ScriptedReviewer
+    from sayso.testing.sample import sample_call as sample_call
+    from sayso.testing.sample import sample_edit as sample_edit
+    from sayso.testing.sample import sample_question as sample_question
+    from sayso.testing.scripted import Asked as Asked
+    from sayso.testing.scripted import ScriptedModel as ScriptedModel
+
+_HOMES = {
+    "Asked": "scripted",
+    "Clock": "frozen",
+    "ScriptedModel": "scripted",
+    "ScriptedReviewer": "reviewer",
+    "StoreContract": "contract",
+    "frozen_clock": "frozen",
+    "sample_call": "sample",
+    "sample_edit": "sample",
+    "sample_question": "sample",
+}
 
 __all__ = [
     "Asked",
@@ -26,3 +44,11 @@ __all__ = [
     "sample_edit",
     "sample_question",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'sayso.testing' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(f"sayso.testing.{_HOMES[name]}"), name)
+        return value

@@ -165,8 +165,22 @@ class ScriptedReviewer:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        problems = "; ".join([*self._problems, *(f"the step {step} was not needed" for step in self._steps)])
         if error is None:
-            assert not problems, problems
-        elif problems:
+            self.must_be_done()
+        elif problems := self._reported():
             error.add_note(f"scripted reviewer: {problems}")  # most likely the cause of what the block raised
+
+    def must_be_done(self) -> None:
+        """Check that every step was used and every request met one; each problem is reported once.
+
+        Raises:
+            AssertionError: One was not.
+        """
+        problems = self._reported()
+        assert not problems, problems
+
+    def _reported(self) -> str:
+        problems = [*self._problems, *(f"the step {step} was not needed" for step in self._steps)]
+        self._problems.clear()
+        self._steps.clear()
+        return "; ".join(problems)
