@@ -56,7 +56,7 @@ def main() -> None:
     run_id = f"ticket-{os.getpid()}"
     for worker in ("first", "second"):
         print(f"{worker} worker:", flush=True)
-        subprocess.run([sys.executable, "-u", __file__, run_id], check=True)  # noqa: S603  (this program)
+        subprocess.run([sys.executable, "-u", __file__, run_id], check=True)
         for waiting in sayso.load_run(run_id).pending_approvals():
             print(f"ada approves: {waiting['runnable_name']} {waiting['input']}")
             sayso.Review(reviewer="ada").approve(waiting["approval_id"])

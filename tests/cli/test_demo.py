@@ -16,15 +16,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+import sayso.cli.demo
 from sayso import audit
-from sayso.cli.demo import cast, count
-from sayso.cli.demo.inbox import SIMULATED
-from sayso.cli.demo.place import FILES, Place
-from sayso.cli.demo.tour import tidy, tour
 from sayso.model.request import State
 from sayso.reviews import Review
 from sayso.runs import models
@@ -32,6 +30,8 @@ from sayso.stores.sqlite import SqliteStore
 from tests.runs.provider_server import Answer, Provider, serving
 from tests.support.browsing import fields_of
 from tests.support.person import Person
+
+program: Any = sys.modules[sayso.cli.demo.demo.callback.__module__]  # type: ignore[union-attr]
 
 MENU = "d detach   (then enter)\n> "
 ARCHIVE = {"archive/app.log", "archive/summary.txt"}
@@ -56,10 +56,10 @@ def sits_before(place: Path, *words: str) -> Person:
     )
 
 
-def made(output: str) -> Place:
+def made(output: str) -> Any:
     found = STAYS.search(output)
     assert found, output
-    return Place(Path(found[1]))
+    return program.Folder(Path(found[1]))
 
 
 def processes_of(place: Path) -> list[str]:
@@ -75,7 +75,7 @@ def processes_of(place: Path) -> list[str]:
     return found
 
 
-def story(place: Place) -> list[tuple[str, list[str], State]]:
+def story(place: Any) -> list[tuple[str, list[str], State]]:
     """Return, of each request, what was to be deleted, its events, and where it stands."""
     store = SqliteStore(str(place.root / "sayso.db"))
     try:
@@ -93,7 +93,7 @@ def story(place: Place) -> list[tuple[str, list[str], State]]:
         store.close()
 
 
-def deleted(place: Place) -> list[str]:
+def deleted(place: Any) -> list[str]:
     return [effect.path for effect in place.effects() if effect.did == "delete"]
 
 
@@ -114,7 +114,7 @@ def test_demo_without_a_terminal_ends_by_itself_and_deletes_only_what_was_approv
     place = made(done.stdout)
     assert [folder.resolve() for folder in temporary.iterdir()] == [place.root]
     assert sorted((tmp_path / "home").iterdir()) == before
-    assert place.present() == (set(FILES) - {"app.log", "report-draft.md"}) | ARCHIVE
+    assert place.present() == (set(program.FILES) - {"app.log", "report-draft.md"}) | ARCHIVE
     assert deleted(place) == ["report-draft.md"]
     assert story(place) == [
         ("report-draft.md", AS_ASKED, State.DONE),
@@ -132,7 +132,7 @@ def test_demo_shows_who_acts_what_was_sent_to_the_inbox_and_the_reason_of_a_no(t
     store = SqliteStore(str(place.root / "sayso.db"))
     decided = [request.decision for request in Review(store).list(state="all").requests]
     store.close()
-    assert {(decision.by.subject, decision.channel) for decision in decided if decision} == {(SIMULATED, "api")}
+    assert {(decision.by.subject, decision.channel) for decision in decided if decision} == {(program.SIMULATED, "api")}
     assert re.search(r"^agent .*deleted report-draft\.md$", done.stdout, re.MULTILINE)
     assert re.search(r"^agent .*rejected by simulated-reviewer: keep it: the contract", done.stdout, re.MULTILINE)
     assert "\x1b" not in done.stdout
@@ -160,7 +160,7 @@ def test_crashed_agent_deletes_once_and_what_nobody_saw_end_is_unknown_until_som
 
 
 @pytest.mark.slow
-def test_approved_call_is_started_by_another_process_than_the_one_that_was_killed(finished: Place) -> None:
+def test_approved_call_is_started_by_another_process_than_the_one_that_was_killed(finished: Any) -> None:
     store = SqliteStore(str(finished.root / "sayso.db"))
     rows = [json.loads(entry.detail) for entry in audit.entries(store) if entry.event == "started"]
     store.close()
@@ -279,7 +279,8 @@ def test_demo_without_the_extra_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(models, "find_spec", lambda _: None)
-    assert tour(tmp_path / "new", with_crash=False, model="openai:gpt-5") == 1
+    words = ["--dir", str(tmp_path / "new"), "--model", "openai:gpt-5"]
+    assert program.demo.main(words, standalone_mode=False) == 1
     assert 'pip install "sayso[agent]"' in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
@@ -314,7 +315,7 @@ def test_person_edits_a_path_and_rejects_with_a_reason_that_the_agent_prints(tmp
         code, _ = person.ends()
     assert code == 0, person.screen
     place = made(person.screen)
-    assert place.present() == (set(FILES) - {"app.log", "report-draft.md"}) | ARCHIVE
+    assert place.present() == (set(program.FILES) - {"app.log", "report-draft.md"}) | ARCHIVE
     assert [state for _, _, state in story(place)] == [State.DONE, State.REJECTED]
 
 
@@ -340,7 +341,7 @@ def test_person_decides_in_a_second_terminal(tmp_path: Path) -> None:
     with sits_before(tmp_path) as person:
         shown = person.sees(MENU)
         request_id = re.findall(r"rq_\w+", shown)[-1]
-        address = Place(tmp_path / "sayso-demo").address
+        address = program.Folder(tmp_path / "sayso-demo").address
         subprocess.run(
             [sys.executable, "-m", "sayso", "--store", address, "reject", request_id, "-m", "not this one"],
             check=True,
@@ -375,15 +376,14 @@ def test_person_decides_in_a_browser(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_demo_without_the_inbox_is_decided_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cast, "is_installed", lambda: False)
-    place = Place.made_in(tmp_path)
-    stage = cast.Stage(place, with_person=False)
+def test_demo_without_the_inbox_is_decided_by_command(tmp_path: Path) -> None:
+    place = program.make_folder(tmp_path)
+    stage = program.Stage(place, with_person=False, with_inbox=False)
     try:
-        tidy(stage)
+        program.tidy(stage)
     finally:
         stage.close()
-    assert stage.inbox is None
+    assert stage.link is None
     assert deleted(place) == ["report-draft.md"]
 
 
@@ -483,7 +483,7 @@ def test_stopped_demo_leaves_no_process_and_decides_nothing(tmp_path: Path, how:
             person.process.send_signal(signal.SIGTERM)
         code, _ = person.ends()
     assert code == (130 if how == "ctrl-c" else 128 + signal.SIGTERM), person.screen
-    place = Place(tmp_path / "sayso-demo")
+    place = program.Folder(tmp_path / "sayso-demo")
     assert processes_of(place.root) == []
     assert story(place) == [("report-final.md", ["asked"], State.PENDING)]
     assert deleted(place) == []
@@ -493,14 +493,15 @@ def test_stopped_demo_leaves_no_process_and_decides_nothing(tmp_path: Path, how:
 def test_agent_that_nobody_answers_is_ended_and_the_demo_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cast, "PATIENCE", 2.0)
-    place = Place.made_in(tmp_path)
-    stage = cast.Stage(place, with_person=False)
-    agent = stage.start(["report-final.md"])
-    with pytest.raises(cast.Broken, match="waited 2 seconds until the agent ends"):
-        stage.end_of(agent)
+    place = program.make_folder(tmp_path)
+    stage = program.Stage(place, with_person=False, with_inbox=False)
+    agent = stage.start("report-final.md")
+    stage.next_request(agent)
+    monkeypatch.setattr(program, "PATIENCE", 2.0)
+    with pytest.raises(program.DemoError, match="waited 2 seconds until the agent"):
+        stage.must_end(agent)
     stage.close()
-    assert agent.ended == -signal.SIGKILL
+    assert agent.process.returncode == -signal.SIGKILL
     assert processes_of(place.root) == []
     assert deleted(place) == []
 
@@ -509,51 +510,51 @@ def test_agent_that_nobody_answers_is_ended_and_the_demo_says_so(
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Any:
     done = demo("--crash", "--dir", str(tmp_path_factory.mktemp("finished")))
     assert done.returncode == 0, done.stdout + done.stderr
     return made(done.stdout)
 
 
 @pytest.mark.slow
-def test_receipts_of_a_demo_verify_offline_and_a_changed_byte_fails(finished: Place, tmp_path: Path) -> None:
+def test_receipts_of_a_demo_verify_offline_and_a_changed_byte_fails(finished: Any, tmp_path: Path) -> None:
     store = SqliteStore(str(finished.root / "sayso.db"))
     ids = [request.id for request in Review(store).list(state="all").requests]
     store.close()
     assert len(ids) == 2
     receipt = tmp_path / "receipt.json"
     for request_id in ids:
-        assert sayso("--store", finished.address, "receipt", request_id, "-o", str(receipt)) == 0
+        assert run_sayso("--store", finished.address, "receipt", request_id, "-o", str(receipt)) == 0
         whole = receipt.read_bytes()
-        assert sayso("receipt", "verify", str(receipt)) == 0
+        assert run_sayso("receipt", "verify", str(receipt)) == 0
         at = whole.index(b"report-draft.md" if b"report-draft.md" in whole else b"old-backup.txt")
         receipt.write_bytes(whole[:at] + b"R" + whole[at + 1 :])
-        assert sayso("receipt", "verify", str(receipt)) == 1
+        assert run_sayso("receipt", "verify", str(receipt)) == 1
         receipt.unlink()
 
 
-def sayso(*words: str) -> int:
+def run_sayso(*words: str) -> int:
     return subprocess.run([sys.executable, "-m", "sayso", *words], capture_output=True, check=False).returncode
 
 
-def counted(place: Place) -> list[str]:
+def counted(place: Any) -> list[str]:
     store = SqliteStore(str(place.root / "sayso.db"))
     try:
-        return count.problems(count.Witnesses.heard(store, place), None)
+        return program.counted(place, store)[1]
     finally:
         store.close()
 
 
-def ledger_lines(change: Callable[[list[str]], list[str]]) -> Callable[[Place], None]:
-    def lie(place: Place) -> None:
+def ledger_lines(change: Callable[[list[str]], list[str]]) -> Callable[[Any], None]:
+    def lie(place: Any) -> None:
         lines = change(place.ledger.read_text().splitlines())
         place.ledger.write_text("".join(f"{line}\n" for line in lines))
 
     return lie
 
 
-def in_the_store(statement: str) -> Callable[[Place], None]:
-    def lie(place: Place) -> None:
+def in_the_store(statement: str) -> Callable[[Any], None]:
+    def lie(place: Any) -> None:
         with sqlite3.connect(place.root / "sayso.db") as connection:
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
                 connection.execute(f'DROP TRIGGER "{name}"')
@@ -563,7 +564,7 @@ def in_the_store(statement: str) -> Callable[[Place], None]:
     return lie
 
 
-LIES: dict[str, tuple[Callable[[Place], None], str]] = {
+LIES: dict[str, tuple[Callable[[Any], None], str]] = {
     "file gone": (lambda place: (place.files / "contract.txt").unlink(), "contract.txt is gone"),
     "file there": (lambda place: (place.files / "old-backup.txt").touch(), "old-backup.txt is there"),
     "done twice": (ledger_lines(lambda lines: [*lines, lines[-1]]), "its call had 2 effects"),
@@ -597,8 +598,8 @@ LIES: dict[str, tuple[Callable[[Place], None], str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
-def test_count_finds_what_is_not_as_promised(finished: Place, tmp_path: Path, lie: str) -> None:
-    place = Place(tmp_path / "copy")
+def test_count_finds_what_is_not_as_promised(finished: Any, tmp_path: Path, lie: str) -> None:
+    place = program.Folder(tmp_path / "copy")
     shutil.copytree(finished.root, place.root)
     assert counted(place) == []
     tell, found = LIES[lie]
