@@ -9,8 +9,9 @@ from typing import Any
 
 import sayso
 from sayso import clock
+from sayso.cli.learn import _csv_lines as csv_lines
+from sayso.cli.learn import _json_lines as json_lines
 from sayso.learning import COLUMNS, pairs, report, rows, samples
-from sayso.learning.file import csv_lines, json_lines
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import frozen_clock, sample_call, sample_question

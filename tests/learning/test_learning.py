@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 import sayso
+from sayso.cli.learn import _as_parquet, _csv_lines
 from sayso.clock import written
 from sayso.errors import ConfigError
-from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, pairs, report, samples, table
-from sayso.learning.dataset import label_of
-from sayso.learning.file import csv_lines, need_parquet
+from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, label_of, pairs, report, samples, table
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.mplp import LearningSample, NotConformantError, sample_of
@@ -82,7 +81,7 @@ def test_decisions_are_chosen_by_when_they_were_asked_and_by_function(memory: St
 
 
 def test_reading_stops_where_older_requests_begin(memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.learning.dataset._PAGE", 2)
+    monkeypatch.setattr("sayso.learning.data._PAGE", 2)
     for _ in range(6):
         decide(memory, clock)
     since, pages, read = clock.at, list[int](), memory.list
@@ -334,7 +333,7 @@ HOSTILE = ["=cmd|'/c calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "＝1", 
 @pytest.mark.parametrize("words", HOSTILE)
 def test_no_cell_is_a_formula_and_none_hides_a_character(memory: Store, clock: Clock, words: str) -> None:
     decide(memory, clock, "reject", words, risk=words)
-    text = "".join(csv_lines(table(memory), COLUMNS))
+    text = "".join(_csv_lines(table(memory), COLUMNS))
     assert not any(one in text for one in HIDDEN if one not in "[31m")
     _, row = csv.reader(io.StringIO(text))
     for cell in row:
@@ -344,7 +343,7 @@ def test_no_cell_is_a_formula_and_none_hides_a_character(memory: Store, clock: C
 @pytest.mark.parametrize("words", [*HOSTILE, '"=1', ' ""=1', ";=1"])
 def test_no_cell_is_a_formula_where_semicolons_end_cells(memory: Store, clock: Clock, words: str) -> None:
     decide(memory, clock, "reject", f"ok;{words}", risk=f"a,b;{words}", arguments={"to": f"x; {words}"})
-    text = "".join(csv_lines(table(memory), COLUMNS))
+    text = "".join(_csv_lines(table(memory), COLUMNS))
     for row in csv.reader(io.StringIO(text), delimiter=";"):
         for cell in row:
             assert not cell.strip(' "').startswith(("=", "+", "-", "@", "\t", "＝")), cell  # noqa: RUF001
@@ -638,7 +637,7 @@ def test_without_pyarrow_it_says_what_to_do(memory: Store, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match="pip install pyarrow"):
-        need_parquet()
+        _as_parquet([], COLUMNS, Path("out.parquet"))
 
 
 # -- the page -------------------------------------------------------------------------------------------------------

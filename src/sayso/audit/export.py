@@ -7,8 +7,6 @@ characters that hide, and no cell of a CSV is taken for a formula.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -22,7 +20,7 @@ from sayso.clock import instant, microseconds, written
 from sayso.model.canonical.tags import dumps
 from sayso.model.journal import KINDS, Entry
 from sayso.model.reviewer import PROGRAM
-from sayso.model.text import cell
+from sayso.model.text import csv_row
 from sayso.stores.base import Store
 from sayso.view.document import entry_document
 
@@ -62,7 +60,7 @@ def exported(
     line = _LINES[form]
     first, end = (None if at is None else microseconds(at) for at in (since, until))
     if form == "csv":
-        yield _row(_CELLS)
+        yield csv_row(_CELLS)
     tools, run = dict[str, str](), ""
     for entry in entries(store, run_id=run_id):
         if entry.run_id != run:  # a request's rows all stand in one chain
@@ -100,13 +98,7 @@ def _as_json(entry: Entry, _: dict[str, Any], tool: str) -> str:
 
 def _as_csv(entry: Entry, _: dict[str, Any], tool: str) -> str:
     at = written(instant(entry.at))
-    return _row((*entry[:2], at, *entry[3:7], tool, *entry[7:]))
-
-
-def _row(cells: tuple[Any, ...]) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerow([one if isinstance(one, int) else cell(one) for one in cells])
-    return text.getvalue()
+    return csv_row((*entry[:2], at, *entry[3:7], tool, *entry[7:]))
 
 
 def _as_ocsf(entry: Entry, detail: dict[str, Any], tool: str) -> str:

@@ -5,24 +5,26 @@ Invariant: nothing here changes a gate; a rule is printed for a person to read, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from sayso import clock
+from sayso import clock, errors
 from sayso.cli.audit import counted, instant, written_to
 from sayso.cli.context import Desk, as_json
 from sayso.cli.output import complain, document, is_reader_gone, out, paint
-from sayso.learning.file import FORMATS, csv_lines, json_lines, need_parquet, write_parquet
-from sayso.learning.findings import Share
+from sayso.learning import Share
+from sayso.model.canonical.tags import dumps
 from sayso.model.duration import text as span_text
 from sayso.model.reviewer import Identity
-from sayso.model.text import escape
+from sayso.model.text import csv_row, escape, storable
 from sayso.view.summary import name_of, short, token
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ __all__ = [
     "report",
 ]
 
+_FORMATS = ("jsonl", "csv", "parquet")
+_BATCH = 5_000  # records that are written to Parquet at once
 _DAYS = 90
 _ROOM = 100
 _NAMED = 5
@@ -50,7 +54,9 @@ def learn() -> None:
 )
 @click.option("--until", metavar="DATE", callback=instant, help="Only what was asked before then.")
 @click.option("--tool", metavar="NAME", help="Only of this function.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="In which form.")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="In which form."
+)
 @click.option("--pairs", "as_pairs", is_flag=True, help="What was proposed against what a reviewer made of it.")
 @click.option(
     "--table", "as_table", is_flag=True, help="One flat row for each decision; csv and parquet are always so."
@@ -72,7 +78,7 @@ def export(
     found = read(desk.store, since=since, until=until, tool=tool)
     if form == "parquet":
         return _as_parquet(found, columns, output)
-    code = _as_text(json_lines(found) if form == "jsonl" else csv_lines(found, columns), form, output)
+    code = _as_text(_json_lines(found) if form == "jsonl" else _csv_lines(found, columns), form, output)
     if unread:
         named = ", ".join(map(short, unread[:_NAMED]))
         complain(f"{counted(len(unread), 'request')} left out, which no sample can be made of: {named}")
@@ -94,13 +100,38 @@ def _as_text(lines: Iterator[str], form: str, output: Path | None) -> int:
     return _written(count, output)
 
 
+def _json_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:
+    yield from (dumps(record) + "\n" for record in records)
+
+
+def _csv_lines(records: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    yield csv_row(columns)
+    yield from (csv_row([record[name] for name in columns]) for record in records)
+
+
 def _as_parquet(records: Iterable[dict[str, Any]], columns: tuple[str, ...], output: Path | None) -> int:
-    need_parquet()
+    try:
+        arrow: Any = import_module("pyarrow")
+        parquet: Any = import_module("pyarrow.parquet")
+    except ModuleNotFoundError as error:
+        raise errors.ConfigError(
+            "--format parquet needs pyarrow, which is not installed; nothing was written: `pip install pyarrow`, or"
+            " take --format jsonl or csv"
+        ) from error
     if output is None:
         raise click.UsageError("--format parquet is no text; where to? -o FILE")
-    with written_to(output.expanduser()) as file:
-        count = write_parquet(cast("Any", file).buffer, records, columns)
+    types = {"seconds": arrow.float64(), "votes": arrow.int64(), "is_edited": arrow.bool_()}
+    schema = arrow.schema([(name, types.get(name, arrow.string())) for name in columns])
+    pending, count = iter(records), 0
+    with written_to(output.expanduser()) as file, parquet.ParquetWriter(cast("Any", file).buffer, schema) as writer:
+        while batch := [_storable(record) for record in islice(pending, _BATCH)]:
+            writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
+            count += len(batch)
     return _written(count, output)
+
+
+def _storable(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: storable(value) if isinstance(value, str) else value for name, value in record.items()}
 
 
 def _written(count: int, output: Path) -> int:

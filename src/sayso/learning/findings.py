@@ -1,54 +1,56 @@
-"""A share of what was counted, and how sure one can be of it.
+"""The report of what decisions teach: what people always approve, what they change, why they refuse, who hardly looks.
 
-The invariant: few cases never look like certainty.
-
-What is counted of decisions while they are read, one after another, without keeping them.
-
-The invariant: nothing that people may not see is kept, and what is kept does not grow with the number of calls beyond
-their times.
-
-What decisions teach: what people always approve, what they change, why they refuse, and who hardly looks.
-
-It counts decisions of people only, says of every share how sure one can be of it (`sayso.learning.findings`), and says
-nothing of few cases. What is known of each function is gathered in `sayso.learning.findings`. The invariant: it reads
-and never writes; a rule is a text, and no gate asks less because of it.
+Decisions are counted while they are read, and no value that people may not see is kept. Every share says how sure one
+can be of it, and few cases say nothing. A rule is proposed as text; no gate asks less because of it.
 """
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from math import sqrt
-from statistics import median_low
-from typing import NamedTuple
+from statistics import NormalDist, median_low
+from typing import Any, NamedTuple, TypeGuard, cast
 
-from sayso.insight import HASTE
-from sayso.learning.dataset import decided, decision_of, proposed_and_approved, reason_of, seconds_of
-from sayso.learning.rules import Field, changed, is_number, rule_text
+from sayso.learning.data import (
+    HASTE,
+    changed,
+    decided,
+    decision_of,
+    decisions_by_person,
+    proposed_and_approved,
+    reason_of,
+    span_of,
+)
+from sayso.model.canonical.decode import items_of, tag_in
+from sayso.model.canonical.tags import MASK, dumps
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
 from sayso.mplp.view import facts_of
 from sayso.stores.base import Store
 
-__all__ = [
-    "FEWEST",
-    "MOST",
-    "Candidate",
-    "Edit",
-    "Gathered",
-    "Reason",
-    "Report",
-    "Share",
-    "Stamp",
-    "Tool",
-    "Watch",
-    "report",
-]
+__all__ = ["FEWEST", "MOST", "Candidate", "Edit", "Reason", "Report", "Share", "Stamp", "report"]
 
-_Z = 1.959963984540054  # of the normal distribution, for 95 %
+MOST = 100_000
+FEWEST = 20
+"""So many decisions of a function, or of a reviewer, are enough to say something."""
+
+_FEWEST_EDITS = 3
+_REASONS_SHOWN = 20
+
+
+Scalar = str | int | float | bool | None
+
+_FEW, _LONG = 5, 120  # how many values are listed, and how long each may be
+_MOST_VALUES, _MOST_REASONS = 1_000, 10_000
+_WRONG = frozenset({State.FAILED, State.UNKNOWN})
+_MASKED = dumps(MASK)
+_REASON_ROOM = 500
 
 
 class Share(NamedTuple):
@@ -70,36 +72,78 @@ class Share(NamedTuple):
         """
         if self.whole == 0:
             return 0.0
-        n, p, square = self.whole, self.part / self.whole, _Z * _Z
-        centre = p + square / (2 * n)
-        spread = _Z * sqrt(p * (1 - p) / n + square / (4 * n * n))
-        return max(0.0, (centre - spread) / (1 + square / n))
+        n, p, z = self.whole, self.part / self.whole, NormalDist().inv_cdf(0.975)
+        centre = p + z * z / (2 * n)
+        spread = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return max(0.0, (centre - spread) / (1 + z * z / n))
 
     def __str__(self) -> str:
         return f"{self.part:,} of {self.whole:,} (at least {int(self.low * 100)} %)"
 
 
-_WRONG = frozenset({State.FAILED, State.UNKNOWN})
-_MOST_REASONS_KEPT, _ROOM = 10_000, 500
+@dataclass
+class _Argument:
+    """The values of one argument, as canonical trees.
+
+    Attributes:
+        count: In how many calls it was given.
+        values: The different values, by their JSON; at most a thousand.
+        is_masked: Some value was masked; then nothing is said of it.
+        low, high: The bounds, where all values are plain numbers.
+    """
+
+    count: int = 0
+    values: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    is_masked: bool = False
+    low: float | None = None
+    high: float | None = None
+    _is_numeric: bool = True
+
+    def add(self, value: Any) -> None:
+        self.count += 1
+        text = dumps(value)
+        if self.is_masked or _MASKED in text:
+            self.is_masked, self.values, self.low, self.high = True, {}, None, None
+            return
+        if len(self.values) < _MOST_VALUES:
+            self.values.setdefault(text, value)
+        self._is_numeric = self._is_numeric and _is_number(value)
+        if self._is_numeric:
+            self.low = value if self.low is None else min(self.low, value)
+            self.high = value if self.high is None else max(self.high, value)
+        else:
+            self.low = self.high = None
+
+    @property
+    def few(self) -> list[Scalar] | None:
+        """The values, where there are few and all are plain and short; else None."""
+        found = list(self.values.values())
+        is_plain = all(value is None or isinstance(value, str | int | float | bool) for value in found)
+        is_long = any(isinstance(value, str) and len(value) > _LONG for value in found)
+        return found if found and len(found) <= _FEW and is_plain and not is_long else None
+
+    def described(self) -> str:
+        """Return in words what the values were; in ASCII."""
+        few, count = self.few, len(self.values)
+        if self.is_masked:
+            return "masked, and not compared"
+        if count == 1:
+            (text,) = self.values
+            return f"always {text}" if few or len(text) <= _LONG else "always the same, which is long"
+        if self.low is not None:
+            return f"from {dumps(self.low)} to {dumps(self.high)}"
+        if few is not None:
+            return f"one of {', '.join(map(dumps, few))}"
+        return f"{count:,}{'' if count < _MOST_VALUES else ' or more'} different values"
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass
-class Tool:
-    """What was decided about calls of one function.
-
-    Attributes:
-        first, last: When the first and the last of them was asked.
-        is_gate: Its calls come from a gate, which a rule could be given to; a submitted plan's do not.
-        decided: How many were decided.
-        approved: How many were approved.
-        as_proposed: How many of these as they were proposed.
-        went_wrong: How many of these failed, or ended unknown.
-        reviewers: Who decided, or voted.
-        risks: The risk words that its gate gave it.
-        spans: How long each decision took.
-        fields: What each argument was, as proposed.
-        changed, lowered, raised: How often each argument was changed, and in which direction.
-    """
+class _Tool:
+    """The decisions about calls of one function; `is_gate` is false where some came from a plan, not from a gate."""
 
     first: datetime
     last: datetime
@@ -111,22 +155,21 @@ class Tool:
     reviewers: set[str] = field(default_factory=set[str])
     risks: set[str] = field(default_factory=set[str])
     spans: list[timedelta] = field(default_factory=list[timedelta])
-    fields: dict[str, Field] = field(default_factory=dict[str, Field])
+    arguments: dict[str, _Argument] = field(default_factory=dict[str, _Argument])
     changed: Counter[str] = field(default_factory=Counter[str])
     lowered: Counter[str] = field(default_factory=Counter[str])
     raised: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, request: Request, decision: Decision) -> None:
-        """Count one decided call."""
         self.first, self.last = min(self.first, request.created_at), max(self.last, request.created_at)
         self.is_gate = self.is_gate and facts_of(request) is None
         self.decided += 1
-        self.reviewers |= {said.by.folded for said in _said(request)}
+        self.reviewers |= {each.by.folded for each in decisions_by_person(request)}
         self.risks |= {request.risk} if request.risk is not None else set()
-        self.spans.append(timedelta(seconds=seconds_of(request, decision)))
+        self.spans.append(span_of(request, decision))
         before, after = proposed_and_approved(request)
         for name, value in before.items():
-            self.fields.setdefault(name, Field()).add(value)
+            self.arguments.setdefault(name, _Argument()).add(value)
         if decision.verb != "approve":
             return
         self.approved += 1
@@ -135,85 +178,57 @@ class Tool:
         for name in changed(before, after):
             self.changed[name] += 1
             old, new = before.get(name), after.get(name)
-            if is_number(old) and is_number(new):
+            if _is_number(old) and _is_number(new):
                 self.lowered[name] += new < old
                 self.raised[name] += new > old
 
 
 @dataclass
-class Watch:
-    """How one reviewer decided calls of one risk."""
+class _Reviewer:
+    """The decisions and votes of one reviewer about requests of one risk."""
 
-    reviewer: Identity
+    who: Identity
     approved: int = 0
     spans: list[timedelta] = field(default_factory=list[timedelta])
 
 
-@dataclass
-class Gathered:
-    """Everything that was counted.
+class _Counts:
+    """Everything that is counted; it keeps no value that people may not see."""
 
-    Attributes:
-        decisions: How many requests.
-        tools: By function.
-        watches: By folded reviewer and risk word.
-        reasons: How often each reason was given, by what `words` knows it by.
-        words: Each reason as it was said.
-        refused_tools: By reason, what was refused.
-    """
-
-    decisions: int = 0
-    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
-    watches: dict[tuple[str, str], Watch] = field(default_factory=dict[tuple[str, str], Watch])
-    reasons: Counter[str] = field(default_factory=Counter[str])
-    words: dict[str, str] = field(default_factory=dict[str, str])
-    refused_tools: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
+    def __init__(self) -> None:
+        self.decisions = 0
+        self.tools: dict[str, _Tool] = {}
+        self.reviewers: dict[tuple[str, str], _Reviewer] = {}  # by name and risk
+        self.reasons: Counter[str] = Counter()  # by what two reasons have in common
+        self.words: dict[str, str] = {}  # each reason as it was given first
+        self.refused: defaultdict[str, Counter[str]] = defaultdict(Counter)  # functions by reason
 
     def add(self, request: Request) -> None:
-        """Count one request that was decided."""
         decision = decision_of(request)
         self.decisions += 1
-        for said in _said(request):
-            watch = self.watches.setdefault((said.by.folded, request.risk or ""), Watch(said.by))
-            watch.approved += said.verb in {"approve", "answer"}
-            watch.spans.append(timedelta(seconds=seconds_of(request, said)))
+        for each in decisions_by_person(request):
+            reviewer = self.reviewers.setdefault((each.by.folded, request.risk or ""), _Reviewer(each.by))
+            reviewer.approved += each.verb in {"approve", "answer"}
+            reviewer.spans.append(span_of(request, each))
+        name = request.call.tool if request.kind == "call" else "questions"
         if request.kind == "call":
-            name = request.call.tool
-            tool = self.tools.setdefault(name, Tool(request.created_at, request.created_at))
-            tool.add(request, decision)
+            self.tools.setdefault(name, _Tool(request.created_at, request.created_at)).add(request, decision)
         if decision.verb in {"reject", "feedback", "cancel"}:
-            self._refused(request)
-
-    def _refused(self, request: Request) -> None:
-        words = reason_of(request)
-        key = _gist(words)
-        if key not in self.words and len(self.words) >= _MOST_REASONS_KEPT:
-            return
-        self.words.setdefault(key, words)
-        self.reasons[key] += 1
-        self.refused_tools[key][request.call.tool if request.kind == "call" else "questions"] += 1
+            words = reason_of(request)
+            key = _gist(words)
+            if key in self.words or len(self.words) < _MOST_REASONS:
+                self.words.setdefault(key, words)
+                self.reasons[key] += 1
+                self.refused[key][name] += 1
 
 
 def _gist(words: str) -> str:
     """Return what two reasons have in common that say the same of two cases: numbers and ids do not count."""
-    parts = words[:_ROOM].casefold().strip(" .!").split()
+    parts = words[:_REASON_ROOM].casefold().strip(" .!").split()
     return " ".join("#" if any(letter.isdigit() for letter in part) else part for part in parts)
 
 
-def _said(request: Request) -> Iterable[Decision]:
-    """Return what each person said of a request, votes included, each once."""
-    said = {vote.by.folded: vote for vote in request.votes}
-    decision = decision_of(request)
-    said[decision.by.folded] = decision
-    return said.values()
-
-
-MOST = 100_000
-FEWEST = 20
-"""So many decisions of a function, or of a reviewer, say something."""
-
-_FEWEST_EDITS = 3
-_MOST_REASONS = 20
+# -- the report ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -228,7 +243,7 @@ class Candidate:
         median: Within which time half of them decided.
         is_hasty: Half of the decisions took less than `HASTE`: that says more of the reviewers than of the calls.
         went_wrong: How many of these calls failed, or ended unknown.
-        fields: Of each argument what it was, in words.
+        fields: In words, what the values of each argument were.
         rule: A rule to consider, as Python; None where it could not tell these calls from others, and where the
             decisions were hasty.
     """
@@ -328,36 +343,41 @@ def report(
     """Return what the decisions about calls and questions teach.
 
     Args:
-        store: Where the requests are.
-        since: Only what was asked then or later.
-        until: Only what was asked before.
-        tool: Only of this function, by its name or `module:name`.
+        store, since, until, tool: As for `decided`.
         most: At most so many decisions are read, those of the newest requests.
     """
-    found = Gathered()
-    requests = decided(store, since=since, until=until, tool=tool)
+    counts, requests = _Counts(), decided(store, since=since, until=until, tool=tool)
     for request in islice(requests, most):
-        found.add(request)
-    reasons = _reasons(found)
+        counts.add(request)
+    candidates = [
+        _candidate(name, one)
+        for name, one in counts.tools.items()
+        if one.is_gate and one.decided >= FEWEST and one.as_proposed == one.decided
+    ]
+    edits = [
+        Edit(name, argument, Share(count, one.approved), one.lowered[argument], one.raised[argument])
+        for name, one in counts.tools.items()
+        for argument, count in one.changed.items()
+        if count >= _FEWEST_EDITS
+    ]
+    stamps = [_stamp(one, risk) for (_, risk), one in counts.reviewers.items() if len(one.spans) >= FEWEST]
+    reasons = [
+        Reason(counts.words[key], count, tuple(name for name, _ in _most_first(counts.refused[key])))
+        for key, count in _most_first(counts.reasons)
+    ]
     return Report(
-        decisions=found.decisions,
+        decisions=counts.decisions,
         is_cut=next(requests, None) is not None,
-        candidates=tuple(sorted(_candidates(found.tools), key=lambda one: (-one.approved.low, one.tool))),
-        edits=tuple(sorted(_edits(found.tools), key=lambda one: (-one.changed.low, one.tool, one.name))),
-        stamps=tuple(sorted(_stamps(found.watches), key=lambda one: (not one.is_warning, -one.hasty.part))),
-        reasons=tuple(reasons[:_MOST_REASONS]),
-        more_reasons=max(0, len(reasons) - _MOST_REASONS),
+        candidates=tuple(sorted(candidates, key=lambda one: (-one.approved.low, one.tool))),
+        edits=tuple(sorted(edits, key=lambda one: (-one.changed.low, one.tool, one.name))),
+        stamps=tuple(sorted(stamps, key=lambda one: (not one.is_warning, -one.hasty.part))),
+        reasons=tuple(reasons[:_REASONS_SHOWN]),
+        more_reasons=max(0, len(reasons) - _REASONS_SHOWN),
     )
 
 
-def _candidates(tools: Mapping[str, Tool]) -> Iterator[Candidate]:
-    for name, tool in tools.items():
-        if tool.is_gate and tool.decided >= FEWEST and tool.as_proposed == tool.decided:
-            yield _candidate(name, tool)
-
-
-def _candidate(name: str, tool: Tool) -> Candidate:
-    approved, half = Share(tool.as_proposed, tool.decided), _median(tool.spans)
+def _candidate(name: str, tool: _Tool) -> Candidate:
+    approved, half = Share(tool.as_proposed, tool.decided), median_low(tool.spans)
     people = f"{len(tool.reviewers)} {'person' if len(tool.reviewers) == 1 else 'people'}"
     span = f"{tool.first:%Y-%m-%d %H:%M}Z to {tool.last:%Y-%m-%d %H:%M}Z"
     evidence = f"{approved} were approved unchanged by {people}, {span}."
@@ -369,37 +389,93 @@ def _candidate(name: str, tool: Tool) -> Candidate:
         median=half,
         is_hasty=half < HASTE,
         went_wrong=tool.went_wrong,
-        fields={argument: held.said() for argument, held in tool.fields.items()},
-        rule=None if half < HASTE else rule_text(name.rpartition(":")[2], tool.fields, tool.decided, evidence),
+        fields={argument: known.described() for argument, known in tool.arguments.items()},
+        rule=None if half < HASTE else _rule(name.rpartition(":")[2], tool.arguments, tool.decided, evidence),
     )
 
 
-def _edits(tools: Mapping[str, Tool]) -> Iterator[Edit]:
-    for name, tool in tools.items():
-        for argument, count in tool.changed.items():
-            if count >= _FEWEST_EDITS:
-                share = Share(count, tool.approved)
-                yield Edit(name, argument, share, tool.lowered[argument], tool.raised[argument])
+def _stamp(reviewer: _Reviewer, risk: str) -> Stamp:
+    half, count = median_low(reviewer.spans), len(reviewer.spans)
+    hasty = sum(span < HASTE for span in reviewer.spans)
+    return Stamp(reviewer.who, risk, half, Share(hasty, count), Share(reviewer.approved, count), half < HASTE)
 
 
-def _stamps(watches: Mapping[tuple[str, str], Watch]) -> Iterator[Stamp]:
-    for (_, risk), watch in watches.items():
-        if len(watch.spans) >= FEWEST:
-            hasty = sum(span < HASTE for span in watch.spans)
-            half, count = _median(watch.spans), len(watch.spans)
-            yield Stamp(watch.reviewer, risk, half, Share(hasty, count), Share(watch.approved, count), half < HASTE)
-
-
-def _reasons(found: Gathered) -> list[Reason]:
-    return [
-        Reason(found.words[key], count, tuple(tool for tool, _ in _most(found.refused_tools[key])))
-        for key, count in sorted(found.reasons.items(), key=lambda one: (-one[1], one[0]))
-    ]
-
-
-def _most(counted: Counter[str]) -> list[tuple[str, int]]:
+def _most_first(counted: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counted.items(), key=lambda one: (-one[1], one[0]))
 
 
-def _median(spans: Sequence[timedelta]) -> timedelta:
-    return median_low(spans)
+# -- the rule that is proposed ---------------------------------------------------------------------------------------
+
+_RESERVED = frozenset({"sayso", "__debug__"})
+_LONGEST_LITERAL = 500
+
+
+def _rule(name: str, arguments: Mapping[str, _Argument], calls: int, evidence: str) -> str | None:
+    """Return a rule for `when=`; None where it would let through what is unlike these calls.
+
+    Args:
+        name: The function's name.
+        arguments: Its arguments.
+        calls: In how many calls they were seen.
+        evidence: What speaks for it, in one line of ours.
+    """
+    tests: dict[str, str] = {}
+    for argument, known in arguments.items():
+        is_always = not known.is_masked and known.count == calls and len(known.values) == 1
+        if is_always and _literal(known) is None:
+            return None  # a rule that looked away would let through what nobody has seen
+        test = _test(argument, known) if known.count == calls else None  # a rule cannot ask for what may be missing
+        if test is not None:
+            tests[argument] = test
+    if not tests:
+        return None
+    free = [
+        f"{_quoted(argument)} ({known.described()})" for argument, known in arguments.items() if argument not in tests
+    ]
+    function = f"rule_for_{re.sub(r'[^A-Za-z0-9_]+', '_', name).strip('_') or 'calls'}"
+    lines = [f"def {function}({', '.join(tests)}):", f"    # {evidence}"]
+    if free:
+        lines.append(f"    # It does not look at {', '.join(free)}.")
+    lines.append(f"    if {' and '.join(tests.values())}:")
+    return "\n".join([*lines, "        return sayso.allow()", "    return sayso.policy.hold()", ""])
+
+
+def _test(argument: str, known: _Argument) -> str | None:
+    """Return a condition that holds for the values of an argument; None where there is none."""
+    if argument in _RESERVED or not argument.isidentifier() or not argument.isascii() or keyword.iskeyword(argument):
+        return None
+    if len(known.values) == 1:
+        literal = _literal(known)
+        is_single = literal in {"None", "True", "False"}
+        return None if literal is None else f"{argument} {'is' if is_single else '=='} {literal}"
+    if known.low is not None:
+        return f"{known.low!r} <= {argument} <= {known.high!r}"
+    return None if known.few is None else f"{argument} in ({', '.join(map(ascii, known.few))})"
+
+
+def _literal(known: _Argument) -> str | None:
+    """Return the one value of an argument as Python; None where it is too long, or of a type that is no literal."""
+    (tree,) = known.values.values()
+    try:
+        literal = ascii(_value(tree))
+    except ValueError:
+        return None
+    return literal if len(literal) <= _LONGEST_LITERAL else None
+
+
+def _value(tree: Any) -> Scalar | list[Any] | tuple[Any, ...] | dict[str, Any]:
+    """Return what a canonical tree stands for; raises `ValueError` where that is no text, number, list or dict."""
+    items = items_of(tree)
+    if items is not None:
+        values = [_value(item) for item in items]
+        return tuple(values) if isinstance(tree, dict) else values
+    if not isinstance(tree, dict):
+        return tree
+    named = cast("dict[str, Any]", tree)
+    if tag_in(named) is not None:
+        raise ValueError("no literal")
+    return {name: _value(held) for name, held in named.items()}
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else ascii(name)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
-__all__ = ["Text", "cell", "escape", "hidden_in", "is_blank", "mixed_direction", "mixed_script", "storable"]
+__all__ = ["Text", "cell", "csv_row", "escape", "hidden_in", "is_blank", "mixed_direction", "mixed_script", "storable"]
 
 
 class Text(str):
@@ -140,6 +142,16 @@ def _script(letter: str) -> str:
 _FORMULA = tuple("=+-@|%\t\r\n＝＋－＠")  # noqa: RUF001  these very letters
 # Where the comma is in numbers, spreadsheets end a cell at each semicolon, and take quotes there for their own.
 _BEHIND = re.compile(rf';(?=[\s"]*[{re.escape("".join(_FORMULA))}])')
+
+
+def csv_row(cells: Iterable[Any]) -> str:
+    """Return a line of CSV, with its end; texts as `cell` has them."""
+    import csv  # loaded by few of those who escape a text
+    import io
+
+    line = io.StringIO()
+    csv.writer(line).writerow([cell(one) if isinstance(one, str) else one for one in cells])
+    return line.getvalue()
 
 
 def cell(text: str) -> str:

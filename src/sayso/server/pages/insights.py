@@ -1,8 +1,8 @@
 """The page of figures: how often people agree, how long they take, and what could become a rule.
 
-The numbers are those of `sayso.insight` and `sayso.learning`; here they become words, and charts as coordinates that
-a template draws as inline SVG. Reading them costs the store one look in a minute, however many people ask, and nothing
-on the page changes a gate.
+The numbers are those of `sayso.server.statistics` and `sayso.learning`; here they become words, and charts as
+coordinates that a template draws as inline SVG. Reading them costs the store one look in a minute, however many people
+ask, and nothing on the page changes a gate.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock
-from sayso.insight import MOST, QUESTIONS, Insight, Period, Tally, insight
 from sayso.learning import Candidate, Edit, Report, Stamp, report
 from sayso.model.duration import text
 from sayso.model.text import escape
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render
+from sayso.server.statistics import MOST, QUESTIONS, Insight, Period, Tally, insight
 from sayso.stores.base import Store
 from sayso.view.summary import name_of, token
 

@@ -1,8 +1,7 @@
-"""What decisions say in numbers: how often people agree, how long they take, and how often they hardly looked.
+"""Decisions in numbers: how often people approve, how long they take, and how often they hardly look.
 
-It is computed from the requests of a store, newest first and up to a bound, so that it costs the same however old a
-store is. Requests count for the day on which they were asked, in UTC. The invariant: it reads and
-never writes, and what nobody decided is in no share of what people decided.
+It reads the requests of a store, newest first and up to a bound, so that it costs the same however old a store is.
+Requests count for the day on which they were asked, in UTC. What nobody decided is in no share of what people decided.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import NamedTuple, TypeVar
 
+from sayso.learning import HASTE, decisions_by_person
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Store
 
-__all__ = ["HASTE", "MOST", "QUESTIONS", "Insight", "Period", "Tally", "insight"]
-
-HASTE = timedelta(seconds=3)
-"""Who decides sooner than this after it was asked cannot have read what would run."""
+__all__ = ["MOST", "QUESTIONS", "Insight", "Period", "Tally", "insight"]
 
 MOST = 5_000
 QUESTIONS = "questions"
@@ -87,7 +84,7 @@ class Tally:
 
 
 class Period(NamedTuple):
-    """One piece of the time that was looked at: from `begin`, up to the next one."""
+    """A part of the time: from `begin`, up to the next one."""
 
     begin: datetime
     tally: Tally
@@ -136,8 +133,8 @@ class _Count:
         else:
             self.waiting += 1
 
-    def said(self, request: Request, decision: Decision) -> None:
-        """Count what one person said of a request."""
+    def add_one(self, request: Request, decision: Decision) -> None:
+        """Count one person's decision or vote."""
         self.asked += 1
         self._decided(request, decision)
 
@@ -172,7 +169,7 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
     whole = _Count(until)
     tools: dict[str, _Count] = {}
     reviewers: dict[str, tuple[Identity, _Count]] = {}
-    pieces = _pieces(begin, until)
+    periods = _periods(begin, until)
     is_cut = False
     for request in _asked_since(store, begin, most + 1):
         if whole.asked == most:
@@ -180,14 +177,14 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
             break
         whole.add(request)
         tools.setdefault(_tool_of(request), _Count(until)).add(request)
-        _piece_of(pieces, request.created_at)[1].add(request)
-        for decision in _said(request):
-            reviewers.setdefault(decision.by.folded, (decision.by, _Count(until)))[1].said(request, decision)
+        _period_of(periods, request.created_at)[1].add(request)
+        for decision in decisions_by_person(request):
+            reviewers.setdefault(decision.by.folded, (decision.by, _Count(until)))[1].add_one(request, decision)
     return Insight(
         begin, until, whole.tally(),
         _by_count((name, count.tally()) for name, count in tools.items()),
         _by_count((who, count.tally()) for who, count in reviewers.values()),
-        tuple(Period(start, count.tally()) for start, count in pieces), is_cut,
+        tuple(Period(start, count.tally()) for start, count in periods), is_cut,
     )  # fmt: skip
 
 
@@ -204,30 +201,22 @@ def _asked_since(store: Store, since: datetime, most: int) -> Iterator[Request]:
             return
 
 
-def _said(request: Request) -> Iterable[Decision]:
-    """Return what each person said of a request, votes included, each once."""
-    said = {vote.by.folded: vote for vote in request.votes}
-    if request.decision is not None and not request.decision.is_withdrawal:
-        said[request.decision.by.folded] = request.decision
-    return said.values()
-
-
 def _tool_of(request: Request) -> str:
     return request.call.tool if request.kind == "call" else QUESTIONS
 
 
-def _pieces(begin: datetime, until: datetime) -> list[tuple[datetime, _Count]]:
+def _periods(begin: datetime, until: datetime) -> list[tuple[datetime, _Count]]:
     days = (until - begin).days + 1
     length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
     count = ceil((until - begin) / length) or 1
     return [(begin + number * length, _Count(until)) for number in range(count)]
 
 
-def _piece_of(pieces: list[tuple[datetime, _Count]], at: datetime) -> tuple[datetime, _Count]:
-    if len(pieces) == 1:
-        return pieces[0]
-    length = pieces[1][0] - pieces[0][0]
-    return pieces[min((at - pieces[0][0]) // length, len(pieces) - 1)]
+def _period_of(periods: list[tuple[datetime, _Count]], at: datetime) -> tuple[datetime, _Count]:
+    if len(periods) == 1:
+        return periods[0]
+    length = periods[1][0] - periods[0][0]
+    return periods[min((at - periods[0][0]) // length, len(periods) - 1)]
 
 
 def _by_count(counted: Iterable[tuple[K, Tally]]) -> tuple[tuple[K, Tally], ...]:

@@ -9,10 +9,10 @@ import pytest
 
 import sayso
 from sayso import clock as sayso_clock
-from sayso.insight import QUESTIONS, Insight, Period, Tally, insight
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.server.pages.insights import HEIGHT, WIDTH, brief_span, counts_chart, percent, spans_chart
+from sayso.server.statistics import QUESTIONS, Insight, Period, Tally, insight
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
