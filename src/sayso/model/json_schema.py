@@ -1,15 +1,16 @@
-"""JSON Schema itself, of draft 2020-12, 2019-09 or 7: compiled, walked, and what is wrong with a value in words.
+"""JSON Schema itself, of draft 2020-12, 2019-09 or 7: compiled, bounded, walked, and its errors in words.
 
 `jsonschema-rs` validates; what Python's types mean in a schema is in `sayso.model.schema`.
-The invariants: nothing is ever fetched for a `$ref`; and a problem says where and what, and never holds the value
-itself, which may be a secret.
+The invariants: nothing is ever fetched for a `$ref`; no check takes more than a bounded number of steps; and a problem
+says where and what, and never holds the value itself, which may be a secret.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+from urllib.parse import unquote
 
 from sayso.errors import ConfigError
 
@@ -20,15 +21,13 @@ __all__ = [
     "DRAFT",
     "TYPES",
     "UNKNOWN",
+    "Checker",
     "Node",
     "Problem",
-    "compiled",
     "foreign",
     "foreign_answer",
-    "lookup",
     "mapped",
-    "pointer",
-    "problems_of",
+    "resolved",
     "word_of",
 ]
 
@@ -40,12 +39,22 @@ UNKNOWN = "there is no such field"
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
+LARGEST = 262_144
+"""The most characters of a foreign schema; each request stores it."""
+
+MOST_STEPS = 50_000
+"""How often a check may come to some part of a value with some part of a schema."""
+
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _SINGLE = frozenset(
     {"items", "additionalProperties", "propertyNames", "not", "if", "then", "else", "contains", "additionalItems"}
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+# With none of these, a schema is walked once over a value.
+_BRANCHING = ('Ref"', 'Of"', '"not"', '"if"', '"contains"', "unevaluated", "patternProperties", "depend")
+_MORE_ITEMS = ("additionalItems", "contains", "unevaluatedItems")
 TYPES = {
     "string": "Input should be a valid string",
     "integer": "Input should be a valid integer",
@@ -81,49 +90,179 @@ _FORMATS = {
 }
 
 
-def compiled(tree: Node, *, formats: Iterable[str] = ()) -> tuple[jsonschema_rs.Validator, jsonschema_rs.ValidatorMap]:
-    """Return the validator of a schema, and those of each schema in it by JSON pointer; `formats` are not looked at.
+class Checker:
+    """Holds JSON values to a schema, with a bound on the time it takes.
 
     Raises:
         ValueError: It is no schema, or refers to one that is not in it. The text says where and what.
     """
-    import jsonschema_rs
 
-    options: dict[str, Any] = {
-        "formats": dict.fromkeys(formats, _always),
-        "validate_formats": True,
-        "offline": True,
-        # A pattern may come from anybody, and must not hold up who checks a value.
-        "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000),
-    }
+    def __init__(
+        self, tree: Node, *, formats: Iterable[str] = (), keywords: Mapping[str, type[Any]] | None = None
+    ) -> None:
+        """Compile a schema; `formats` are not looked at, and `keywords` are our own."""
+        import jsonschema_rs
+
+        text = json.dumps(tree)
+        self._tree = tree
+        self._branches = any(word in text for word in _BRANCHING)
+        options: dict[str, Any] = {
+            "formats": dict.fromkeys(formats, _always),
+            "validate_formats": True,
+            "offline": True,
+            "keywords": keywords,
+            # A pattern may come from anybody, and must not hold up who checks a value.
+            "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000),
+        }
+        try:
+            self._validator: jsonschema_rs.Validator = jsonschema_rs.validator_for(tree, mask="Input", **options)
+        except jsonschema_rs.ValidationError:
+            try:
+                jsonschema_rs.validator_for(tree, **options)  # says what is wrong with the schema, and not with "Input"
+            except jsonschema_rs.ValidationError as error:
+                where = "/".join(map(str, error.instance_path))
+                raise ValueError(f"{where}: {error.message}" if where else error.message) from None
+
+    def problems(self, value: Any) -> list[Problem]:
+        """Return what is wrong with a value.
+
+        Raises:
+            ValueError: It would take too many steps to tell, or the value is nested too deeply.
+        """
+        return [problem for error in self._errors(value) for problem in _problems(error, self._tree)]
+
+    def readings(self, value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
+        """Return for each text in a value that stands where no text fits what a person meant by it, with its place.
+
+        `"80"` is a number where a number is wanted, `"yes"` is true, and `"null"` is null.
+        """
+        found: list[tuple[tuple[str | int, ...], Any]] = []
+        waiting = list(self._errors(value))
+        while waiting:
+            error = waiting.pop()
+            if error.kind.name in {"anyOf", "oneOf"}:
+                waiting += [inner for context in error.kind.context for inner in context]
+            elif error.kind.name in {"type", "enum"} and isinstance(error.instance, str):
+                is_strict = "x-sayso-strict" in _schema_at(self._tree, error.schema_path[:-1])
+                found += [] if is_strict else [(tuple(error.instance_path), new) for new in _read(error)]
+        return found
+
+    def _errors(self, value: Any) -> Iterator[Any]:
+        if self._branches:
+            _check_steps(self._tree, value)
+        return self._validator.iter_errors(value)
+
+
+def _read(error: Any) -> list[Any]:
+    """Return what a text means where another type is wanted; nothing where it means none of them."""
+    text, is_enum = error.instance.strip(), error.kind.name == "enum"
+    types: Collection[str] = () if is_enum else error.kind.types
+    if "boolean" in types and text.lower() in _BOOLEANS:
+        return [_BOOLEANS[text.lower()]]
     try:
-        jsonschema_rs.validator_for(tree, **options)
-        return (
-            jsonschema_rs.validator_for(tree, mask="Input", **options),
-            jsonschema_rs.validator_map_for(tree, mask="Input", **options),
-        )
-    except jsonschema_rs.ValidationError as error:
-        where = "/".join(map(str, error.instance_path))
-        raise ValueError(f"{where}: {error.message}" if where else error.message) from None
+        found = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return []
+    if is_enum:
+        return [found] if json.dumps(found) in map(json.dumps, error.kind.options) else []
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    is_meant = (found is None and "null" in types) or (is_number and bool({"integer", "number"} & set(types)))
+    return [found] if is_meant else []
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _check_steps(tree: Node, value: Any) -> None:
+    """Refuse a check in which alternatives inside of alternatives multiply.
+
+    Counts, before it is done, how often a validator comes to a part of the value with a part of the schema: through
+    alternatives and references to the same part, and through properties and items to the parts of it.
+
+    Raises:
+        ValueError: More often than `MOST_STEPS`, or a reference cannot be followed.
+    """
+    known: dict[tuple[int, int], int] = {}
+
+    def steps(node: Any, value: Any) -> int:
+        at = (id(node), id(value))
+        if not isinstance(node, dict) or at in known:
+            return known.get(at, 1)
+        known[at] = 1  # a reference that leads back to where it stands, which a validator does not follow twice
+        schema = cast("Node", node)
+        total = 1 + sum(steps(part, value) for part in _in_place(tree, schema))
+        if "unevaluatedItems" in schema or "unevaluatedProperties" in schema:
+            total *= 2  # what they say is known only once the alternatives were looked at
+        total += sum(steps(part, inner) for part, inner in _below(schema, value))
+        if max(total, len(known)) > MOST_STEPS:
+            raise ValueError("it has too many alternatives inside of alternatives")
+        known[at] = total
+        return total
+
+    steps(tree, value)
+
+
+def _in_place(tree: Node, node: Node) -> Iterator[Any]:
+    """Yield the schemas in a schema that are for the same value."""
+    for word in ("$dynamicRef", "$recursiveRef"):
+        if word in node:
+            raise ValueError(f"{word} is not supported; write $ref")
+    if "$ref" in node:
+        target = _lookup(tree, str(node["$ref"]))
+        if target is None:
+            raise ValueError(f"$ref {node['$ref']!r} cannot be followed; write one like #/$defs/name")
+        yield target
+    for word in ("allOf", "anyOf", "oneOf"):
+        yield from node.get(word, ())
+    yield from (node[word] for word in ("not", "if", "then", "else") if word in node)
+    for word in ("dependentSchemas", "dependencies"):
+        yield from node.get(word, {}).values()
+
+
+def _below(node: Node, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas in a schema that are for parts of the value, with the parts."""
+    if isinstance(value, dict):
+        named, rest = node.get("properties", {}), ("additionalProperties", "unevaluatedProperties")
+        for name, part in cast("Node", value).items():
+            if name in named:
+                yield named[name], part
+            else:
+                yield from ((node[word], part) for word in rest if word in node)
+            yield from ((pattern, part) for pattern in node.get("patternProperties", {}).values())
+            if "propertyNames" in node:
+                yield node["propertyNames"], name
+    elif isinstance(value, list):
+        for place, part in enumerate(cast("list[Any]", value)):
+            for word in ("prefixItems", "items"):
+                each = node.get(word)
+                if isinstance(each, list):
+                    yield from ((one, part) for one in cast("list[Any]", each)[place : place + 1])
+                elif each is not None:
+                    yield each, part
+            yield from ((node[word], part) for word in _MORE_ITEMS if word in node)
 
 
 def foreign(schema: Mapping[str, Any], option: str) -> Node:
     """Return a foreign schema that can be held to; `option` is what the caller calls it.
 
     Raises:
-        ConfigError: It is none, or refers to one that is not in it. Nothing was fetched.
+        ConfigError: It is none, is too large, or refers to one that is not in it. Nothing was fetched.
     """
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever a server sent
         raise ConfigError(f"{option} takes a JSON Schema as a dict, not {type(schema).__name__}")
     try:
         text = json.dumps({"$schema": DRAFT, **schema}, allow_nan=False)
-        tree = json.loads(text)
-        compiled(tree)
+        tree: Node = json.loads(text)
+        Checker(tree)
+        mapped(tree, lambda node: {**node, "followed": [*_in_place(tree, node)]})  # raises where it cannot be
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{option} is no JSON Schema that can be held to: {error}. Nothing was asked") from None
     if '"x-sayso-' in text:
         raise ConfigError(f"{option} has keywords that begin with x-sayso-, which are sayso's own. Nothing was asked")
-    return cast("Node", tree)
+    if len(text) > LARGEST:
+        raise ConfigError(f"{option} has {len(text):,} characters; {LARGEST:,} are the most. Nothing was asked")
+    return tree
 
 
 def foreign_answer(schema: Mapping[str, Any], option: str) -> Node:
@@ -161,27 +300,30 @@ def mapped(node: Any, change: Callable[[Node], Node]) -> Any:
     return change(made)
 
 
-def pointer(at: str, *steps: str | int) -> str:
-    """Return the JSON pointer of a schema inside of the one at `at`."""
-    return "/".join([at, *(str(step).replace("~", "~0").replace("/", "~1") for step in steps)])
-
-
-def lookup(tree: Node, at: str) -> Any:
-    """Return the schema at a JSON pointer (`#/$defs/Line`); {} where there is none."""
+def _lookup(tree: Node, reference: str) -> Any:
+    """Return the schema that a reference leads to, by its pointer, `$anchor` or `$id`; None where there is none."""
+    if reference != "#" and not reference.startswith("#/"):
+        named: list[Node] = []
+        mapped(tree, lambda node: named.append(node) or node)
+        names = (({f"#{node.get('$anchor')}", node.get("$id")}, node) for node in named)
+        return next((node for found, node in names if reference in found), None)
     found: Any = tree
-    for step in at.removeprefix("#").split("/")[1:]:
+    for step in unquote(reference).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         try:
             found = found[int(name) if isinstance(found, list) else name]  # pyright: ignore[reportUnknownVariableType]
         except (LookupError, TypeError, ValueError):
-            return {}
+            return None
     return found
 
 
-def problems_of(errors: Iterable[Any], tree: Node) -> Iterator[Problem]:
-    """Yield what is wrong with a value, from the errors that a validator of `tree` found."""
-    for error in errors:
-        yield from _problems(error, tree)
+def resolved(tree: Node, node: Any) -> Node:
+    """Return the schema that a node refers to, or itself; {} where it says nothing."""
+    for _ in range(50):
+        if not isinstance(node, dict) or "$ref" not in node:
+            break
+        node = _lookup(tree, str(cast("Node", node)["$ref"]))
+    return cast("Node", node) if isinstance(node, dict) else {}
 
 
 def _problems(error: Any, tree: Node) -> Iterator[Problem]:
@@ -197,7 +339,9 @@ def _problems(error: Any, tree: Node) -> Iterator[Problem]:
             types: list[str] = kind.types
             yield at, TYPES[types[0]] if len(types) == 1 else f"Input fits none of {', '.join(types)}"
         case "enum":
-            yield at, f"Input should be one of {', '.join(json.dumps(one, ensure_ascii=False) for one in kind.options)}"
+            names = _schema_at(tree, error.schema_path[:-1]).get("x-sayso-names")
+            listed = names or [json.dumps(one, ensure_ascii=False) for one in kind.options]
+            yield at, f"Input should be one of {', '.join(listed)}"
         case "format":
             yield at, _FORMATS.get(kind.format, f"Input should be a valid {kind.format}")
         case "falseSchema":
@@ -222,10 +366,17 @@ def _alternatives(error: Any, tree: Node) -> Iterator[Problem]:
     present = [one for one in contexts if "null" not in _types_at(one, at)]
     meant = [one for one in present if not _types_at(one, at)] or present
     if len(meant) == 1:
-        yield from problems_of(meant[0], tree)
+        yield from (problem for inner in meant[0] for problem in _problems(inner, tree))
         return
-    parts = lookup(tree, pointer("#", *error.schema_path))
+    parts = _schema_at(tree, error.schema_path[:-1])[error.kind.name]
     yield tuple(at), f"Input fits none of {', '.join(word_of(part, tree) for part in parts)}"
+
+
+def _schema_at(tree: Node, path: Iterable[str | int]) -> Node:
+    found: Any = tree
+    for step in path:
+        found = resolved(tree, found) if step == "$ref" else found[step]
+    return found
 
 
 def _types_at(errors: Iterable[Any], at: list[str | int]) -> set[str]:
@@ -235,10 +386,6 @@ def _types_at(errors: Iterable[Any], at: list[str | int]) -> set[str]:
 
 def word_of(node: Any, tree: Node) -> str:
     """Return what a schema is called, in a list of alternatives."""
-    for _ in range(50):
-        if not isinstance(node, dict) or "$ref" not in node:
-            break
-        node = lookup(tree, str(cast("Node", node)["$ref"]))
-    found = cast("Node", node) if isinstance(node, dict) else {}
+    found = resolved(tree, node)
     words = (found.get(name) for name in ("title", "x-sayso-type", "format", "type"))
     return str(next((word for word in words if word), "other values"))

@@ -14,7 +14,7 @@ What JSON has no word for stands in keywords of our own, in schemas of signature
 - `x-sayso-limits`: what pydantic holds such a text to, in canonical form.
 - `x-sayso-values`: the canonical form of each value of `enum`; `x-sayso-also`: what else is taken for it.
 - `x-sayso-strict`: no text is taken for a number, nor `5.0` for an integer.
-- `x-sayso-alias`: other names of a property. `x-sayso-code`: the program's code says more of it; an object of such a
+- `x-sayso-alias`: other names of an argument. `x-sayso-code`: the program's code says more of it; an object of such a
   class is only built there.
 - At the top `x-sayso-signature`, the names and kinds of the parameters; `x-sayso-function`, where its code says more;
   `x-sayso-around`, the digest of the values around it.
@@ -26,10 +26,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
@@ -39,21 +41,19 @@ from sayso.model.canonical.tags import dump
 from sayso.model.json_schema import (
     DRAFT,
     UNKNOWN,
+    Checker,
     Node,
     Problem,
-    compiled,
     foreign,
     foreign_answer,
-    lookup,
     mapped,
-    problems_of,
+    resolved,
 )
+from sayso.model.json_values import SCALARS, Converter, Misfit, own_checker, plain_json
+from sayso.model.signature import by_name
 
 if TYPE_CHECKING:
-    import jsonschema_rs
-
-    from sayso.model.python_types import PythonTypes
-    from sayso.model.schema_fit import Fitter
+    from sayso.model.pydantic_types import PythonTypes
 
 __all__ = ["Schema", "SchemaError"]
 
@@ -62,10 +62,8 @@ _BOUNDS = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"}
     | {"minItems", "maxItems", "minProperties", "maxProperties", "x-sayso-limits", "x-sayso-strict"}
 )
-# pydantic reads the texts of these, and takes more than the formats do: a time without an offset.
-_OWN_FORMATS = ("date", "date-time", "time", "duration", "uuid", "path", "password", "binary")
 _QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
-_ABSENT: Any = object()
+_STEP = re.compile(r"\[(\d+)\]|\.(\w+)")
 
 
 class SchemaError(ValueError):
@@ -106,7 +104,7 @@ class Schema:
         """
 
         def read() -> PythonTypes:
-            from sayso.model.python_types import of_function
+            from sayso.model.pydantic_types import of_function
 
             return of_function(function, redact)
 
@@ -117,7 +115,7 @@ class Schema:
         """Return the schema of an answer of this type."""
 
         def read() -> PythonTypes:
-            from sayso.model.python_types import of_type
+            from sayso.model.pydantic_types import of_type
 
             return of_type(annotation)
 
@@ -217,16 +215,7 @@ class Schema:
 
     def resolved(self, node: Any) -> Node:
         """Return the schema that a node refers to, or itself."""
-        for _ in range(50):
-            if not isinstance(node, dict) or not str(cast("Node", node).get("$ref", "")).startswith("#/"):
-                break
-            node = lookup(self.tree, cast("Node", node)["$ref"])
-        return cast("Node", node) if isinstance(node, dict) else {}
-
-    @cached_property
-    def validators(self) -> tuple[jsonschema_rs.Validator, jsonschema_rs.ValidatorMap]:
-        """What checks all arguments, and parts of them by JSON pointer; `ValueError` where the text is no schema."""
-        return compiled(self.tree, formats=_OWN_FORMATS if self.is_own else ())
+        return resolved(self.tree, node)
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments, without the keywords of ours."""
@@ -234,77 +223,64 @@ class Schema:
 
     # -- values ------------------------------------------------------------------------------------------------
 
-    def check(self, arguments: Mapping[str, Any]) -> None:
-        """Refuse JSON values that do not fit as they are: here a text is no number.
-
-        Raises:
-            SchemaError: With every problem found.
-        """
-        try:
-            self._raise(list(problems_of(self.validators[0].iter_errors(dict(arguments)), self.tree)))
-        except SchemaError:
-            raise
-        except ValueError as error:  # nested too deeply
-            raise SchemaError([f"arguments: cannot be checked ({error})"]) from None
-
     def fit(self, values: Mapping[str, Json], *, kept: Collection[str] = ()) -> dict[str, Json]:
         """Return the arguments of a call in canonical form, in the order of its parameters, with defaults filled in.
 
-        Text becomes what the type says (`"80"` an integer, ISO text a date, base64 text bytes), objects become
-        dataclasses and models, enum members go by name or by value. Where the code is at hand, the function's own
-        types check them too.
+        JSON becomes what the types say: ISO text a date, base64 text bytes, an object a dataclass or model; enum
+        members go by name or by value. A text where no text fits is read as a person types it (`"80"` is an integer).
+        Where the code is at hand, the function's own types check and convert them too.
 
         Args:
             values: By name, in canonical form or as plain JSON.
             kept: Those that nobody changed; they stay to the byte, whatever their types say of them.
 
         Raises:
-            SchemaError: With every problem found: unknown or missing names, wrong types, broken limits.
+            SchemaError: With the problems found: unknown or missing names, wrong types, broken limits.
         """
-        fitted, problems = self._fitted(self.by_name(values), kept)
-        if self.python is not None:
-            wrong = {problem[0][:1] for problem in problems}
-            for name in [name for name in fitted if name in values and name not in kept and (name,) not in wrong]:
-                value, found = self._own(name, fitted[name])
+        given = self._as_typed(self.by_name(values), kept)
+        # `limit: int = None` is no mistake of whoever leaves it out.
+        spared = {name for name, form in given.items() if name in kept or self._is_default(name, form)}
+        problems = [found for found in self._problems(given) if str((*found[0], "")[0]) not in spared]
+        wrong = {str(where[0]) for where, _ in problems if where}
+        fitted: dict[str, Json] = {}
+        for name in [*self.properties, *(name for name in given if name not in self.properties)]:
+            if name in given and (name in kept or name in wrong):
+                fitted[name] = given[name]
+            elif name in given:
+                fitted[name], found = self._converted(name, given[name])
                 problems += found
-                fitted[name] = fitted[name] if found else form_of(value)
+            elif name not in self.required and self.is_own:
+                try:
+                    fitted[name] = self._default(name, fitted)
+                except ArgumentError as error:
+                    problems.append(((name,), error.reason))
         self._raise(problems)
         return fitted
 
     def validate(self, values: Mapping[str, object], *, kept: Collection[str] = ()) -> dict[str, object]:
         """Return values as the function takes them, in the order of its parameters, with defaults filled in.
 
-        Values that have their type already are left alone, JSON values become what the types say.
-
         Args:
-            values: By name.
+            values: By name; values that have their type already, or JSON values.
             kept: Those that nobody changed; they stay, whatever their types say of them.
 
         Raises:
-            SchemaError: With every problem found, as in `fit`; what has no canonical form is one.
+            SchemaError: With the problems found, as in `fit`; what has no canonical form is one.
         """
-        values, forms, problems = self.by_name(values), dict[str, Json](), list[Problem]()
-        for name, value in values.items():
+        forms, problems = dict[str, Json](), list[Problem]()
+        for name, value in self.by_name(values).items():
             try:
                 forms[name] = form_of(value)
             except ArgumentError as error:
-                forms[name] = None
-                problems.append(((name, *_steps(error.argument)), error.reason))
-        fitted, found = self._fitted(forms, {*kept, *(str(problem[0][0]) for problem in problems)})
-        problems += found
-        made: dict[str, object] = {}
-        wrong = {problem[0][:1] for problem in problems}
-        for name, form in ((name, form) for name, form in fitted.items() if (name,) not in wrong):
-            is_same = name in values and dump(form) == dump(forms[name])
-            made[name], found = self._own(name, form, values[name] if is_same else _ABSENT)
-            if name in kept:
-                made[name], found = values[name], []
-            problems += found
+                problems.append(_refused(name, error))
         self._raise(problems)
-        try:
-            check_round_trip(encode(made), self.classes)
-        except ArgumentError as error:
-            raise SchemaError([f"{error.argument}: {error.reason}"]) from None
+        made = dict[str, object]()
+        for name, form in self.fit(forms, kept=kept).items():
+            try:
+                made[name] = value_of(form, self.classes)
+                check_round_trip(encode({name: made[name]}), self.classes)
+            except ArgumentError as error:
+                raise SchemaError([self._line(_refused(name, error))]) from None
         return made
 
     def misfits(self, values: Mapping[str, object]) -> list[str]:
@@ -341,16 +317,27 @@ class Schema:
         Raises:
             SchemaError: There is no such argument, or the text does not fit its type.
         """
-        from sayso.model.schema_fit import is_torn, readings
-
         name = self._by_alias.get(name, name)
         if name not in self.properties and self.tree.get("additionalProperties", True) is False:
-            raise SchemaError([self._line(((name,), UNKNOWN))])
-        node = self.properties.get(name, {})
-        if not self.resolved(node).keys() - _WORDS - {"default", "x-sayso-code", "x-sayso-alias"} and is_torn(text):
-            raise SchemaError([f"{name}: Input begins like JSON and is none; give such a text in JSON's own quotes"])
+            self._raise([((name,), UNKNOWN)])
+        try:
+            parsed: list[Any] = [json.loads(text, parse_constant=_refuse)]
+        except (ValueError, RecursionError):
+            parsed = []
+        node = self.resolved(self.properties.get(name, {}))
+        parts = [node, *map(self.resolved, node.get("anyOf") or node.get("oneOf") or ())]
+        if not node.keys() - _WORDS - {"default", "x-sayso-code", "x-sayso-alias"}:  # it may be anything
+            if not parsed and text.strip()[:1] in {"{", "[", '"'}:
+                raise SchemaError(
+                    [f"{name}: Input begins like JSON and is none; give such a text in JSON's own quotes"]
+                )
+            readings = [*parsed, text]
+        elif any(str(part.get("x-sayso-type", "")).partition(" ")[0] in SCALARS for part in parts):
+            readings = [text, *parsed]  # `1.10` for a decimal is no float
+        else:  # `80` for `int | str` is a number, and `"80"` with its quotes a text
+            readings = [*(one for one in parsed if not isinstance(one, str)), text, *parsed]
         first: list[Problem] = []
-        for reading in readings(self, name, text):
+        for reading in [*readings, self._as_typed({name: text}, ())[name]]:
             problems = self._found_in(name, reading)
             if not problems:
                 return reading
@@ -358,17 +345,8 @@ class Schema:
         raise SchemaError([self._line(problem) for problem in first])
 
     def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return values by the names of the arguments, where some are given by an alias.
-
-        One that is given twice keeps its alias, by which it will be refused.
-        """
-        if not self._by_alias.keys() & values.keys():
-            return values
-        named = {name: value for name, value in values.items() if name not in self._by_alias}
-        for alias, name in self._by_alias.items():
-            if alias in values:
-                named[alias if name in named else name] = values[alias]
-        return named
+        """Return values by the names of the arguments, where some are given by an alias."""
+        return by_name(values, self._by_alias)
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -385,14 +363,8 @@ class Schema:
     @cached_property
     def _quick(self) -> dict[str, type]:
         """The arguments of which nothing but one plain type is asked; looked up first, because most are."""
-        told = {
-            name: {k: v for k, v in node.items() if k not in {*_WORDS, "default"}} for name, node in self._nodes.items()
-        }
-        return {
-            name: _QUICK[node["type"]]
-            for name, node in told.items()
-            if node.keys() == {"type"} and node["type"] in _QUICK
-        }
+        plain = {name: node for name, node in self._nodes.items() if node.keys() - _WORDS - {"default"} == {"type"}}
+        return {name: _QUICK[node["type"]] for name, node in plain.items() if node["type"] in _QUICK}
 
     @cached_property
     def _bounded(self) -> list[str]:
@@ -414,79 +386,102 @@ class Schema:
         return not python.check(name, value)[1]
 
     def _found_in(self, name: str, value: object) -> list[Problem]:
+        """Return what is wrong with one argument."""
         try:
             form = form_of(value)
         except ArgumentError as error:
-            return [((name, *_steps(error.argument)), error.reason)]
+            return [_refused(name, error)]
         if self._is_default(name, form):
             return []
-        fitter = self._fitter()
-        fitted = fitter.at(name, form)
-        fitter.check_one(name, fitted)
-        return fitter.problems or ([] if self.python is None else self._own(name, fitted)[1])
+        found = [problem for problem in self._problems({name: form}) if problem[0][:1] == (name,)]
+        return found or self._converted(name, form)[1]
 
-    def _own(self, name: str, form: Json, value: object = _ABSENT) -> tuple[object, list[Problem]]:
-        """Return an argument as a Python value, checked by its own type where that is here."""
-        if value is _ABSENT:
-            try:
-                value = value_of(form, self.classes)
-            except ArgumentError as error:
-                return None, [((name, *_steps(error.argument)), error.reason)]
-        if self.python is None or self._is_default(name, form):
-            return value, []
-        return self.python.check(name, value)
+    def _as_typed(self, values: Mapping[str, Json], kept: Collection[str]) -> dict[str, Json]:
+        """Return values in which a text is the number, truth value or null that its place takes."""
+        given = dict(values)
+        plain = {name: form for name, form in values.items() if name not in kept and plain_json(form) == form}
+        for (name, *steps), new in self._checked(self._checker.readings, plain):
+            given[str(name)] = _replaced(given[str(name)], steps, new)
+        return given
 
-    def _fitted(self, values: Mapping[str, Json], kept: Collection[str]) -> tuple[dict[str, Json], list[Problem]]:
-        fitter, fitted, spared = self._fitter(), dict[str, Json](), set(kept)
-        for name in [*self.properties, *(name for name in values if name not in self.properties)]:
-            if name in values and (name in kept or self._is_default(name, values[name])):
-                fitted[name] = values[name] if name in kept else fitter.default(name, values[name])
-                spared.add(name)  # `limit: int = None` is no mistake of whoever leaves it out
-            elif name not in self.properties and self.tree.get("additionalProperties") is False:
-                fitter.problems.append(((name,), UNKNOWN))
-            elif name in values:
-                fitted[name] = fitter.at(name, values[name])
-            elif name not in self.required and self.is_own:
-                spared.add(name)
-                try:
-                    fitted[name] = self._default(name, fitted)
-                except ArgumentError as error:
-                    fitter.problems.append(((name,), error.reason))
-        fitter.check(fitted, spared)
-        return fitted, fitter.problems
+    def _problems(self, forms: Mapping[str, Json]) -> list[Problem]:
+        return self._checked(self._checker.problems, {name: plain_json(form) for name, form in forms.items()})
 
-    def _fitter(self) -> Fitter:
-        from sayso.model.schema_fit import Fitter
-
+    def _checked(self, look: Callable[[Any], list[Any]], value: Any) -> list[Any]:
         try:
-            _ = self.validators
+            return look(value)
+        except (ValueError, RecursionError) as error:
+            raise SchemaError([f"arguments: cannot be checked ({error})"]) from None
+
+    @cached_property
+    def _checker(self) -> Checker:
+        return self._checker_of(self.tree)
+
+    def _checker_of(self, tree: Node) -> Checker:
+        try:
+            return own_checker(tree) if self.is_own else Checker(tree)
         except ValueError as error:
             raise SchemaError([f"the schema cannot be read ({error})"]) from None
-        return Fitter(self, builds=self.python is None)
+
+    @cached_property
+    def _parts(self) -> dict[str, Checker]:
+        return {}
+
+    def _fits(self, part: Any, value: Any) -> bool:
+        """Say whether a JSON value fits one of several alternatives."""
+        text = json.dumps(part)
+        if text not in self._parts:
+            self._parts[text] = self._checker_of({"$defs": self.tree.get("$defs", {}), "allOf": [part]})
+        return not self._checked(self._parts[text].problems, value)
+
+    def _converter(self) -> Converter:
+        return Converter(self.tree, self.python is None, self._fits)
+
+    def _converted(self, name: str, form: Json) -> tuple[Json, list[Problem]]:
+        """Return an argument that fits in canonical form, checked by its own type where that is here."""
+        if not self.is_own:
+            return form, []
+        is_default = self._is_default(name, form)
+        node = self.properties.get(name, self.tree.get("additionalProperties", {}))
+        try:
+            made = self._converter().convert(node, form, (name,))
+        except Misfit as misfit:
+            return form, [] if is_default else [*misfit.problems]
+        if self.python is None or is_default:
+            return made, []
+        try:
+            value, problems = self.python.check(name, value_of(made, self.classes))
+        except ArgumentError as error:
+            return made, [_refused(name, error)]
+        return made if problems else form_of(value), problems
 
     def _default(self, name: str, given: Mapping[str, Json]) -> Json:
         if self.python is not None:
-            before = partial(self._values, given)
-            return form_of(self.python.default(name, before))
+            return form_of(self.python.default(name, partial(self._values, given)))
         if "default" not in self.properties[name]:
             raise ArgumentError(name, "has a default that only the program knows; give a value")
-        return self._fitter().default(name, self.properties[name]["default"])
+        return self._converter().default(self.properties[name], (name,))
 
     def _values(self, forms: Mapping[str, Json]) -> dict[str, object]:
         return {name: value_of(form, self.classes) for name, form in forms.items()}
 
     def _is_default(self, name: str, form: Json) -> bool:
+        return name in self._defaults and dump(form) in self._defaults[name]
+
+    @cached_property
+    def _defaults(self) -> dict[str, set[str]]:
+        """The texts of the default values that are known here."""
         if self.python is not None:
-            if name not in self.python.defaults:
-                return False
-            try:
-                return dump(form) == dump(form_of(self.python.defaults[name]))
-            except ArgumentError:
-                return False
-        node = self._nodes.get(name, {})
-        if "default" not in node or not self.is_own:
-            return False
-        return dump(form) in {dump(node["default"]), dump(self._fitter().default(name, node["default"]))}
+            found = dict[str, set[str]]()
+            for name, value in self.python.defaults.items():
+                with suppress(ArgumentError):
+                    found[name] = {dump(form_of(value))}
+            return found
+        if not self.is_own:
+            return {}
+        named = {name: node for name, node in self._nodes.items() if "default" in node}
+        written = self._converter().default
+        return {name: {dump(node["default"]), dump(written(node, (name,)))} for name, node in named.items()}
 
     def _raise(self, problems: list[Problem]) -> None:
         if problems:
@@ -504,10 +499,22 @@ class Schema:
         return f"{ascii(name)[1:-1]}: there is no such argument ({listed}){more}"
 
 
-def _steps(argument: str) -> tuple[str, ...]:
+def _refused(name: str, error: ArgumentError) -> Problem:
     # `form_of` calls what it is given `value`; what is in it comes after.
-    rest = argument.removeprefix("value")
-    return () if not rest else (rest,)
+    steps = _STEP.findall(error.argument.removeprefix("value").removeprefix(name))
+    return (name, *(int(place) if place else field for place, field in steps)), error.reason
+
+
+def _replaced(tree: Any, steps: list[str | int], new: Json) -> Json:
+    if not steps:
+        return new
+    copy = tree.copy()
+    copy[steps[0]] = _replaced(tree[steps[0]], steps[1:], new)
+    return copy
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
 
 
 def _without_words(node: Node) -> Node:

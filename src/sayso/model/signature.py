@@ -21,13 +21,16 @@ from sayso.errors import ConfigError
 
 __all__ = [
     "Field",
+    "Parameter",
     "Signature",
     "annotated",
+    "by_name",
     "checks_keywords",
     "chosen",
     "fields_of",
     "hints_of",
     "method_refusal",
+    "parameters_of",
     "unknown_keyword",
 ]
 
@@ -124,17 +127,8 @@ class Signature:
         return {alias: name for alias, name in found.items() if alias not in self._known}
 
     def by_name(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return arguments by the names of the parameters, where some are given by an alias.
-
-        One that is given twice keeps its alias, by which it will be refused.
-        """
-        if not self.fields or not self._by_alias.keys() & given.keys():
-            return given
-        named = {name: value for name, value in given.items() if name not in self._by_alias}
-        for alias, name in self._by_alias.items():
-            if alias in given:
-                named[alias if name in named else name] = given[alias]
-        return named
+        """Return arguments by the names of the parameters, where some are given by an alias."""
+        return by_name(given, self._by_alias) if self.fields else given
 
     def shown_as(self, name: str) -> str:
         """Return the name by which a model is asked for an argument: its alias, where it has one."""
@@ -170,6 +164,20 @@ class Signature:
                 raise TypeError(f"{self._stars} holds a name that is a parameter of its own")
             rest |= more
         return args, rest
+
+
+def by_name(given: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return values by their names, where some are given by an alias.
+
+    One that is given twice keeps its alias, by which it will be refused.
+    """
+    if not aliases.keys() & given.keys():
+        return given
+    named = {name: value for name, value in given.items() if name not in aliases}
+    for alias, name in aliases.items():
+        if alias in given:
+            named[alias if name in named else name] = given[alias]
+    return named
 
 
 def method_refusal(function: object) -> str:
@@ -302,6 +310,67 @@ def fields_of(parameters: Iterable[inspect.Parameter], hints: Callable[[], Mappi
         if _is_field(parameter.default) or _has_field(hint):
             found[parameter.name] = _field(module.FieldInfo, hint, parameter.default)
     return found
+
+
+class Parameter(NamedTuple):
+    """A parameter and its type.
+
+    Attributes:
+        name: Its name.
+        annotation: Its annotation, resolved; `Any` where it cannot be.
+        default: Its default value; empty where it has none, or where a `Field` makes it.
+        field: What a `Field` says of it.
+        stars: `*` or `**`, where it takes the rest.
+    """
+
+    name: str
+    annotation: Any
+    default: object = inspect.Parameter.empty
+    field: Field | None = None
+    stars: str = ""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether nothing is said of its type."""
+        return any(self.annotation is nothing for nothing in (Any, object, inspect.Parameter.empty))
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is inspect.Parameter.empty if self.field is None else self.field.is_required
+
+    @property
+    def type(self) -> Any:
+        """The type of its value."""
+        if self.stars:
+            kind = self.annotation
+            return tuple[kind, ...] if self.stars == "*" else dict[str, kind]
+        return self.annotation if self.field is None else self.field.annotation
+
+
+_STARS: dict[Any, tuple[str, object]] = {_VAR_POSITIONAL: ("*", ()), _VAR_KEYWORD: ("**", {})}
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[str, list[Parameter]]:
+    """Return the names and kinds of a callable's parameters as Python writes them, and the parameters."""
+    hints = hints_of(annotated(function))
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some builtins tell none
+        both = {"args": _VAR_POSITIONAL, "kwargs": _VAR_KEYWORD}
+        signature = inspect.Signature([inspect.Parameter(name, kind) for name, kind in both.items()])
+    fields = fields_of(signature.parameters.values(), lambda: hints)
+    parameters: list[Parameter] = []
+    for name, parameter in signature.parameters.items():
+        annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
+        field = fields.get(name)
+        stars, default = _STARS.get(parameter.kind, ("", parameter.default))
+        if field is not None and not stars:
+            has_default = not field.is_required and field.info.default_factory is None
+            default = field.info.default if has_default else inspect.Parameter.empty
+        parameters.append(Parameter(name, annotation, default, None if stars else field, stars))
+    bare = [inspect.Parameter(name, parameter.kind) for name, parameter in signature.parameters.items()]
+    return str(inspect.Signature(bare)), parameters
 
 
 def annotated(function: Callable[..., Any]) -> Any:

@@ -14,6 +14,7 @@ from sayso.view.arguments import brief
 __all__ = ["choices_of", "kind_of", "kinds_of"]
 
 _MOST_CHOICES = 50
+_MOST_PARTS = 12, 6, 4, 2  # of each level: a short schema can have any number of parts by its references
 _ROOM = 60
 _MOST_SAID = 200
 _LIMITS = {
@@ -51,11 +52,13 @@ def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
     """Return what a value of one schema may be."""
     if depth > 3:
         return "…"
-    part = schema.resolved(part)
+    part, most = schema.resolved(part), _MOST_PARTS[depth]
     if "enum" in part:
         return " | ".join(brief(choice, _ROOM) for choice in part["enum"][:_MOST_CHOICES])
     if "anyOf" in part or "oneOf" in part:
-        return " or ".join(kind_of(schema, one, depth + 1) for one in part.get("anyOf") or part["oneOf"])
+        parts = part.get("anyOf") or part["oneOf"]
+        more = ["…"] if len(parts) > most else []
+        return " or ".join([*(kind_of(schema, one, depth + 1) for one in parts[:most]), *more])
     if "const" in part:
         return brief(part["const"], _ROOM)
     named = part.get("type")
@@ -64,7 +67,8 @@ def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
     if part.get("type") == "array" and isinstance(part.get("items"), dict):
         words = f"array of {kind_of(schema, part['items'], depth + 1)}"
     if part.get("type") == "object" and "properties" in part:
-        inside = (f"{escape(name)}: {kind_of(schema, one, depth + 1)}" for name, one in part["properties"].items())
-        words = f"object ({', '.join(inside)})"
+        named = list(part["properties"].items())
+        inside = [f"{escape(name)}: {kind_of(schema, one, depth + 1)}" for name, one in named[:most]]
+        words = f"object ({', '.join(inside + (['…'] if len(named) > most else []))})"
     limits = (f"{said} {brief(part[name], _ROOM)}" for name, said in _LIMITS.items() if name in part)
     return ", ".join([words, *limits])
