@@ -261,6 +261,7 @@ ABSENT: Json = {"$absent": None}
 """Stands for a value where there is none."""
 
 _DEEPEST, _MOST_PARTS = 5, 60
+_MOST_FIELDS = 1_000  # of a whole form: a short schema can have any number of parts by its references
 _ROOM = 60
 
 _LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
@@ -291,6 +292,7 @@ class _Builder:
         self._schema = schema
         self._has_code = Schema.live(schema.digest) is not None
         self._hints = kinds_of(schema)
+        self._left = _MOST_FIELDS
 
     def argument(self, at: int, name: str, tree: Json) -> Widget:
         """Return the widget of an argument."""
@@ -365,7 +367,8 @@ class _Builder:
     def _object(self, kind: Node, tree: Json, key: str, path: str, steps: tuple[int, ...]) -> Widget | None:
         properties: dict[str, Any] = kind["properties"]
         held = {} if tree is None else fields_of(tree)
-        if held is None or len(steps) > _DEEPEST or len(properties) > _MOST_PARTS:
+        self._left -= len(properties)
+        if held is None or len(steps) > _DEEPEST or len(properties) > _MOST_PARTS or self._left < 0:
             return None
         if tree is not None and class_in(tree) != _class_of(kind):
             return None  # of a subclass, or not yet of this class
