@@ -71,6 +71,28 @@ def test_filters_choose_what_is_decided(run: Run, store: Store, clock: Clock, ve
     assert {(one.by.subject, one.channel, one.comment) for one in decisions if one} == {("ada", "cli", "as agreed")}
 
 
+@pytest.mark.parametrize("by_filter", [True, False], ids=["by filter", "by id"])
+def test_many_calls_whose_effect_is_taken_are_approved_again_with_a_reason(
+    run: Run, store: Store, by_filter: bool
+) -> None:
+    calls = [store.ask(sample_call(f"run_{number}", effect="refund:A-4721")) for number in range(3)]
+    chosen = ["--tool", calls[0].call.tool, "--yes"] if by_filter else [request.id for request in calls]
+    assert run("approve", *chosen, "--again")[0] == 1
+    assert states(*calls) == ["pending"] * 3
+    assert run("approve", *chosen, "--again", "-m", "the customer ordered three times")[0] == 0
+    for request in calls:
+        assert store.start(request.id, "worker").state is State.RUNNING
+
+
+def test_a_taken_effect_is_shown_before_many_are_approved(store: Store, tmp_path: Path) -> None:
+    first, second = (store.ask(sample_call(f"run_{number}", effect="refund:A-4721")) for number in range(2))
+    with person("approve", "--tool", first.call.tool, cwd=tmp_path) as who:
+        assert f"the same effect: {first.id[:11]} pending" in who.sees("approve these 2? [y/N]")
+        who.types("n")
+        assert who.ends()[0] == 1
+    assert states(first, second) == ["pending"] * 2
+
+
 @pytest.mark.parametrize(
     "words",
     [

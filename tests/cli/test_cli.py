@@ -17,13 +17,14 @@ import pytest
 import sayso as package
 from sayso import clock as sayso_clock
 from sayso import config, errors
-from sayso.cli.output import code_of
+from sayso.cli.output import exit_code
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.stores.base import Store
 from sayso.stores.migrate import newest_schema
+from sayso.testing import sample_call
 from tests.support.acting import held
-from tests.support.commands import ask_question, ask_refund, get, refund, sayso, start
+from tests.support.commands import HIDDEN, ask_question, ask_refund, get, refund, sayso, start
 from tests.support.person import Person
 
 COMMANDS = (
@@ -62,6 +63,15 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_version_is_the_package_s() -> None:
     assert package.__version__ in sayso("--version").out
+
+
+def test_ls_shows_title_and_summary_as_the_programs_words(file_store: Store) -> None:
+    file_store.ask(sample_call("run_1", title=f"Refund{HIDDEN}", summary="320 for A-4721"))
+    file_store.ask(sample_call("run_2"))
+    rows = sayso("--store", file_store.url, "ls").out.splitlines()
+    assert rows[2].strip().startswith("the program says 'Refund")
+    assert rows[2].endswith(": 320 for A-4721'")
+    assert "the program says" not in rows[3]
 
 
 def test_ls_lists_pending_ones_first_and_then_what_needs_attention() -> None:
@@ -529,5 +539,5 @@ def test_colour_is_for_terminals_that_want_it_and_for_our_own_words() -> None:
 
 
 def test_exit_codes_are_told_apart() -> None:
-    assert code_of(errors.NotUnknownError("rq_1", state="done", hint="")) == 3
-    assert code_of(errors.SaysoError()) == 1
+    assert exit_code(errors.NotUnknownError("rq_1", state="done", hint="")) == 3
+    assert exit_code(errors.SaysoError()) == 1

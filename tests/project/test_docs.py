@@ -15,9 +15,9 @@ import pytest
 import sayso
 from sayso import cli, config, errors, signals
 from sayso.cli import output
-from sayso.cli.decisions import request_document
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
+from sayso.view.document import request_document
 from tests.project.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -74,12 +74,12 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from sayso.cli.errors import meant
+            from sayso.cli.errors import did_you_mean
 
-            said = meant(_OTHER_WORDS.get(args[0], args[0]), list(_COMMANDS))
-            if not said or said in error.message:
+            hint = did_you_mean(_OTHER_WORDS.get(args[0], args[0]), list(_COMMANDS))
+            if not hint or hint in error.message:
                 raise
-            raise click.UsageError(f"No such command {args[0]!r}; {said}", ctx) from None
+            raise click.UsageError(f"No such command {args[0]!r}; {hint}", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -104,9 +104,9 @@ def _sayso(ctx: click.Context, store: str | None) -> None:
     See what programs want to do, and decide. IDs may be shortened as long as they fit one request only.
     Exit codes: 0 done, 1 error, 2 usage, 3 not pending any more, 4 expired.
     """
-    from sayso.cli.context import Desk
+    from sayso.cli.context import CliContext
 
-    ctx.obj = Desk(store)
+    ctx.obj = CliContext(store)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sayso import config, errors
-from sayso.cli.audit import written_to
-from sayso.cli.context import Desk, as_json
-from sayso.cli.output import WRONG, complain, document, out
+from sayso.cli.context import CliContext, json_option, output_option
+from sayso.cli.output import WRONG, complain, file_to_write, out, print_json
 from sayso.model.text import escape
 from sayso.view.summary import short
 
@@ -38,22 +37,22 @@ def confirm() -> None:
 @confirm.command("export", short_help="Print the Confirm of a request, or its plan.")
 @click.argument("wanted", metavar="ID")
 @click.option("--plan", is_flag=True, help="The plan itself, in place of its Confirm.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there.")
+@output_option
 @click.pass_obj
-def _export(desk: Desk, wanted: str, plan: bool, output: Path | None) -> int:
+def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> int:
     """Print the Confirm of a request; ID is that of the request, of the Confirm, or of its plan."""
     from sayso.mplp.view import group_of
 
-    group = group_of(desk.store, wanted)
+    group = group_of(cli.store, wanted)
     if plan and group.confirm.target_type != "plan":
         raise click.UsageError(
             f"{wanted!a} is not about a plan, but about a target of the kind {group.confirm.target_type}"
         )
     content = (group.plan if plan else group.confirm).export()
     if output is None:
-        document(content)
+        print_json(content)
         return 0
-    with written_to(output.expanduser()) as file:
+    with file_to_write(output) as file:
         file.write(json.dumps(content, indent=2) + "\n")
     complain(f"written to {escape(str(output))}")
     return 0
@@ -64,13 +63,13 @@ def _export(desk: Desk, wanted: str, plan: bool, output: Path | None) -> int:
 @click.option("--plan", "plan_file", metavar="FILE", help="The plan that a Confirm is about.")
 @click.option("--by", "role", metavar="ROLE", help="Who asks; needed where FILE is a plan.")
 @click.option("--lenient", is_flag=True, help="Take other spellings, and say what they were read as.")
-@as_json
+@json_option
 @click.pass_obj
-def _import(desk: Desk, file: str, plan_file: str | None, role: str | None, lenient: bool, as_json: bool) -> int:
+def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None, lenient: bool) -> int:
     """Submit a plan or a Confirm: a request opens for it, and somebody decides it. FILE may be `-`."""
     from sayso.mplp import Confirm, Plan, submit_for_approval, submit_plan_for_approval
 
-    store = config.open_store(desk.address)
+    store = config.open_store(cli.address)
     taken = _taken(file, lenient=lenient)
     if isinstance(taken, Plan):
         if role is None:
@@ -87,16 +86,16 @@ def _import(desk: Desk, file: str, plan_file: str | None, role: str | None, leni
         if not isinstance(plan, Plan):
             raise click.UsageError("--plan takes a plan")
         opened = submit_plan_for_approval(plan, role or taken.requested_by_role, confirm=taken, store=store)
-    _report(desk, opened, as_json=as_json)
+    _report(cli, opened)
     return 0
 
 
-def _report(desk: Desk, opened: Confirm, *, as_json: bool) -> None:
+def _report(cli: CliContext, opened: Confirm) -> None:
     from sayso.mplp.view import group_of
 
-    request = group_of(desk.store, opened.confirm_id).last
-    if as_json:
-        document({"request": request.id, "confirm_id": opened.confirm_id, "status": opened.status})
+    request = group_of(cli.store, opened.confirm_id).last
+    if cli.as_json:
+        print_json({"request": request.id, "confirm_id": opened.confirm_id, "status": opened.status})
     else:
         out(f"{short(request.id)} {opened.status}   Confirm {opened.confirm_id} about {opened.target_type}")
 
@@ -105,16 +104,17 @@ def _report(desk: Desk, opened: Confirm, *, as_json: bool) -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--kind", type=click.Choice(_KINDS), help="What it should be; else what it looks like.")
 @click.option("--lenient", is_flag=True, help="Take other spellings, and say what they were read as.")
-@as_json
-def _validate(files: tuple[str, ...], kind: str | None, lenient: bool, as_json: bool) -> int:
+@json_option
+@click.pass_obj
+def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient: bool) -> int:
     """Say whether documents conform, and where they do not; ends with 1 where one does not.
 
     A file `*.jsonl` holds one document on each line.
     """
     told = [_judged(file, kind, lenient=lenient) for file in files]
     code = 0 if all(found["ok"] for found in told) else WRONG
-    if as_json:
-        document(told)
+    if cli.as_json:
+        print_json(told)
         return code
     for found in told:
         out(f"{escape(found['file'])}: {'conforms' if found['ok'] else 'does not conform'} ({found['kind']})")
@@ -154,7 +154,7 @@ def _schema(kind: str) -> int:
     """Print a JSON Schema: of a Confirm, of a plan, or of a learning sample."""
     from sayso.mplp import schema
 
-    document(schema(kind))
+    print_json(schema(kind))
     return 0
 
 

@@ -1,7 +1,8 @@
-"""`approve`, `reject`, `feedback`, `answer`, `cancel`, `next`, and `claim`, `release`, `extend`, `resolve`.
+"""The commands that decide: `approve`, `reject`, `feedback`, `answer`, `cancel`, `next`, and what surrounds a decision.
 
 Invariant: an approval carries the fingerprint of the call that this command read, so a call that changed in between is
-refused. A refused request does not stop the others, and the exit code is the worst of all.
+refused. A refused request does not stop the others, and the exit code is the worst of all. Requests that filters select
+are listed first and decided after one question; a request that came later, or changed, is not decided.
 """
 
 from __future__ import annotations
@@ -14,216 +15,48 @@ from typing import Any, Literal
 import click
 
 from sayso import clock, errors
-from sayso.cli.context import Chosen, Desk, as_json, decides, filters, read_span
+from sayso.cli.context import (
+    CliContext,
+    Filters,
+    filter_options,
+    json_option,
+    message_option,
+    reviewer_options,
+    span_option,
+)
 from sayso.cli.errors import report
-from sayso.cli.output import WRONG, code_of, complain, document, out, table
-from sayso.errors import DecisionRefusedError, SaysoError
+from sayso.cli.output import WRONG, complain, exit_code, out, print_json, table
 from sayso.model.edit import edited_call
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
-from sayso.reviews import Review, schema_of
+from sayso.reviews import schema_of
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed, is_there
 from sayso.view import card
-from sayso.view.card import changed, decided, stands
-from sayso.view.document import entry_document, request_document
+from sayso.view.document import request_document
 from sayso.view.summary import name_of, short, time_left
 
-__all__ = [
-    "NotSeenError",
-    "ShortIdError",
-    "answer",
-    "approve",
-    "cancel",
-    "check_given",
-    "claim",
-    "decide_all",
-    "each",
-    "entry_document",
-    "extend",
-    "fault_document",
-    "feedback",
-    "next",
-    "reject",
-    "release",
-    "request_document",
-    "resolve",
-    "row",
-]
+__all__ = ["answer", "approve", "cancel", "claim", "extend", "feedback", "next", "reject", "release", "resolve"]
 
-
-def fault_document(request_id: str, fault: errors.SaysoError, code: int) -> dict[str, Any]:
-    """Return what went wrong with one of the requests that a command was given."""
-    return {"id": request_id, "ok": False, "error": {"kind": type(fault).__name__, "message": str(fault), "exit": code}}
-
-
-_SHORTEST = 4
-
-
-class ShortIdError(DecisionRefusedError):
-    """So few characters fit a request by chance."""
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(
-            request_id,
-            f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_SHORTEST} characters of"
-            " the id after `rq_`",
-        )
-
-
-def each(
-    request_ids: Sequence[str], deed: Callable[[str], Request], *, as_json: bool,
-    rows: Callable[[Request], Sequence[str]] | None = None,
-) -> int:  # fmt: skip
-    """Do `deed` to each, print what became of it, and return the exit code.
-
-    Args:
-        request_ids: Ids, or beginnings of ids.
-        deed: A decision; returns the request after it.
-        as_json: Print one JSON array instead of lines.
-        rows: What to print of a request, instead of where it stands.
-    """
-    worst, documents = 0, list[object]()
-    for request_id in request_ids:
-        try:
-            after = deed(_long_enough(request_id))
-        except SaysoError as fault:
-            worst = max(worst, report(fault))
-            documents.append(fault_document(request_id, fault, code_of(fault)))
-            continue
-        documents.append({"id": after.id, "ok": True, "request": request_document(after)})
-        if not as_json:
-            out(*(rows(after) if rows is not None else [row(after)]))
-    if as_json:
-        document(documents)
-    return worst
-
-
-def _long_enough(request_id: str) -> str:
-    if 0 < len(request_id.removeprefix("rq_")) < _SHORTEST:
-        raise ShortIdError(request_id)
-    return request_id
-
-
-def row(request: Request) -> str:
-    """Return the line that reports a request after a command."""
-    return f"{short(request.id)} {stands(request, clock.now())}"
-
-
-_WIDTH, _LINE = 96, 60
-_ENDLESS = 1_000_000
+_WIDTH, _LINE, _ENDLESS = 96, 60, 1_000_000
+_MIN_ID, _MIN_SEEN = 4, 8
 
 Verb = Literal["approve", "reject"]
 
 
-def check_given(ids: Sequence[str], chosen: Chosen, verb: Verb, *, is_sure: bool) -> None:
-    """Raise `UsageError` unless requests are named either by their ids or by filters."""
-    nothing = "nothing was decided"
-    if ids and chosen:
-        raise click.UsageError(f"give ids or filters, not both; {nothing}")
-    if not ids and not chosen:
-        raise click.UsageError(
-            f"say which: sayso {verb} ID..., or a filter such as --run NAME, --tool NAME or --older-than 1h; {nothing}"
+class ShortIdError(errors.DecisionRefusedError):
+    """An id of so few characters can match a request by chance."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            request_id,
+            f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_MIN_ID} characters of"
+            " the id after `rq_`",
         )
-    if ids and is_sure:
-        raise click.UsageError(f"--yes goes with filters; an id is decided without a question; {nothing}")
-
-
-def decide_all(
-    desk: Desk, review: Review, chosen: Chosen, verb: Verb, decide: Callable[[Request], Request], *, name: str | None,
-    is_sure: bool, as_json: bool,
-) -> int:  # fmt: skip
-    """List what waits and fits, ask, and decide each; return the exit code.
-
-    Args:
-        desk: Where.
-        review: The person's door, in the name of who decides.
-        chosen: What to look for.
-        verb: What is going to be done.
-        decide: Does it to one request as it was listed; refuses what changed since.
-        name: What `--as` said.
-        is_sure: Whether `--yes` was given.
-        as_json: Print one JSON array instead of lines.
-    """
-    if not is_sure and (as_json or not is_there()):
-        why = "--json asks nobody" if as_json else "there is no terminal to ask at"
-        raise click.UsageError(f"{why}: look with `sayso ls` and the same filters, then say --yes; nothing was decided")
-    found = list(review.list(state=State.PENDING, **chosen.as_keywords(name)))
-    if not found and chosen.run is not None:
-        desk.must_know(chosen.run)
-    fit = [request for request in found if _why_not(request, verb) is None]
-    for request in found:
-        why_not = _why_not(request, verb)
-        if why_not is not None:
-            complain(f"left out: {short(request.id)} {why_not}")
-    if not fit:
-        complain("nothing that waits fits; nothing was decided")
-        return WRONG if found else 0
-    if not is_sure and not _is_wanted(review, fit, verb):
-        complain("nothing was decided")
-        return WRONG
-    return max(_decided(fit, decide, verb, as_json=as_json), WRONG if len(fit) < len(found) else 0)
-
-
-def _why_not(request: Request, verb: Verb) -> str | None:
-    """Return why a request cannot be decided together with others; None where it can."""
-    if verb == "reject":
-        return None
-    if request.kind == "question":
-        return "is a question: `sayso answer` takes an answer of its own"
-    if not card.is_whole(request):
-        return "is too long for one view: read it with `sayso show --full` and approve it with --seen"
-    return None
-
-
-def _is_wanted(review: Review, requests: Sequence[Request], verb: Verb) -> bool:
-    """Show all of them, and ask; everything but a yes is a no."""
-    left = {request.id for request in requests if review.program_is_gone(request)}
-    more = list(_in_full(requests)) if verb == "approve" else list[str]()
-    for line in [*table(requests, cursor=None, left=left), *more]:
-        click.echo(line, err=True)  # where the question stands, also if stdout goes elsewhere
-    count = "this one" if len(requests) == 1 else f"these {len(requests):,}"
-    try:
-        return click.confirm(f"{verb} {count}?", err=True, prompt_suffix=" ")
-    except click.Abort:  # Ctrl-C, or no more input
-        complain("")
-        return False
-
-
-def _in_full(requests: Sequence[Request]) -> Iterator[str]:
-    """Yield the calls that a row of the table may have shortened."""
-    for request in requests:
-        if card.headline(request, _LINE) != card.headline(request, _ENDLESS):
-            yield short(request.id)
-            yield from card.subject_rows(request, width=_WIDTH, full=True)
-
-
-def _decided(
-    requests: Sequence[Request], decide: Callable[[Request], Request], verb: Verb, *, as_json: bool
-) -> int:  # fmt: skip
-    shown, after = {request.id: request for request in requests}, list[Request]()
-
-    def deed(request_id: str) -> Request:
-        after.append(decide(shown[request_id]))
-        return after[-1]
-
-    code = each(list(shown), deed, as_json=as_json, rows=lambda request: [row(request)])
-    open_still = sum(request.state is State.PENDING for request in after)
-    told = [f"{len(after) - open_still:,} {'approved' if verb == 'approve' else 'rejected'}"]
-    if open_still:
-        told.append(f"{open_still:,} approved by you and waiting for others")
-    if len(after) < len(shown):
-        told.append(f"{len(shown) - len(after):,} not decided, see above")
-    if not as_json:
-        out("; ".join(told))
-    return code
-
-
-_SHORTEST_SEEN = 8
 
 
 class NotSeenError(errors.DecisionRefusedError):
-    """The call is too long for one view, and nothing says that the whole was looked at."""
+    """The call is too long for one view, and nothing says that the reviewer has seen all of it."""
 
     def __init__(self, request_id: str) -> None:
         super().__init__(
@@ -233,83 +66,194 @@ class NotSeenError(errors.DecisionRefusedError):
         )
 
 
+def _status_rows(request: Request) -> list[str]:
+    return [f"{short(request.id)} {card.stands(request, clock.now())}"]
+
+
+def _for_each(
+    cli: CliContext, request_ids: Sequence[str], action: Callable[[str], Request],
+    rows: Callable[[Request], Sequence[str]] = _status_rows,
+) -> int:  # fmt: skip
+    """Do `action` to each request, print the result, and return the exit code.
+
+    Args:
+        cli: The context of the command.
+        request_ids: Ids, or beginnings of ids.
+        action: Returns the request after it.
+        rows: What to print of a request; with `--json` it is one array instead.
+    """
+    worst, documents = 0, list[object]()
+    for request_id in request_ids:
+        try:
+            if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:
+                raise ShortIdError(request_id)
+            after = action(request_id)
+        except errors.SaysoError as fault:
+            worst = max(worst, report(fault))
+            error = {"kind": type(fault).__name__, "message": str(fault), "exit": exit_code(fault)}
+            documents.append({"id": request_id, "ok": False, "error": error})
+            continue
+        documents.append({"id": after.id, "ok": True, "request": request_document(after)})
+        if not cli.as_json:
+            out(*rows(after))
+    if cli.as_json:
+        print_json(documents)
+    return worst
+
+
+# -- many at once --------------------------------------------------------------------------------------------------
+
+
+def _check_selection(ids: Sequence[str], filters: Filters, verb: Verb, *, is_sure: bool) -> None:
+    """Raise `UsageError` unless requests are selected either by their ids or by filters."""
+    nothing = "nothing was decided"
+    if ids and filters:
+        raise click.UsageError(f"give ids or filters, not both; {nothing}")
+    if not ids and not filters:
+        raise click.UsageError(
+            f"say which: sayso {verb} ID..., or a filter such as --run NAME, --tool NAME or --older-than 1h; {nothing}"
+        )
+    if ids and is_sure:
+        raise click.UsageError(f"--yes goes with filters; an id is decided without a question; {nothing}")
+
+
+def _decide_all(
+    cli: CliContext, filters: Filters, verb: Verb, decide: Callable[[Request], Request], *, is_sure: bool
+) -> int:
+    """List what waits and matches, ask, and decide each; return the exit code."""
+    if not is_sure and (cli.as_json or not is_there()):
+        why = "--json asks nobody" if cli.as_json else "there is no terminal to ask at"
+        raise click.UsageError(f"{why}: look with `sayso ls` and the same filters, then say --yes; nothing was decided")
+    found = list(cli.review.list(state=State.PENDING, **filters.keywords(cli.as_name)))
+    if not found and filters.run is not None:
+        cli.check_run(filters.run)
+    selected: dict[str, Request] = {}
+    for request in found:
+        obstacle = _obstacle(request, verb)
+        if obstacle is None:
+            selected[request.id] = request
+        else:
+            complain(f"left out: {short(request.id)} {obstacle}")
+    if not selected:
+        complain("nothing that waits fits; nothing was decided")
+        return WRONG if found else 0
+    if not is_sure and not _confirmed(cli, list(selected.values()), verb):
+        complain("nothing was decided")
+        return WRONG
+    after: list[Request] = []
+
+    def action(request_id: str) -> Request:
+        after.append(decide(selected[request_id]))
+        return after[-1]
+
+    code = _for_each(cli, list(selected), action)
+    if not cli.as_json:
+        still_open = sum(request.state is State.PENDING for request in after)
+        counts = [f"{len(after) - still_open:,} {'approved' if verb == 'approve' else 'rejected'}"]
+        counts += [f"{still_open:,} approved by you and waiting for others"] if still_open else []
+        undecided = len(selected) - len(after)
+        out("; ".join([*counts, *([f"{undecided:,} not decided, see above"] if undecided else [])]))
+    return max(code, WRONG if len(selected) < len(found) else 0)
+
+
+def _obstacle(request: Request, verb: Verb) -> str | None:
+    """Return why a request cannot be decided together with others; None if it can."""
+    if verb == "reject":
+        return None
+    if request.kind == "question":
+        return "is a question: `sayso answer` takes an answer of its own"
+    if not card.is_whole(request):
+        return "is too long for one view: read it with `sayso show --full` and approve it with --seen"
+    return None
+
+
+def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool:
+    """Show all of them, and ask; everything but a yes is a no."""
+    gone = {request.id for request in requests if cli.review.program_is_gone(request)}
+    more = list(_details(cli, requests)) if verb == "approve" else list[str]()
+    for line in [*table(requests, cursor=None, gone=gone), *more]:
+        click.echo(line, err=True)  # beside the question, also if stdout is redirected
+    count = "this one" if len(requests) == 1 else f"these {len(requests):,}"
+    try:
+        return click.confirm(f"{verb} {count}?", err=True, prompt_suffix=" ")
+    except click.Abort:  # Ctrl-C, or no more input
+        complain("")
+        return False
+
+
+def _details(cli: CliContext, requests: Sequence[Request]) -> Iterator[str]:
+    """Yield the calls that a row of the table may have shortened, and the effects that are taken."""
+    for request in requests:
+        cautions = card.effect_cautions(cli.review.same_effect(request), clock.now())
+        is_short = card.headline(request, _LINE) == card.headline(request, _ENDLESS)
+        if not is_short or cautions:
+            yield short(request.id)
+            yield from [] if is_short else card.subject_rows(request, width=_WIDTH, full=True)
+            yield from (f"  {caution}" for caution in cautions)
+
+
+# -- approve -------------------------------------------------------------------------------------------------------
+
+
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID...]")
-@filters
+@filter_options
 @click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an argument; repeatable.")
 @click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR.")
-@click.option(
-    "-m", "--message", "--comment", "message", metavar="TEXT", help="A note; the program and its model are told."
-)
-@click.option(
-    "--again", is_flag=True, help="Let the call start although its effect is taken; -m says why that is right."
-)
+@message_option("A note for the program and its model.")
+@click.option("--again", is_flag=True, help="Let the call start although its effect is taken; needs -m with a reason.")
 @click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since.")
-@decides
-@as_json
+@reviewer_options
+@json_option
 @click.pass_obj
 def approve(
-    desk: Desk, ids: tuple[str, ...], chosen: Chosen, is_sure: bool, settings: tuple[str, ...], edit: bool,
-    message: str | None, again: bool, seen: str | None, name: str | None, roles: tuple[str, ...], as_json: bool,
+    cli: CliContext, ids: tuple[str, ...], filters: Filters, is_sure: bool, settings: tuple[str, ...], edit: bool,
+    message: str | None, again: bool, seen: str | None,
 ) -> int:  # fmt: skip
     """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80.
 
     With filters in place of ids: list what waits and fits, ask once, and approve each as it was listed.
     """
-    check_given(ids, chosen, "approve", is_sure=is_sure)
-    if len(ids) != 1 and (settings or edit or again or seen is not None):
-        raise click.UsageError("--set, --edit, --again and --seen are about one request; give one ID")
+    _check_selection(ids, filters, "approve", is_sure=is_sure)
+    if len(ids) != 1 and (settings or edit or seen is not None):
+        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
     if settings and edit:
         raise click.UsageError("give --set or --edit, not both")
-    review = desk.review(name, roles)
+    review = cli.review
     if not ids:
 
         def decide(shown: Request) -> Request:
-            return review.approve(shown.id, comment=message, seen=shown.current_fingerprint)
+            return review.approve(shown.id, comment=message, seen=shown.current_fingerprint, again=again)
 
-        return decide_all(desk, review, chosen, "approve", decide, name=name, is_sure=is_sure, as_json=as_json)
+        return _decide_all(cli, filters, "approve", decide, is_sure=is_sure)
     before: dict[str, Call] = {}
 
-    def deed(request_id: str) -> Request:
+    def action(request_id: str) -> Request:
         request = review.get(request_id)
+        decided = partial(review.approve, request.id, comment=message, seen=_fingerprint(request, seen), again=again)
         if request.kind == "call":
             before[request.id] = request.effective
-        return _approve(review, request, settings, edit=edit, comment=message, again=again, seen=seen)
+        if request.kind != "call" or request.state is not State.PENDING:
+            return decided()  # which is refused with the reason
+        if edit:
+            from sayso.cli.editor import edited
 
-    return each(ids, deed, as_json=as_json, rows=partial(_rows, review, before))
+            return decided(arguments=edited(request))
+        if seen is None and not card.is_whole(request):
+            raise NotSeenError(request.id)
+        return decided(changes=_changes(request, settings)) if settings else decided()
 
-
-def _approve(
-    review: Review, request: Request, settings: tuple[str, ...], *, edit: bool, comment: str | None, again: bool,
-    seen: str | None,
-) -> Request:  # fmt: skip
-    decide = partial(review.approve, request.id, comment=comment, again=again, seen=_fingerprint(request, seen))
-    if request.state is not State.PENDING or request.kind != "call":
-        return decide()  # the door says why not
-    if edit:
-        from sayso.cli.editor import edited
-
-        return decide(arguments=edited(request))
-    if seen is None and not card.is_whole(request):
-        raise NotSeenError(request.id)
-    if not settings:
-        return decide()
-    values = _values(request, settings)
-    if edited_call(request, values).digest == request.effective.digest:
-        raise errors.InvalidChangesError(
-            request.id, ["--set changes nothing; leave it away to approve the call as it stands"]
-        )
-    return decide(changes=values)
+    return _for_each(cli, ids, action, partial(_approved_rows, cli, before))
 
 
 def _fingerprint(request: Request, seen: str | None) -> str:
-    """Return the whole fingerprint for the beginning of one that somebody copied."""
+    """Return the whole fingerprint for the beginning of one that was copied."""
     current = request.current_fingerprint
-    return current if seen is None or (len(seen) >= _SHORTEST_SEEN and current.startswith(seen)) else seen
+    return current if seen is None or (len(seen) >= _MIN_SEEN and current.startswith(seen)) else seen
 
 
-def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
+def _changes(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
     schema, values, problems = schema_of(request), dict[str, Any](), list[str]()
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -321,181 +265,158 @@ def _values(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
             values[name] = schema.parse(name, text)
         except SchemaError as error:
             problems += error.problems
+    if not problems and edited_call(request, values).digest == request.effective.digest:
+        problems = ["--set changes nothing; leave it away to approve the call as it stands"]
     if problems:
         raise errors.InvalidChangesError(request.id, problems)
     return values
 
 
-def _rows(review: Review, before: Mapping[str, Call], request: Request) -> list[str]:
-    end = [PROGRAM_GONE] if review.program_is_gone(request) else []
+def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request) -> list[str]:
+    gone = [PROGRAM_GONE] if cli.review.program_is_gone(request) else []
     if request.state is not State.APPROVED:
-        return [row(request), *end]  # one vote of several
-    found = [change.line() for change in changed(before[request.id], request.effective, request.redact)]
-    said = f"{short(request.id)} approved"
-    rows = (
-        [said, *(f"  {line}" for line in found)]
-        if len(found) > 1
-        else [f"{said}   {(found or [card.headline(request)])[0]}"]
-    )
-    return [*rows, *(end or ["waiting for the program to run it"])]
+        return [*_status_rows(request), *gone]  # one vote of several
+    changes = [change.line() for change in card.changed(before[request.id], request.effective, request.redact)]
+    head = f"{short(request.id)} approved"
+    if len(changes) > 1:
+        rows = [head, *(f"  {change}" for change in changes)]
+    else:
+        rows = [f"{head}   {(changes or [card.headline(request)])[0]}"]
+    return [*rows, *(gone or ["waiting for the program to run it"])]
+
+
+# -- the other decisions -------------------------------------------------------------------------------------------
 
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID...]")
-@filters
+@filter_options
 @click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
-@click.option(
-    "-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program and its model are told."
-)
-@decides
-@as_json
+@message_option("The reason, for the program and its model.")
+@reviewer_options
+@json_option
 @click.pass_obj
-def reject(
-    desk: Desk, ids: tuple[str, ...], chosen: Chosen, is_sure: bool, message: str | None, name: str | None,
-    roles: tuple[str, ...], as_json: bool,
-) -> int:  # fmt: skip
+def reject(cli: CliContext, ids: tuple[str, ...], filters: Filters, is_sure: bool, message: str | None) -> int:
     """Say no to calls or questions. The same call in the same run stays refused.
 
     With filters in place of ids: list what waits and fits, ask once, and reject each as it was listed.
     """
-    check_given(ids, chosen, "reject", is_sure=is_sure)
-    review = desk.review(name, roles)
+    _check_selection(ids, filters, "reject", is_sure=is_sure)
+    review = cli.review
     if not ids:
 
         def decide(shown: Request) -> Request:
             return review.reject(shown.id, message, seen=shown.current_fingerprint)
 
-        return decide_all(desk, review, chosen, "reject", decide, name=name, is_sure=is_sure, as_json=as_json)
-    return each(ids, lambda request_id: review.reject(request_id, message), as_json=as_json)
+        return _decide_all(cli, filters, "reject", decide, is_sure=is_sure)
+    return _for_each(cli, ids, lambda request_id: review.reject(request_id, message))
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.option(
-    "-m", "--message", "--comment", "message", metavar="TEXT", required=True, help="What the program should do instead."
-)
-@decides
-@as_json
+@message_option("What the program should do instead.", required=True)
+@reviewer_options
+@json_option
 @click.pass_obj
-def feedback(desk: Desk, request_id: str, message: str, name: str | None, roles: tuple[str, ...], as_json: bool) -> int:
-    """Send a call back with words to the program; it does not run."""
-    review, left = desk.review(name, roles), set[str]()
-
-    def deed(found: str) -> Request:
-        return review.feedback(_noted(review, found, left).id, message)
-
-    return each([request_id], deed, as_json=as_json, rows=partial(_decide_rows, left))
+def feedback(cli: CliContext, request_id: str, message: str) -> int:
+    """Send a call back to the program with a message; it does not run."""
+    return _decide_one(cli, request_id, lambda request: cli.review.feedback(request.id, message))
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
 @click.argument("value", metavar="VALUE")
-@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="A comment for the record.")
-@decides
-@as_json
+@message_option("A comment for the record.")
+@reviewer_options
+@json_option
 @click.pass_obj
-def answer(
-    desk: Desk, request_id: str, value: str, message: str | None, name: str | None, roles: tuple[str, ...],
-    as_json: bool,
-) -> int:  # fmt: skip
+def answer(cli: CliContext, request_id: str, value: str, message: str | None) -> int:
     """Answer a question. VALUE is read by the question's type: a word, a number, yes or no, a choice, JSON."""
-    review, left = desk.review(name, roles), set[str]()
 
-    def deed(found: str) -> Request:
-        request = _noted(review, found, left)
-        return review.answer(request.id, _value(request, value), comment=message)
+    def decide(request: Request) -> Request:
+        parsed: object = value
+        if request.kind == "question":  # a call is refused with the reason
+            try:
+                parsed = schema_of(request).parse("answer", value)
+            except SchemaError as error:
+                raise errors.InvalidAnswerError(request.id, error.problems) from None
+        return cli.review.answer(request.id, parsed, comment=message)
 
-    return each([request_id], deed, as_json=as_json, rows=partial(_decide_rows, left))
-
-
-def _noted(review: Review, found: str, left: set[str]) -> Request:
-    """Return a request, and note if nobody comes back for what is going to be decided about it."""
-    request = review.get(found)
-    if review.program_is_gone(request):
-        left.add(request.id)
-    return request
+    return _decide_one(cli, request_id, decide)
 
 
-def _decide_rows(left: set[str], request: Request) -> list[str]:
-    return [row(request), *([PROGRAM_GONE] if request.id in left else [])]
+def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Request]) -> int:
+    """Decide one request, and say if no program will come back for the decision."""
+    gone: list[str] = []
 
+    def action(found: str) -> Request:
+        request = cli.review.get(found)
+        if cli.review.program_is_gone(request):
+            gone.append(PROGRAM_GONE)
+        return decide(request)
 
-def _value(request: Request, text: str) -> object:
-    if request.kind == "call":
-        return text  # the door says that a call takes no answer
-    try:
-        return schema_of(request).parse("answer", text)
-    except SchemaError as error:
-        raise errors.InvalidAnswerError(request.id, error.problems) from None
+    return _for_each(cli, [request_id], action, lambda request: [*_status_rows(request), *gone])
 
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option(
-    "-m", "--message", "--comment", "message", metavar="TEXT", help="Why; the program and its model are told."
-)
-@decides
-@as_json
+@message_option("The reason, for the program and its model.")
+@reviewer_options
+@json_option
 @click.pass_obj
-def cancel(
-    desk: Desk, ids: tuple[str, ...], message: str | None, name: str | None, roles: tuple[str, ...], as_json: bool
-) -> int:
+def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
     """End the whole run at these requests, also where they were approved and not started."""
-    review = desk.review(name, roles)
-    return each(ids, lambda request_id: review.cancel(request_id, message), as_json=as_json)
+    return _for_each(cli, ids, lambda request_id: cli.review.cancel(request_id, message))
+
+
+# -- around a decision ---------------------------------------------------------------------------------------------
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@decides
-@as_json
+@reviewer_options
+@json_option
 @click.pass_obj
-def claim(desk: Desk, request_id: str, name: str | None, roles: tuple[str, ...], as_json: bool) -> int:
+def claim(cli: CliContext, request_id: str) -> int:
     """Take a request on: until it is released nobody else can decide it."""
-    review = desk.review(name, roles)
-    return each([request_id], review.claim, as_json=as_json, rows=_claimed)
 
+    def rows(request: Request) -> list[str]:
+        by = "" if request.claimed_by is None else f" by {name_of(request.claimed_by)}"
+        return [f"{short(request.id)} claimed{by}; nobody else can decide it until it is released"]
 
-def _claimed(request: Request) -> list[str]:
-    who = "" if request.claimed_by is None else f" by {name_of(request.claimed_by)}"
-    return [f"{short(request.id)} claimed{who}; nobody else can decide it until it is released"]
+    return _for_each(cli, [request_id], cli.review.claim, rows)
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.option("--force", is_flag=True, help="Free what somebody else claimed; the journal says so.")
-@decides
-@as_json
+@click.option("--force", is_flag=True, help="Release what somebody else claimed; the journal records it.")
+@reviewer_options
+@json_option
 @click.pass_obj
-def release(desk: Desk, request_id: str, force: bool, name: str | None, roles: tuple[str, ...], as_json: bool) -> int:
+def release(cli: CliContext, request_id: str, force: bool) -> int:
     """Give a claimed request back."""
-    review = desk.review(name, roles)
-    return each(
-        [request_id],
-        lambda found: review.release(found, force=force),
-        as_json=as_json,
-        rows=lambda request: [f"{short(request.id)} released; anybody can decide it"],
-    )
+    return _for_each(
+        cli, [request_id], lambda found: cli.review.release(found, force=force),
+        lambda request: [f"{short(request.id)} released; anybody can decide it"],
+    )  # fmt: skip
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.argument("span", metavar="SPAN", callback=read_span)
-@decides
-@as_json
+@click.argument("span", metavar="SPAN", callback=span_option)
+@reviewer_options
+@json_option
 @click.pass_obj
-def extend(
-    desk: Desk, request_id: str, span: timedelta, name: str | None, roles: tuple[str, ...], as_json: bool
-) -> int:
+def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     """Let a pending request, or an approval that was not used yet, end SPAN from now: 90s, 24h, 7d."""
-    review = desk.review(name, roles)
-    return each([request_id], lambda found: review.extend(found, span), as_json=as_json, rows=_extended)
 
+    def rows(request: Request) -> list[str]:
+        ends, what = request.approval_expires_at, "the approval ends"
+        if ends is None:
+            ends, what = request.expires_at, "expires"
+        return [f"{short(request.id)} {what} {time_left(ends, clock.now())}"]
 
-def _extended(request: Request) -> list[str]:
-    if request.approval_expires_at is not None:
-        return [f"{short(request.id)} the approval ends {time_left(request.approval_expires_at, clock.now())}"]
-    return [f"{short(request.id)} expires {time_left(request.expires_at, clock.now())}"]
+    return _for_each(cli, [request_id], lambda found: cli.review.extend(found, span), rows)
 
 
 @click.command()
@@ -503,71 +424,67 @@ def _extended(request: Request) -> list[str]:
 @click.option("--happened", is_flag=True, help="The call had its effect.")
 @click.option("--did-not", "did_not", is_flag=True, help="It had none.")
 @click.option("--force", is_flag=True, help="Also while it is recorded as running: its worker is surely gone.")
-@click.option("-m", "--message", "--comment", "message", metavar="TEXT", help="How that was found out.")
-@decides
-@as_json
+@message_option("How you found out.")
+@reviewer_options
+@json_option
 @click.pass_obj
 def resolve(
-    desk: Desk, request_id: str, happened: bool, did_not: bool, force: bool, message: str | None, name: str | None,
-    roles: tuple[str, ...], as_json: bool,
+    cli: CliContext, request_id: str, happened: bool, did_not: bool, force: bool, message: str | None
 ) -> int:  # fmt: skip
     """Say whether a call had its effect that was started and whose outcome is unknown."""
     if happened is did_not:
         raise click.UsageError("say which: --happened or --did-not")
-    review = desk.review(name, roles)
-    return each(
-        [request_id],
-        lambda found: review.resolve(found, happened=happened, comment=message, force=force),
-        as_json=as_json,
-        rows=lambda request: [_resolved(request, happened=happened)],
-    )
+
+    def rows(request: Request) -> list[str]:
+        outcome = "it happened" if happened else "it did not happen"
+        then = "; the program may try again" if request.state is State.APPROVED else ""
+        return [f"{short(request.id)} {request.state}: {outcome}{then}"]
+
+    review = cli.review
+    return _for_each(
+        cli, [request_id],
+        lambda found: review.resolve(found, happened=happened, comment=message, force=force), rows,
+    )  # fmt: skip
 
 
-def _resolved(request: Request, *, happened: bool) -> str:
-    said = "it happened" if happened else "it did not happen"
-    then = "; the program may try again" if request.state == "approved" else ""
-    return f"{short(request.id)} {request.state}: {said}{then}"
-
-
-_LEAVE = {"s": "skip", "q": "quit"}
+# -- one after another ---------------------------------------------------------------------------------------------
 
 
 @click.command()
-@decides
+@reviewer_options
 @click.pass_obj
-def next(desk: Desk, name: str | None, roles: tuple[str, ...]) -> int:  # noqa: A001  the command's own name
+def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
     """Decide what waits, one after another, oldest first: approve, edit, reject, feedback, skip, quit."""
     if not is_there():
         raise click.UsageError("next talks with a person and needs a terminal; use ls, show, approve and reject here")
-    review, skipped = desk.review(name, roles), 0
-    cursor: str | None = None
+    skipped, cursor = 0, None
     while True:
-        page = review.list(state=State.PENDING, cursor=cursor, limit=1)
-        if not page.requests:
-            break
-        after, letter = _talk(review, page.requests[0])
-        if letter == "q":
-            return 0
-        if after.state is State.PENDING:
-            skipped += 1
-        if page.cursor is None:
-            break
+        page = cli.review.list(state=State.PENDING, cursor=cursor, limit=1)
+        if page.requests:
+            after, key = _converse(cli, page.requests[0])
+            if key == "q":
+                return 0
+            skipped += after.state is State.PENDING
         cursor = page.cursor
+        if cursor is None:
+            break
     out("nothing more waits" if not skipped else f"nothing more waits; {skipped:,} skipped")
     return 0
 
 
-def _talk(review: Review, request: Request) -> tuple[Request, str]:
+def _converse(cli: CliContext, request: Request) -> tuple[Request, str]:
+    """Have the conversation of a blocking gate, with skip and quit; return the request after it, and the last key."""
+
     def is_over() -> bool:
-        now = review.store.get(request.id)
+        now = cli.store.get(request.id)
         return now.state is not State.PENDING or is_due(now, clock.now())
 
     try:
-        after, letter = Dialog(Screen(is_over), review, request, _LEAVE).run()
+        after, key = Dialog(Screen(is_over), cli.review, request, {"s": "skip", "q": "quit"}).run()
     except Settled:
-        after, letter = review.get(request.id), ""
+        after, key = cli.review.get(request.id), ""
     except TerminalClosed:
-        return review.get(request.id), "q"
-    if not letter:
-        out(f"{short(after.id)} {decided(after, clock.now())}")
-    return after, letter
+        return cli.review.get(request.id), "q"
+    if not key:
+        out(f"{short(after.id)} {card.decided(after, clock.now())}")
+    return after, key

@@ -21,9 +21,9 @@ import click
 from sayso import __version__, clock, config
 from sayso.audit.checkpoint import gist, history, problems
 from sayso.channels.registry import ChannelCheck, ChannelHealth, check, health
-from sayso.cli.audit import signer, told
-from sayso.cli.context import Desk, NoStoreYetError, as_json, file_of
-from sayso.cli.output import WRONG, document, out, paint
+from sayso.cli.audit import checkpoint_text, signer
+from sayso.cli.context import CliContext, NoStoreYetError, file_of, json_option
+from sayso.cli.output import WRONG, out, paint, print_json
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.request import Request, State
@@ -46,15 +46,15 @@ class _Finding:
 
 @click.command()
 @click.option("--seal", is_flag=True, help="First seal what stands readable from before SAYSO_KEY was set.")
-@as_json
+@json_option
 @click.pass_obj
-def doctor(desk: Desk, seal: bool, as_json: bool) -> int:
+def doctor(cli: CliContext, seal: bool) -> int:
     """Check the store, the clock and the settings; exit with 1 if something is wrong."""
-    done = _sealed(desk) if seal else ()
-    found = [*done, *_versions(), *_looked_at(desk)]
+    done = _sealed(cli) if seal else ()
+    found = [*done, *_versions(), *_looked_at(cli)]
     is_wrong = any(finding.wrong is not None for finding in found)
-    if as_json:
-        document({
+    if cli.as_json:
+        print_json({
             "ok": not is_wrong,
             "found": {finding.name: finding.value for finding in found},
             "wrong": [{"name": one.name, "problem": one.wrong} for one in found if one.wrong is not None],
@@ -67,8 +67,8 @@ def doctor(desk: Desk, seal: bool, as_json: bool) -> int:
     return WRONG if is_wrong else 0
 
 
-def _sealed(desk: Desk) -> Iterator[_Finding]:
-    key, file = os.environ.get("SAYSO_KEY"), file_of(desk.store.url)
+def _sealed(cli: CliContext) -> Iterator[_Finding]:
+    key, file = os.environ.get("SAYSO_KEY"), file_of(cli.store.url)
     if not key or file is None:
         raise click.UsageError("--seal needs SAYSO_KEY, and a store in a file")
     from sayso.stores.reseal import reseal
@@ -94,7 +94,7 @@ def _versions() -> Iterator[_Finding]:
         yield _Finding(name, metadata.version(name))
 
 
-def _looked_at(desk: Desk) -> Iterator[_Finding]:
+def _looked_at(cli: CliContext) -> Iterator[_Finding]:
     has_key = bool(os.environ.get("SAYSO_KEY"))
     yield _Finding(
         "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments stand readable in the file"
@@ -102,7 +102,7 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
     yield from _settings()
     known: list[ChannelHealth] | None = None
     try:
-        store = desk.store
+        store = cli.store
         yield _Finding("store", store.url)
         file = file_of(store.url)
         if file is not None:
@@ -115,7 +115,7 @@ def _looked_at(desk: Desk) -> Iterator[_Finding]:
         yield _checkpoints(store)
     except NoStoreYetError as fault:
         # Before the first program asks, the usual place is empty; a place that was named is not.
-        yield _Finding("store", str(fault), None if desk.address is None else "name another one with --store")
+        yield _Finding("store", str(fault), None if cli.address is None else "name another one with --store")
         known = []
     except SaysoError as fault:
         yield _Finding("opening", "failed", str(fault))
@@ -137,7 +137,7 @@ def _checkpoints(store: Store) -> _Finding:
     """Hold the journal to what its checkpoints know; whether its rows follow from each other says `log --verify`."""
     past = history(store)
     wrong = problems(store, past)
-    said = "none" if past.newest is None else f"{past.number:,}, the newest {told(past.newest)}"
+    said = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
     return _Finding("checkpoints", said, f"{gist(wrong)}; `sayso log --verify` says where" if wrong else None)
 
 

@@ -1,6 +1,6 @@
-"""What a fault reads like at the command line: what happened, in short ids, and what to do about it.
+"""Error messages of the command line: what happened, with short ids, and what to do next.
 
-The exit codes are `sayso.cli.output`'s. Invariant: "nothing was decided" is said to those only who wanted to decide.
+The exit codes are in `sayso.cli.output`. Invariant: only a command that decides says "nothing was decided".
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from difflib import get_close_matches
 import click
 
 from sayso import errors
-from sayso.cli.context import Desk, NoRunError
-from sayso.cli.output import code_of, complain
+from sayso.cli.context import CliContext, NoRunError
+from sayso.cli.output import complain, exit_code
 from sayso.model.text import escape
 from sayso.view.summary import in_short, short
 
-__all__ = ["meant", "report"]
+__all__ = ["did_you_mean", "report"]
 
 _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.AlreadyDecidedError, "`{sayso} show {id}` tells what became of it"),
@@ -31,21 +31,21 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),
 )
 _UNDECIDED = "nothing was decided"
-# Faults that do not say so themselves, because they also meet those who only look.
-_UNTOLD = (
+# Errors that do not say so themselves, because commands that only read raise them, too.
+_ALSO_OF_READERS = (
     errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError, NoRunError,
 )  # fmt: skip
 
 
 def report(fault: errors.SaysoError) -> int:
-    """Say on stderr what happened and what to do; return the exit code."""
+    """Print an error and what to do next to stderr; return the exit code."""
     hint = _hint(fault)
-    complain(f"error: {escape(_spoken(fault))}", *([hint] if hint else []))
-    return code_of(fault)
+    complain(f"error: {escape(_message(fault))}", *([hint] if hint else []))
+    return exit_code(fault)
 
 
-def _spoken(fault: errors.SaysoError) -> str:
-    """Return what a fault says, with ids as `ls` shows them."""
+def _message(fault: errors.SaysoError) -> str:
+    """Return the message of an error, with ids as `ls` shows them."""
     if isinstance(fault, errors.AmbiguousIdError):
         return str(fault)  # their beginnings are what does not tell them apart
     return in_short(str(fault))
@@ -53,54 +53,54 @@ def _spoken(fault: errors.SaysoError) -> str:
 
 def _hint(fault: errors.SaysoError) -> str:
     if isinstance(fault, errors.RequestNotFoundError):
-        words = _did_you_mean(fault.request_id)
+        words = _similar_id(fault.request_id)
     else:
         words = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
     role = next(iter(getattr(fault, "roles", ())), "")
-    said = words.format(sayso=_typed(), id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
+    said = words.format(sayso=_command(), id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
     if isinstance(fault, errors.InvalidAnswerError) and "valid list" in str(fault):
         said += """; a list is written as JSON, '["a", "b"]'"""
-    undecided = _UNDECIDED if isinstance(fault, _UNTOLD) and _decides() else ""
+    undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides() else ""
     return "; ".join(filter(None, [undecided, said]))
 
 
 def _decides() -> bool:
-    """Say whether the command is one that decides: those take roles."""
+    """Say whether this command decides; such a command takes roles."""
     context = click.get_current_context(silent=True)
     if context is None:
         return False
     command: click.Command | None = context.command
     if isinstance(command, click.Group):
         command = command.get_command(context, context.invoked_subcommand or "")
-    return command is not None and any(param.name == "roles" for param in command.params)
+    return command is not None and any(param.name == "as_roles" for param in command.params)
 
 
-def _typed() -> str:
-    """Return how the next command is to begin so that it finds the same store."""
-    desk = _desk()
-    if desk is None or desk.address is None:
+def _command() -> str:
+    """Return how the next command has to begin to find the same store."""
+    cli = _context()
+    if cli is None or cli.address is None:
         return "sayso"
-    return f"sayso --store {escape(shlex.quote(desk.address))}"
+    return f"sayso --store {escape(shlex.quote(cli.address))}"
 
 
-def _desk() -> Desk | None:
+def _context() -> CliContext | None:
     context = click.get_current_context(silent=True)
-    return None if context is None else context.find_object(Desk)
+    return None if context is None else context.find_object(CliContext)
 
 
-def _did_you_mean(request_id: str) -> str:
-    desk = _desk()
-    if desk is None:
+def _similar_id(request_id: str) -> str:
+    cli = _context()
+    if cli is None:
         return ""
     try:
-        known = [short(request.id) for request in desk.look.list(limit=200).requests]
+        known = [short(request.id) for request in cli.reader.list(limit=200).requests]
     except errors.SaysoError:
-        return ""  # the fault that is being told is enough
+        return ""  # the first error is enough
     wanted = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
-    return meant(short(wanted), known)
+    return did_you_mean(short(wanted), known)
 
 
-def meant(word: str, known: list[str]) -> str:
+def did_you_mean(word: str, known: list[str]) -> str:
     """Return which of the known words was probably meant, as a question; empty where none comes near."""
     found = get_close_matches(word, known, n=1, cutoff=0.7)
     return f"did you mean {found[0]}?" if found else ""

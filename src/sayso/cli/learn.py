@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from sayso import clock, errors
-from sayso.cli.audit import counted, instant, written_to
-from sayso.cli.context import Desk, as_json
-from sayso.cli.output import complain, document, is_reader_gone, out, paint
+from sayso.cli.context import CliContext, date_option, json_option, output_option
+from sayso.cli.output import complain, file_to_write, out, paint, plural, print_json, write_lines
 from sayso.learning import Share
 from sayso.model.canonical.tags import dumps
 from sayso.model.duration import text as span_text
@@ -50,9 +49,9 @@ def learn() -> None:
 
 @learn.command(short_help="Write every decision: samples, pairs or a table.")
 @click.option(
-    "--since", metavar="DATE", callback=instant, help="Only what was asked then or later: 2026-01-31, or 90d."
+    "--since", metavar="DATE", callback=date_option, help="Only what was asked then or later: 2026-01-31, or 90d."
 )
-@click.option("--until", metavar="DATE", callback=instant, help="Only what was asked before then.")
+@click.option("--until", metavar="DATE", callback=date_option, help="Only what was asked before then.")
 @click.option("--tool", metavar="NAME", help="Only of this function.")
 @click.option(
     "--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="In which form."
@@ -61,10 +60,10 @@ def learn() -> None:
 @click.option(
     "--table", "as_table", is_flag=True, help="One flat row for each decision; csv and parquet are always so."
 )
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there.")
+@output_option
 @click.pass_obj
 def export(
-    desk: Desk, since: datetime | None, until: datetime | None, tool: str | None, form: str, as_pairs: bool,
+    cli: CliContext, since: datetime | None, until: datetime | None, tool: str | None, form: str, as_pairs: bool,
     as_table: bool, output: Path | None,
 ) -> int:  # fmt: skip
     """Write every decision: as a learning sample of the protocol (jsonl), as a pair, or as a row of a table."""
@@ -75,29 +74,15 @@ def export(
     columns = PAIR_COLUMNS if as_pairs else COLUMNS
     unread: list[str] = []
     read = pairs if as_pairs else rows if as_table or form != "jsonl" else partial(samples, unread=unread)
-    found = read(desk.store, since=since, until=until, tool=tool)
+    found = read(cli.store, since=since, until=until, tool=tool)
     if form == "parquet":
         return _as_parquet(found, columns, output)
-    code = _as_text(_json_lines(found) if form == "jsonl" else _csv_lines(found, columns), form, output)
+    lines = _json_lines(found) if form == "jsonl" else _csv_lines(found, columns)
+    write_lines(lines, output, "record", headers=form == "csv")
     if unread:
         named = ", ".join(map(short, unread[:_NAMED]))
-        complain(f"{counted(len(unread), 'request')} left out, which no sample can be made of: {named}")
-    return code
-
-
-def _as_text(lines: Iterator[str], form: str, output: Path | None) -> int:
-    if output is None:
-        for line in lines:
-            out(line.removesuffix("\n").removesuffix("\r"))
-            if is_reader_gone():
-                break
-        return 0
-    count = -1 if form == "csv" else 0  # the names of the columns are no record
-    with written_to(output.expanduser()) as file:
-        for line in lines:
-            file.write(line)
-            count += 1
-    return _written(count, output)
+        complain(f"{plural(len(unread), 'request')} left out, which no sample can be made of: {named}")
+    return 0
 
 
 def _json_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -123,28 +108,26 @@ def _as_parquet(records: Iterable[dict[str, Any]], columns: tuple[str, ...], out
     types = {"seconds": arrow.float64(), "votes": arrow.int64(), "is_edited": arrow.bool_()}
     schema = arrow.schema([(name, types.get(name, arrow.string())) for name in columns])
     pending, count = iter(records), 0
-    with written_to(output.expanduser()) as file, parquet.ParquetWriter(cast("Any", file).buffer, schema) as writer:
+    with file_to_write(output) as file, parquet.ParquetWriter(cast("Any", file).buffer, schema) as writer:
         while batch := [_storable(record) for record in islice(pending, _BATCH)]:
             writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
             count += len(batch)
-    return _written(count, output)
+    complain(f"{plural(count, 'record')} written to {escape(str(output))}")
+    return 0
 
 
 def _storable(record: dict[str, Any]) -> dict[str, Any]:
     return {name: storable(value) if isinstance(value, str) else value for name, value in record.items()}
 
 
-def _written(count: int, output: Path) -> int:
-    complain(f"{counted(count, 'record')} written to {escape(str(output))}")
-    return 0
-
-
 @learn.command(short_help="Say what decisions teach.")
-@click.option("--since", metavar="DATE", callback=instant, help="Only what was asked then or later.  [default: 90d]")
+@click.option(
+    "--since", metavar="DATE", callback=date_option, help="Only what was asked then or later.  [default: 90d]"
+)
 @click.option("--tool", metavar="NAME", help="Only of this function.")
-@as_json
+@json_option
 @click.pass_obj
-def report(desk: Desk, since: datetime | None, tool: str | None, as_json: bool) -> int:
+def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
     """Say what people always approve, what they change, why they refuse, and who hardly looks.
 
     Rules are proposed as text to paste; no gate asks less because of this report.
@@ -152,11 +135,11 @@ def report(desk: Desk, since: datetime | None, tool: str | None, as_json: bool) 
     from sayso.learning import report as reported
 
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
-    found = reported(desk.store, since=begin, tool=tool)
-    if as_json:
-        document({"since": clock.written(begin), **_plain(found)})
+    found = reported(cli.store, since=begin, tool=tool)
+    if cli.as_json:
+        print_json({"since": clock.written(begin), **_plain(found)})
         return 0
-    out(f"{counted(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z")
+    out(f"{plural(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z")
     if found.is_cut:
         out("there are more; only those of the newest requests were read")
     out(*_candidates(found), *_edits(found), *_stamps(found), *_reasons(found))
@@ -171,7 +154,7 @@ def _candidates(found: Report) -> Iterator[str]:
 
 def _candidate(one: Candidate) -> Iterator[str]:
     risk = f", risk {token(one.risk)}" if one.risk else ""
-    people = counted(one.reviewers, "reviewer")
+    people = plural(one.reviewers, "reviewer")
     yield f"  {token(one.tool)}{risk}: {one.approved}, by {people}, half within {_span(one.median)}"
     if one.is_hasty:
         yield paint("    no rule is proposed: half of these decisions took less than 3 s, and prove little", "yellow")
@@ -211,7 +194,7 @@ def _reasons(found: Report) -> Iterator[str]:
         words = f'"{_brief(one.words)}"' if one.words else "without a word"
         yield f"  {one.count:,} x {words} ({', '.join(map(token, one.tools[:3]))})"
     if found.more_reasons:
-        yield f"  and {counted(found.more_reasons, 'further reason')}"
+        yield f"  and {plural(found.more_reasons, 'further reason')}"
 
 
 def _headed(title: str, has_rows: bool) -> Iterator[str]:

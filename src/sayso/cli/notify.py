@@ -16,7 +16,7 @@ from sayso import config, errors
 from sayso.channels.notification import Channel, test_notification
 from sayso.channels.outbox import delivering, forget
 from sayso.channels.registry import ChannelRegistry, configured, make
-from sayso.cli.context import Desk
+from sayso.cli.context import CliContext
 from sayso.cli.output import WRONG, complain, out
 from sayso.model.redaction import words
 from sayso.model.text import escape
@@ -35,7 +35,7 @@ __all__ = ["notify"]
 )
 @click.pass_obj
 def notify(
-    desk: Desk, once: bool, base_url: str | None, tested: str | None, forgotten: str | None, backlog: str | None
+    cli: CliContext, once: bool, base_url: str | None, tested: str | None, forgotten: str | None, backlog: str | None
 ) -> int:  # fmt: skip
     """Tell people through the channels of sayso.toml what waits and what became of it.
 
@@ -46,8 +46,8 @@ def notify(
     if tested is not None:
         return _test(tested, link)
     if forgotten is not None:
-        return _forget(desk.store, forgotten)
-    store, channels = desk.store_or_new, configured()
+        return _forget(cli.store, forgotten)
+    store, channels = cli.store_or_new, configured()
     if not channels:
         _once(store, channels, link)  # those that were taken out of the settings are owed nothing more
         file = config.settings_file()

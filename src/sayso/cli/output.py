@@ -1,4 +1,4 @@
-"""What commands print: answers on stdout, complaints on stderr, tables, JSON documents, and exit codes.
+"""What commands print: answers on stdout, complaints on stderr, tables, JSON, files, and exit codes.
 
 Colour is only put around our own words, and only on a terminal. Invariant: a reader that goes away (`sayso ls | head`)
 neither stops a command half-way nor makes noise; a shortened cell is marked, and so is a row with deceptive characters.
@@ -10,31 +10,40 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import click
 
 from sayso import clock, errors
 from sayso.model.duration import text as span
 from sayso.model.request import Request, State
+from sayso.model.text import escape
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
-from sayso.view.summary import RUN_ROOM, columns, is_random, padded, short, time_left, token
+from sayso.view.arguments import brief
+from sayso.view.summary import RUN_ROOM, SHORT, columns, is_random, padded, short, time_left, token
 
 __all__ = [
+    "COLOURS",
     "DECIDED",
     "EXPIRED",
     "WRONG",
-    "code_of",
     "complain",
-    "document",
+    "exit_code",
+    "file_to_write",
     "is_reader_gone",
     "out",
     "paint",
+    "plural",
+    "print_json",
     "silence",
     "table",
+    "text_table",
+    "write_lines",
 ]
 
 WRONG, DECIDED, EXPIRED = 1, 3, 4
@@ -70,7 +79,7 @@ def silence() -> None:
     os.close(nowhere)
 
 
-def document(content: Any) -> None:
+def print_json(content: Any) -> None:
     """Print a JSON document; everything that is not plain ASCII is written as a JSON escape."""
     out(json.dumps(content, indent=2))
 
@@ -91,53 +100,110 @@ def paint(text: str, colour: str) -> str:
     return click.style(text, fg=colour, bold=True)
 
 
-def code_of(fault: errors.SaysoError) -> int:
+def exit_code(fault: errors.SaysoError) -> int:
     """Return the exit code that a fault means."""
     return next((code for kind, code in _CODES if isinstance(fault, kind)), WRONG)
 
 
+def plural(count: int, what: str) -> str:
+    """Return a count and its noun: `1 row`, `2 rows`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+@contextmanager
+def file_to_write(path: Path, *, may_replace: bool = True) -> Generator[IO[str]]:
+    """Open a file for writing, readable by its owner alone; it is complete in the end, or not there at all.
+
+    A path that is no regular file, as `/dev/null` or a pipe, is written to in place.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    path = path.expanduser()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    part = path.with_name(f"{path.name}.part")
+    try:
+        if not may_replace and path.exists():
+            raise errors.ConfigError(f"{path} is there already, and is not written over; nothing was written")
+        with suppress(FileNotFoundError):
+            part.unlink()
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            yield file
+        part.replace(path)
+    except OSError as error:
+        raise errors.ConfigError(f"{path} cannot be written ({error.strerror}); nothing was written") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def write_lines(lines: Iterable[str], output: Path | None, what: str, *, headers: int = 0) -> None:
+    """Write lines, with their ends, to stdout or to a file, and say how many of `what` they were."""
+    if output is None:
+        for line in lines:
+            out(line.removesuffix("\n").removesuffix("\r"))
+            if is_reader_gone():
+                break
+        return
+    count = -headers
+    with file_to_write(output) as file:
+        for line in lines:
+            file.write(line)
+            count += 1
+    complain(f"{plural(count, what)} written to {escape(str(output))}")
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
 _PIPED_WIDTH = 140
 _NARROWEST_CALL, _WIDEST_CALL = 60, 120
-_LEFT = PROGRAM_GONE.partition(":")[0]
-_FROM_ROOM, _RISK_ROOM = 36, 12
-_COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
+_GONE = PROGRAM_GONE.partition(":")[0]
+_FROM_ROOM, _RISK_ROOM, _WORDS_ROOM = 36, 12, 100
+COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
+"""Of the states that want attention."""
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return rows in which every cell but the last has the width of its column."""
+    pads = [max(columns(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [[*(padded(cell, pad) for cell, pad in zip(row, pads, strict=False)), row[-1]] for row in rows]
 
 
 def table(
-    requests: Sequence[Request],
-    *,
-    cursor: str | None,
-    pending: int = 0,
-    oldest: Request | None = None,
-    unknown: int = 0,
-    left: Collection[str] = (),
-) -> list[str]:
+    requests: Sequence[Request], *, cursor: str | None, pending: int = 0, oldest: Request | None = None,
+    unknown: int = 0, gone: Collection[str] = (),
+) -> list[str]:  # fmt: skip
     """Return the rows of a list.
 
     Args:
         requests: One page; not empty.
-        cursor: How the list goes on.
-        pending: How many wait in all.
+        cursor: Where the next page begins.
+        pending: How many requests wait in all.
         oldest: The one that has waited longest.
         unknown: How many outcomes are unknown in all.
-        left: Ids of those whose program has ended without anybody to come back for them.
+        gone: Ids of those whose program has ended without anybody to come back for them.
     """
     now = clock.now()
     has_states = any(request.state is not State.PENDING for request in requests)
-    head = ("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM")
-    cells = [head, *(_cells(request, now, has_states=has_states, is_left=request.id in left) for request in requests)]
-    pads = [max(columns(row[column]) for row in cells) for column in range(len(head) - 2)]
-    room = _call_room(sum(pads) + 2 * len(pads))
-    calls = ["CALL", *(_call(request, room) for request in requests)]
-    pads.append(max(map(columns, calls)))
-    rows: list[str] = []
-    for number, (row, call) in enumerate(zip(cells, calls, strict=True)):
-        parts = [padded(text, pad) for text, pad in zip((*row[:4], call), pads, strict=True)]
-        if number:
-            colour = _COLOURS.get(requests[number - 1].state)
-            parts[2] = parts[2] if colour is None or not has_states else paint(parts[2], colour)
-        rows.append("  ".join([*parts, row[5]]).rstrip())
-    return [*rows, *_foot(pending, oldest, unknown, now), *_notes(requests, cursor, left)]
+    before = [_cells(request, now, has_states=has_states, is_gone=request.id in gone) for request in requests]
+    room = _call_room(sum(max(columns(row[place]) for row in before) + 2 for place in range(4)))
+    cells = [
+        ("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM"),
+        *((*row, _call(request, room), _from(request)) for row, request in zip(before, requests, strict=True)),
+    ]
+    first, *others = text_table(cells)
+    rows = ["  ".join(first)]
+    for request, row in zip(requests, others, strict=True):
+        if has_states and request.state in COLOURS:
+            row[2] = paint(row[2], COLOURS[request.state])
+        rows.append("  ".join(row).rstrip())
+        words = ": ".join(filter(None, [request.title, request.summary]))
+        rows += [f"{'':{SHORT}}  the program says {brief(words, _WORDS_ROOM)}"] if words else []
+    return [*rows, *_foot(pending, oldest, unknown, now), *_notes(requests, cursor, gone)]
 
 
 def _call_room(before: int) -> int:
@@ -145,17 +211,17 @@ def _call_room(before: int) -> int:
     return min(max(width - before - _FROM_ROOM, _NARROWEST_CALL), _WIDEST_CALL)
 
 
-def _cells(request: Request, now: datetime, *, has_states: bool, is_left: bool) -> tuple[str, ...]:
+def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) -> tuple[str, ...]:
     match request.state:
         case State.PENDING:
-            left = _LEFT if is_left else time_left(request.expires_at, now)
-            stands = f"pending, {left}" if has_states else left
+            rest = _GONE if is_gone else time_left(request.expires_at, now)
+            state_text = f"pending, {rest}" if has_states else rest
         case State.UNKNOWN:
-            stands = "UNKNOWN"
+            state_text = "UNKNOWN"
         case state:
-            stands = f"{state}, {_LEFT}" if is_left else str(state)
+            state_text = f"{state}, {_GONE}" if is_gone else str(state)
     risk = "-" if request.risk is None else token(request.risk, _RISK_ROOM)
-    return short(request.id), _age(request, now), stands, risk, "", _from(request)
+    return short(request.id), _age(request, now), state_text, risk
 
 
 def _age(request: Request, now: datetime) -> str:
@@ -176,14 +242,14 @@ def _foot(pending: int, oldest: Request | None, unknown: int, now: datetime) -> 
     if pending:
         rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
     if unknown:
-        count = f"{unknown:,} outcome{'' if unknown == 1 else 's'} unknown"
+        count = f"{plural(unknown, 'outcome')} unknown"
         rows.append(f"{paint(count, 'red')}: find out, then `sayso resolve ID --happened` or `--did-not`")
     return rows
 
 
-def _notes(requests: Sequence[Request], cursor: str | None, left: Collection[str]) -> list[str]:
+def _notes(requests: Sequence[Request], cursor: str | None, gone: Collection[str]) -> list[str]:
     rows: list[str] = []
-    if left:
+    if gone:
         rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` clears it away")
     if any(card.cautions(request) for request in requests):
         rows.append("! holds hidden or look-alike characters; `sayso show ID` names them")

@@ -30,7 +30,7 @@ from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
 from sayso.cli.audit import signer
-from sayso.cli.context import Desk, Number, decides, reviewer
+from sayso.cli.context import CliContext, Number, reviewer_options
 from sayso.cli.listen import Place, listening, listening_by_name, place_of
 from sayso.cli.output import complain, out
 from sayso.model import duration
@@ -212,12 +212,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--tls-key", "key", type=_FILE, help="Its key, where it is in another file.")
 @click.option("--insecure-http", is_flag=True, help="Let people on other machines decide by plain http.")
 @click.option("--rate", metavar="N", help="Requests a minute and token, or 10/second.  [default: no limit]")
-@decides
+@reviewer_options
 @click.pass_obj
 def serve(
-    desk: Desk, host: str | None, port: int | None, opens: bool, base_url: str | None, has_links: bool,
+    cli: CliContext, host: str | None, port: int | None, opens: bool, base_url: str | None, has_links: bool,
     header: str | None, roles_header: str | None, peers: tuple[str, ...], certificate: Path | None, key: Path | None,
-    insecure_http: bool, is_plain: bool, rate: str | None, name: str | None, roles: tuple[str, ...],
+    insecure_http: bool, is_plain: bool, rate: str | None,
 ) -> int:  # fmt: skip
     """Open the inbox in a browser.
 
@@ -227,8 +227,8 @@ def serve(
     place = _place(host, port, base_url, certificate, key)
     ways = _with_extra(lambda: sign_in(Options(has_links, header, roles_header, peers)))
     place.check(is_known=ways is not None, is_insecure=insecure_http)
-    who, signs, limit = reviewer(name, roles), signer(), _rate(rate)
-    store = desk.store_or_new
+    who, signs, limit = cli.reviewer, signer(), _rate(rate)
+    store = cli.store_or_new
     is_plain = is_plain or serve_table().get("plain_address", bool, False)
     named = None if is_plain or ways is not None or not place.can_be_named else _name_of_inbox(store)
     with ExitStack() as stack:

@@ -16,31 +16,28 @@ from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
 from sayso.channels.notification import Channel, test_notification
 from sayso.channels.registry import make
-from sayso.cli.context import Desk, NoStoreYetError, as_json, reviewer
+from sayso.cli.context import CliContext, NoStoreYetError, as_option, json_option, reviewer_of, span_option
 from sayso.cli.listen import place_of
-from sayso.cli.output import WRONG, complain, document, out
+from sayso.cli.output import WRONG, complain, out, print_json, text_table
 from sayso.cli.serve import serve_table
 from sayso.errors import ConfigError
 from sayso.model import duration
 from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.model.text import escape
 from sayso.stores.base import Store
-from sayso.view.summary import columns, name_of, padded, time_left
+from sayso.view.summary import name_of, time_left
 from sayso.view.summary import token as word
 
 if TYPE_CHECKING:
     from sayso.server.auth.tokens import Token, Tokens
 
-__all__ = ["key", "key_new", "login", "ls", "new", "revoke", "show", "token"]
+__all__ = ["key", "login", "token"]
 
 _MAY = {
     "ask": "it asks and runs what was approved, and never decides; nobody of its name can decide what it asked",
     "review": "it decides in this name, and never runs anything",
     "admin": "it looks at everything, resolves outcomes and revokes tokens, and neither asks nor decides",
 }
-_as = click.option(
-    "--as", "maker", metavar="NAME", help="Who you are, for the journal; else SAYSO_REVIEWER, else user@host."
-)
 
 
 def _tokens(store: Store) -> Tokens:
@@ -63,65 +60,70 @@ def token() -> None:
 @click.option("--name", required=True, metavar="NAME", help="The program, or the person, in whose name it acts.")
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
 @click.option("--issuer", default=LOCAL, metavar="WORD", help="Who vouches for the name; as where they sign in.")
-@click.option("--expires", "span", default="90d", show_default=True, metavar="SPAN", help="How long it is good.")
-@_as
-@as_json
+@click.option(
+    "--expires",
+    "span",
+    default="90d",
+    show_default=True,
+    metavar="SPAN",
+    callback=span_option,
+    help="How long it is good.",
+)
+@as_option
+@json_option
 @click.pass_obj
-def new(
-    desk: Desk, kind: Literal["ask", "review", "admin"], name: str, roles: tuple[str, ...], issuer: str, span: str,
-    maker: str | None, as_json: bool,
+def _new(
+    cli: CliContext, kind: Literal["ask", "review", "admin"], name: str, roles: tuple[str, ...], issuer: str,
+    span: timedelta,
 ) -> int:  # fmt: skip
     """Make a token, and print it once.
 
     The store keeps only a digest of it.
     """
-    lasts, by = _span(span), reviewer(maker, ()).identity
+    by = cli.reviewer.identity
     try:
-        made, text = _tokens(_store(desk)).new(
-            kind, name, roles=roles, issuer=issuer, lasts=lasts, by=by, channel="cli"
-        )
+        made, text = _tokens(_store(cli)).new(kind, name, roles=roles, issuer=issuer, lasts=span, by=by, channel="cli")
     except ValueError as error:
         raise click.UsageError(f"{error}; no token was made") from error
-    if as_json:
-        document({**_document(made), "token": text})
+    if cli.as_json:
+        print_json({**_document(made), "token": text})
         return 0
     out(text)
     complain(
-        f"token {made.id} of {name_of(made.person)}, for {duration.text(lasts)}: {_MAY[kind]}",
+        f"token {made.id} of {name_of(made.person)}, for {duration.text(span)}: {_MAY[kind]}",
         f"it is not shown again; `sayso token revoke {made.id}` ends it",
     )
     return 0
 
 
 @token.command("ls")
-@as_json
+@json_option
 @click.pass_obj
-def ls(desk: Desk, as_json: bool) -> int:
+def _ls(cli: CliContext) -> int:
     """List tokens, also those that are not good any more."""
     try:
-        found = _tokens(desk.store).all()
+        found = _tokens(cli.store).all()
     except NoStoreYetError as fault:
         complain(str(fault))
         found = list[Any]()
-    if as_json:
-        document([_document(one) for one in found])
+    if cli.as_json:
+        print_json([_document(one) for one in found])
         return 0
     rows = [("ID", "KIND", "GOOD FOR", "LAST USED", "NAME"), *map(_cells, sorted(found, key=lambda one: one.made_at))]
-    pads = [max(columns(row[column]) for row in rows) for column in range(4)]
-    for row in rows if found else []:
-        out("  ".join([*(padded(cell, pad) for cell, pad in zip(row, pads, strict=False)), row[4]]))
-    if not found:
+    if found:
+        out(*("  ".join(row) for row in text_table(rows)))
+    else:
         out("there is none; `sayso token new` makes one")
     return 0
 
 
 @token.command("revoke")
 @click.argument("token_id", metavar="ID")
-@_as
+@as_option
 @click.pass_obj
-def revoke(desk: Desk, token_id: str, maker: str | None) -> int:
+def _revoke(cli: CliContext, token_id: str) -> int:
     """End a token at once."""
-    ended = _tokens(desk.store).revoke(token_id, by=reviewer(maker, ()).identity, channel="cli")
+    ended = _tokens(cli.store).revoke(token_id, by=cli.reviewer.identity, channel="cli")
     if ended is None:
         complain(f"error: there is no token {word(token_id)}; nothing was changed", "`sayso token ls` lists them")
         return WRONG
@@ -129,18 +131,11 @@ def revoke(desk: Desk, token_id: str, maker: str | None) -> int:
     return 0
 
 
-def _span(text: str) -> Any:
+def _store(cli: CliContext) -> Store:
     try:
-        return duration.parse(text)
-    except errors.ConfigError as error:
-        raise click.BadParameter(str(error), param_hint="--expires") from error
-
-
-def _store(desk: Desk) -> Store:
-    try:
-        return desk.store
+        return cli.store
     except NoStoreYetError:
-        return config.open_store(desk.address)  # a token may be the first thing that it keeps
+        return config.open_store(cli.address)  # a token may be the first thing that it keeps
 
 
 def _cells(one: Token) -> tuple[str, ...]:
@@ -170,20 +165,20 @@ def _document(one: Token) -> dict[str, Any]:
 @click.option("--send", "channel", metavar="CHANNEL", help="Send it by this channel instead, e.g. by mail.")
 @click.pass_obj
 def login(
-    desk: Desk, name: str, roles: tuple[str, ...], span: str, base_url: str | None, channel: str | None
+    cli: CliContext, name: str, roles: tuple[str, ...], span: str, base_url: str | None, channel: str | None
 ) -> int:  # fmt: skip
     """Print a link by which NAME signs in to the inbox, once.
 
     It needs a server that takes such links: `sayso serve --login-links`. Whoever reads a link first can use it, so a
     channel that it is sent by must be read by NAME alone.
     """
-    who, lasts = reviewer(name, roles), duration.parse(span)
+    who, lasts = reviewer_of(name, roles, option="NAME"), duration.parse(span)
     table = serve_table()
     place = place_of(
         table.get("host", str, "127.0.0.1"), table.get("port", int, 8600), base_url or config.base_url(),
     )  # fmt: skip
     sender = None if channel is None else _sender(channel)
-    url = f"{place.url(place.port)}/login?token={_token(desk, who, lasts)}"
+    url = f"{place.url(place.port)}/login?token={_token(cli, who, lasts)}"
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
     said = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
     if sender is None:
@@ -212,7 +207,7 @@ def _send(sender: Channel, url: str, said: str) -> None:
         ) from error
 
 
-def _token(desk: Desk, who: Reviewer, lasts: timedelta) -> str:
+def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
     try:
         from sayso.server.auth.signing import LONGEST, Links, TokenSigner, server_secret
     except ModuleNotFoundError as error:
@@ -221,7 +216,7 @@ def _token(desk: Desk, who: Reviewer, lasts: timedelta) -> str:
         ) from error
     if lasts > LONGEST:
         raise errors.ConfigError(f"a login link is good for {duration.text(LONGEST)} at most; no link was made")
-    store = desk.store_or_new
+    store = cli.store_or_new
     if server_secret(store) is None:
         raise errors.ConfigError(
             f"links to the inbox of {store.url} are signed with SAYSO_SECRET, as its server's are; it is not set"
@@ -236,7 +231,7 @@ def key() -> None:
 
 @key.command("new", short_help="Make a private key, and print the public one.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-def key_new(file: Path) -> int:
+def _key_new(file: Path) -> int:
     """Make a private key in FILE, for its owner alone, and print the public one.
 
     Name the file in sayso.toml, under [evidence], or in SAYSO_SIGNING_KEY; give the public key to whoever verifies.
@@ -246,9 +241,9 @@ def key_new(file: Path) -> int:
     return 0
 
 
-@key.command(short_help="Print the public half of a key.")
+@key.command("show", short_help="Print the public half of a key.")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
-def show(file: Path | None) -> int:
+def _key_show(file: Path | None) -> int:
     """Print the public half of the key in FILE, else of the configured one."""
     path = file or config.signing_key()
     if path is None:

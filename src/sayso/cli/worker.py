@@ -28,7 +28,7 @@ from typing import Any
 import click
 
 from sayso import config, errors
-from sayso.cli.context import Desk, Number, as_json
+from sayso.cli.context import CliContext, Number, json_option
 from sayso.cli.output import complain, out
 from sayso.model import duration
 from sayso.model.text import escape
@@ -49,21 +49,21 @@ _THREADS = 32  # for handlers that are plain functions
 )
 @click.option("--grace", metavar="SPAN", default="800ms", show_default=True, help="For handlers, after SIGTERM.")
 @click.option("--once", is_flag=True, help="Go on with what is ready now, and end.")
-@as_json
+@json_option
 @click.pass_obj
-def worker(desk: Desk, targets: tuple[str, ...], concurrency: int, grace: str, once: bool, as_json: bool) -> int:
+def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: str, once: bool) -> int:
     """Go on with runs when a person has decided.
 
     Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are looked
     for in this folder first. Start as many workers as you like; SIGTERM or Ctrl-C ends one within a second.
     """
-    if desk.address is not None:
-        config.configure(store=desk.address)
+    if cli.address is not None:
+        config.configure(store=cli.address)
     span = _span(grace)
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    tally = _Tally(as_json=as_json)
+    tally = _Tally(as_json=cli.as_json)
     served = Worker([_loaded(target) for target in targets], concurrency=concurrency, grace=span, tell=tally.add)
     _refuse_memory(served)
     _hear_log()
