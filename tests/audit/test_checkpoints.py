@@ -23,11 +23,11 @@ from sayso.audit.checkpoint import (
     History,
     checkpoint,
     checkpointing,
-    climbed,
     covering,
+    head_lines,
     history,
-    lines_of,
     proof_of,
+    root_by_proof,
     root_of,
 )
 from sayso.audit.signing import Signer
@@ -65,16 +65,16 @@ def test_every_leaf_is_proved_and_no_other_text_is() -> None:
         root = root_of(texts)
         for place, text in enumerate(texts):
             proof = proof_of(texts, place)
-            assert climbed(text, proof) == root
-            assert climbed(f"{text}.", proof) != root
+            assert root_by_proof(text, proof) == root
+            assert root_by_proof(f"{text}.", proof) != root
             for step in range(len(proof)):
-                assert climbed(text, [*proof[:step], *proof[step + 1 :]]) != root
+                assert root_by_proof(text, [*proof[:step], *proof[step + 1 :]]) != root
 
 
 @pytest.mark.parametrize("step", ["", "L", "X" + "0" * 64, "L" + "0" * 62, "L" + "G" * 64, "R" + "AB" * 32])
 def test_what_is_no_step_of_a_proof_is_refused(step: str) -> None:
     with pytest.raises(ValueError, match=r"step|hexadecimal"):
-        climbed("text", [step])
+        root_by_proof("text", [step])
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_a_checkpoint_is_over_the_newest_row_of_every_chain(scene: Scene, tmp_pa
     made = checkpoint(scene.store, signer).newest
     assert made is not None
     heads = {row.run_id: Head(row.run_id, row.seq, row.link) for row in scene.store.journal() if row.run_id != CHAIN}
-    assert (made.chains, made.rows, made.root) == (6, 24, root_of(lines_of(heads.values())))
+    assert (made.chains, made.rows, made.root) == (6, 24, root_of(head_lines(heads.values())))
     assert (made.key, made.before, made.seq) == (signer.key, "", 1)
     assert history(scene.store, trusted=signer.key).broken == ()
     assert list(scene.store.heads())[:6] == sorted(heads.values())
@@ -143,7 +143,7 @@ def test_each_checkpoint_names_the_one_before_and_only_what_is_new(scene: Scene)
     assert second.newest.before == first.newest.link
     detail = json.loads(rows_of(scene)[-1].detail)
     assert [line.split(" ")[2] for line in detail["heads"]] == ["run_a", CHAIN]
-    assert second == history(scene.store)._replace(held=second.held)
+    assert second == history(scene.store)._replace(checked=second.checked)
     assert {head.seq for run_id, head in second.heads.items() if run_id != CHAIN} == {8, 4}
 
 
@@ -350,7 +350,7 @@ def test_the_newest_checkpoint_cut_off_as_well_is_missed_by_an_anchor_alone(fill
         connection.execute("DELETE FROM journal WHERE run_id = ?", (CHAIN,))
     assert missed(scene, history(scene.store)) == {}
     assert set(missed(scene, anchor)) == {"run_e", CHAIN}
-    assert "unless the newest of those were cut off as well" in " ".join((checkpoints.__doc__ or "").split())
+    assert "unless the newest of them are removed as well" in " ".join((checkpoints.__doc__ or "").split())
 
 
 def test_only_the_run_that_was_asked_for_is_held_to_what_is_known(filled: tuple[Scene, Path]) -> None:
@@ -467,7 +467,7 @@ def test_an_anchor_must_be_signed_by_the_key_that_is_trusted(tmp_path: Path) -> 
 
 
 def test_an_anchor_whose_heads_are_not_those_of_its_root_is_refused(tmp_path: Path) -> None:
-    from sayso.audit.signing import written_paper
+    from sayso.audit.signing import document_text
 
     signer = a_signer(tmp_path)
     with scene_on(MemoryStore()) as scene:
@@ -475,17 +475,17 @@ def test_an_anchor_whose_heads_are_not_those_of_its_root_is_refused(tmp_path: Pa
         past = checkpoint(scene.store, signer)
         assert past.newest is not None
         said: dict[str, Any] = {"format": "sayso/anchor/1", "checkpoint": past.newest._asdict(), "heads": []}
-        for heads in ([], lines_of([Head("run_a", 3, "0")]), ["no head"], [7], 7):
+        for heads in ([], head_lines([Head("run_a", 3, "0")]), ["no head"], [7], 7):
             with pytest.raises(errors.EvidenceError, match=r"not those of its root|does not say"):
-                read_anchor(written_paper("anchor", {**said, "heads": heads}, signer).encode())
-        right = lines_of(past.heads.values())
+                read_anchor(document_text("anchor", {**said, "heads": heads}, signer).encode())
+        right = head_lines(past.heads.values())
         forged = {**said, "heads": right, "checkpoint": past.newest._replace(rows=99)._asdict()}
         with pytest.raises(errors.EvidenceError, match="signature of the anchor's checkpoint"):
-            read_anchor(written_paper("anchor", forged, signer).encode())
+            read_anchor(document_text("anchor", forged, signer).encode())
         other = {**said, "heads": right, "format": "sayso/anchor/9"}
         with pytest.raises(errors.EvidenceError, match="sayso/anchor/9"):
-            read_anchor(written_paper("anchor", other, signer).encode())
-        assert read_anchor(written_paper("anchor", {**said, "heads": right}, signer).encode()).checkpoint == past.newest
+            read_anchor(document_text("anchor", other, signer).encode())
+        assert read_anchor(document_text("anchor", {**said, "heads": right}, signer).encode()).checkpoint == past.newest
 
 
 def test_a_file_that_is_no_anchor_or_too_long_is_refused_before_it_is_read(tmp_path: Path) -> None:

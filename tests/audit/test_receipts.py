@@ -14,7 +14,7 @@ import pytest
 from sayso import errors
 from sayso.audit.checkpoint import checkpoint
 from sayso.audit.receipt import receipt_of, receipt_text, verify_receipt, verify_receipt_file
-from sayso.audit.signing import Signer, written_paper
+from sayso.audit.signing import Signer, document_text
 from sayso.model.journal import chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Request, State
@@ -276,7 +276,7 @@ def test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it(
 ) -> None:
     content, signer = written(scene, tmp_path)
     body = verify_receipt(content).body
-    new = written_paper("receipt", forged(body, where, FORGED[where]), signer)
+    new = document_text("receipt", forged(body, where, FORGED[where]), signer)
     with pytest.raises(errors.EvidenceError):
         verify_receipt(new.encode())
 
@@ -290,7 +290,7 @@ def test_rows_that_were_chained_anew_do_not_lead_to_the_checkpoint(scene: Scene,
         before = rows[-1][8]
     new = forged(forged(body, "chain.rows", rows), "decision.by", "local:eve")
     with pytest.raises(errors.EvidenceError, match="the proof in the receipt does not lead"):
-        verify_receipt(written_paper("receipt", new, signer).encode())
+        verify_receipt(document_text("receipt", new, signer).encode())
 
 
 def test_rows_that_begin_too_late_are_refused(scene: Scene, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_rows_that_begin_too_late_are_refused(scene: Scene, tmp_path: Path) -> N
     rows = body["chain"]["rows"]
     late = forged(forged(body, "chain.rows", rows[1:]), "chain.before", rows[0][8])
     with pytest.raises(errors.EvidenceError, match="do not begin where its request was asked"):
-        verify_receipt(written_paper("receipt", late, signer).encode())
+        verify_receipt(document_text("receipt", late, signer).encode())
     request = scene.store.ask(sample_call("run_new"))
     scene.decide("reject", request)
     first = json.loads(json.dumps(receipt_of(scene.store, request.id)))
@@ -307,7 +307,7 @@ def test_rows_that_begin_too_late_are_refused(scene: Scene, tmp_path: Path) -> N
     row = chained("0" * 64, *first["chain"]["rows"][0][:8])
     other = forged(forged(first, "chain.before", "0" * 64), "chain.rows", [list(row)])
     with pytest.raises(errors.EvidenceError, match="beginning of their chain"):
-        verify_receipt(written_paper("receipt", other, signer).encode())
+        verify_receipt(document_text("receipt", other, signer).encode())
 
 
 def test_a_receipt_must_be_signed_by_the_key_that_is_trusted(scene: Scene, tmp_path: Path) -> None:
@@ -316,10 +316,10 @@ def test_a_receipt_must_be_signed_by_the_key_that_is_trusted(scene: Scene, tmp_p
         verify_receipt(content, trusted=NEVER)
     body = verify_receipt(content).body
     with pytest.raises(errors.EvidenceError, match="not signed, and must be"):
-        verify_receipt(written_paper("receipt", body, None).encode(), trusted=signer.key)
+        verify_receipt(document_text("receipt", body, None).encode(), trusted=signer.key)
     unsigned = forged(forged(body, "checkpoint.key", None), "checkpoint.signature", None)
     with pytest.raises(errors.EvidenceError, match="the receipt's checkpoint is not signed by"):
-        verify_receipt(written_paper("receipt", unsigned, signer).encode(), trusted=signer.key)
+        verify_receipt(document_text("receipt", unsigned, signer).encode(), trusted=signer.key)
 
 
 def test_a_file_that_is_no_receipt_or_too_long_is_refused(scene: Scene, tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-"""The journal as evidence: read it, find out whether it is whole, and take what proves it elsewhere.
+"""The journal as evidence: verify it, and prove what it says to others.
 
-`walk` verifies chains and requests, `checkpoint` puts a root over all chains into the journal itself, `schedule` does
-so from time to time, `anchor` takes that root out of the store, `receipt` proves one call to somebody who has no store,
-`export` writes rows for other systems, and `purge` lets go of what is no evidence. Invariant: nothing here changes what
-a row of the journal says.
+`verifier` checks chains and requests. `checkpoint` writes a signed root over all chains into the journal, `anchor`
+copies it to a file outside of the store. `receipt` proves one request to somebody who has no store, `export` writes
+rows for other systems, `purge` removes the content of old requests. Nothing here changes a row of the journal.
 """
 
 from sayso.audit.verifier import Break, Entry, Verified, entries, verify

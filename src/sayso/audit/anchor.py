@@ -1,7 +1,7 @@
-"""An anchor: a checkpoint with the heads of all chains, in a file that is kept where the store's writers cannot reach.
+"""Anchors: a checkpoint with the heads of all chains, in a file that is kept where the store's writers cannot reach.
 
-Whoever has one finds what the store alone cannot show: ends and whole chains that were cut off with their requests, a
-journal that was written anew, an older copy that was put back. Invariant: an anchor knows nothing of what came after.
+It shows what the store alone cannot: chains whose end was removed together with its requests, a journal that was
+rewritten, an older copy that was put back. It says nothing about what happened after it was made.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso import errors
-from sayso.audit.checkpoint import CHAIN, Checkpoint, checkpoint, head_in, lines_of, root_of
-from sayso.audit.signing import Signer, read_bytes, read_paper, signed_by, written_paper
+from sayso.audit.checkpoint import CHAIN, Checkpoint, checkpoint, head_lines, parse_head, root_of
+from sayso.audit.signing import Signer, document_text, read_bytes, read_document, signed_by
 from sayso.audit.verifier import Known
 from sayso.clock import instant
 from sayso.model.journal import Head
@@ -39,12 +39,12 @@ class AnchorFile(NamedTuple):
 
     @property
     def witness(self) -> str:
-        """The anchor in the words of a sentence."""
+        """How messages name it."""
         return f"the anchor of {instant(self.checkpoint.at):%Y-%m-%d %H:%M:%S}Z"
 
     @property
     def known(self) -> Iterator[Known]:
-        """Every row that must stand in the store, the checkpoint's own with them."""
+        """Every row that must be in the store, the checkpoint's own among them."""
         for head in (*self.heads, Head(CHAIN, self.checkpoint.seq, self.checkpoint.link)):
             yield Known(head, self.witness)
 
@@ -59,7 +59,7 @@ class AnchorFile(NamedTuple):
 
 
 def anchor_text(store: Store, signer: Signer | None = None) -> str:
-    """Return the text of an anchor of what stands in the store now; writes a checkpoint where something happened.
+    """Return the text of an anchor of the store as it is now; writes a checkpoint if a chain has grown.
 
     Raises:
         EvidenceError: Nothing has happened yet, or the checkpoints do not hold.
@@ -69,8 +69,8 @@ def anchor_text(store: Store, signer: Signer | None = None) -> str:
         raise errors.EvidenceError("nothing stands in the journal yet, so there is nothing to anchor")
     if found.broken:
         raise errors.EvidenceError(f"the checkpoints do not hold: {'; '.join(found.broken)}; see `sayso log --verify`")
-    heads = lines_of(found.heads.values())
-    return written_paper(
+    heads = head_lines(found.heads.values())
+    return document_text(
         _KIND, {"format": "sayso/anchor/1", "checkpoint": found.newest._asdict(), "heads": heads}, signer
     )
 
@@ -81,24 +81,24 @@ def read_anchor_file(path: Path, *, trusted: str | None = None) -> AnchorFile:
 
 
 def read_anchor(content: bytes, *, trusted: str | None = None) -> AnchorFile:
-    """Return an anchor, after everything in it was found to go together.
+    """Return an anchor, after verifying it.
 
     Args:
         content: The whole file.
         trusted: The public key that must have signed it.
 
     Raises:
-        EvidenceError: It is none, was changed or cut off, does not go together, or is not signed by that key.
+        EvidenceError: It is none, was changed or truncated, contradicts itself, or is not signed by that key.
     """
-    body, key = read_paper(_KIND, content, trusted=trusted)
+    body, key = read_document(_KIND, content, trusted=trusted)
     try:
         found: dict[str, Any] = body["checkpoint"]
         made = Checkpoint(**found)
-        heads = tuple(head_in(line) for line in body["heads"])
+        heads = tuple(parse_head(line) for line in body["heads"])
         instant(made.at)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise errors.EvidenceError(f"the anchor does not say what an anchor says ({type(error).__name__})") from error
-    if root_of(lines_of(heads)) != made.root or len(heads) != made.chains:
+    if root_of(head_lines(heads)) != made.root or len(heads) != made.chains:
         raise errors.EvidenceError("the heads in the anchor are not those of its root")
     if made.key is not None and not signed_by(made.key, made.signature, made.statement.encode("ascii", "replace")):
         raise errors.EvidenceError("the signature of the anchor's checkpoint does not hold")

@@ -1,23 +1,14 @@
-"""One digest over many texts, and the proof that one of them is under it: a Merkle tree as RFC 9162 has it.
+"""Checkpoints: the heads of all chains, written into the journal as a row of a chain of its own, and signed.
 
-A leaf is SHA-256 over a zero byte and the text, a node SHA-256 over a one byte and its two halves; of an odd number
-the last one goes up as it is. Invariant: the bytes of a leaf are never those of a node, so no proof leads to a node.
+A checkpoint names the heads that are new since the one before, and the root of a Merkle tree over all heads, so that a
+receipt proves its chain by a dozen digests and names no other run. A chain that lost its end, or was removed together
+with its requests, is found by reading the checkpoints, unless the newest of them are removed as well: that takes an
+anchor (`sayso.audit.anchor`). A checkpoint counts only if it names the link of the one before, so of two that are
+written at once one does not count. None is written over a journal that lacks a row which an earlier one names: it would
+make the loss look whole.
 
-Checkpoints: a root over the newest rows of all chains, put into the journal as a row of a chain of its own.
-
-A checkpoint names the heads that are new since the one before, and carries the root over all of them and, where there
-is a key, a signature. So a chain that lost its end, or was lost whole together with its requests, is found by whoever
-reads the checkpoints, unless the newest of those were cut off as well: that takes an anchor (`sayso.audit.anchor`).
-
-Of two that are written at once one does not count: a checkpoint counts only if it names the link of the one before.
-Invariant: no checkpoint is written over a journal that lacks a row which any earlier one knows, so that none makes a
-loss look whole.
-
-Checkpoints from time to time, in a thread of their own, as long as a server runs.
-
-What the last one knew is remembered meanwhile: so it is also found that an older copy of the store was put back under
-the server, though that copy agrees with itself. Invariant: a checkpoint that cannot be written stops nothing else, and
-is told about each time.
+A server writes them on a schedule, and compares each time with what it read last. So it also finds that an older copy
+of the store was put back, though that copy agrees with itself.
 """
 
 from __future__ import annotations
@@ -47,17 +38,21 @@ __all__ = [
     "Schedule",
     "checkpoint",
     "checkpointing",
-    "climbed",
     "covering",
-    "gist",
-    "head_in",
+    "first_of",
+    "head_line",
+    "head_lines",
     "history",
-    "line_of",
-    "lines_of",
+    "parse_head",
     "problems",
     "proof_of",
+    "root_by_proof",
     "root_of",
 ]
+
+
+# The tree is that of RFC 9162: a leaf is SHA-256 over a zero byte and the text, a node SHA-256 over a one byte and its
+# two halves, so that no proof leads to a node. The last one of an odd number goes up as it is.
 
 
 def _leaf(text: str) -> bytes:
@@ -82,7 +77,7 @@ def root_of(texts: Sequence[str]) -> str:
 
 
 def proof_of(texts: Sequence[str], place: int) -> list[str]:
-    """Return what leads from the text at `place` to the root: `L` or `R`, the side of the other half, and its hex."""
+    """Return the proof of the text at `place`: for each level `L` or `R`, the side of the other half, and its hex."""
     level, found = [_leaf(text) for text in texts], list[str]()
     while len(level) > 1:
         other = place ^ 1
@@ -92,8 +87,8 @@ def proof_of(texts: Sequence[str], place: int) -> list[str]:
     return found
 
 
-def climbed(text: str, proof: Sequence[str]) -> str:
-    """Return the root to which a proof leads from a text, in hex; raises `ValueError` where it is no proof."""
+def root_by_proof(text: str, proof: Sequence[str]) -> str:
+    """Return the root that a text and its proof give, in hex; raises `ValueError` where it is no proof."""
     here = _leaf(text)
     for step in proof:
         side, other = step[:1], bytes.fromhex(step[1:])
@@ -104,12 +99,12 @@ def climbed(text: str, proof: Sequence[str]) -> str:
 
 
 CHAIN = "sayso:checkpoints"
-"""The run id of their chain."""
+"""The run id of the chain of checkpoints."""
 
 _BY = Identity(PROGRAM, "sayso")
 _EVENT = "checkpoint"
 _MOST = 1 << 62  # rows; what is greater cannot even be asked of a store
-_SAID = ("at", "before", "chains", "rows", "root", "key", "signature")
+_FIELDS = ("at", "before", "chains", "rows", "root", "key", "signature")
 
 
 class Checkpoint(NamedTuple):
@@ -122,7 +117,7 @@ class Checkpoint(NamedTuple):
         before: Link of the checkpoint before; empty for the first.
         chains: Over how many chains the root is.
         rows: How many rows stand in them.
-        root: Over the lines of all heads, ordered by run (see `line_of` and `sayso.audit.checkpoint`).
+        root: Over the lines of all heads, ordered by run (see `head_line`).
         key: The public key that signed it; None where nobody did.
         signature: Over `statement`, in hex.
     """
@@ -145,7 +140,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def witness(self) -> str:
-        """The checkpoint in the words of a sentence."""
+        """How messages name it."""
         return f"checkpoint {self.seq} of {instant(self.at):%Y-%m-%d %H:%M:%S}Z"
 
 
@@ -159,9 +154,9 @@ class History(NamedTuple):
         keys: The public keys that signed, in the order in which they came.
         broken: What is wrong with them, one sentence each.
         last: Place of the newest row of their chain, counting or not.
-        known: Every row that any of them knows, counting or not, its own with them.
-        links: Of those that count, and the empty one before the first.
-        held: How many of `known` were found in the journal already.
+        known: Every row that any of them names, counting or not, and their own rows.
+        links: The links of those that count, and the empty one before the first.
+        checked: How many of `known` were found in the journal already.
     """
 
     newest: Checkpoint | None
@@ -172,24 +167,24 @@ class History(NamedTuple):
     last: int
     known: tuple[Known, ...]
     links: frozenset[str]
-    held: int
+    checked: int
 
 
 _NOTHING = History(None, 0, {}, (), (), 0, (), frozenset({""}), 0)
 
 
-def line_of(head: Head) -> str:
-    """Return the text of a head that is a leaf of the root's tree, and how heads are written."""
+def head_line(head: Head) -> str:
+    """Return a head as text: how it is written, and a leaf of the tree."""
     return f"{head.seq} {head.link} {head.run_id}"
 
 
-def lines_of(heads: Collection[Head]) -> list[str]:
+def head_lines(heads: Collection[Head]) -> list[str]:
     """Return the lines of heads, ordered by run."""
-    return [line_of(head) for head in sorted(heads)]
+    return [head_line(head) for head in sorted(heads)]
 
 
-def head_in(line: object) -> Head:
-    """Return the head that a line says; raises `AttributeError` or `ValueError` where it is none."""
+def parse_head(line: object) -> Head:
+    """Return the head in a line; raises `AttributeError` or `ValueError` where it is none."""
     seq, link, run_id = cast("str", line).split(" ", 2)
     if not 0 < int(seq) < _MOST:
         raise ValueError(f"no chain has a row {seq[:40]}")
@@ -200,18 +195,18 @@ def head_in(line: object) -> Head:
 
 
 def checkpoint(store: Store, signer: Signer | None = None, *, since: History | None = None) -> History:
-    """Write a checkpoint where something happened since the last one, and return what the checkpoints say then.
+    """Write a checkpoint if a chain has grown since the last one, and return what all of them say.
 
-    Durable on return. Nothing is written where no other chain has grown, unless the newest lacks this signer's
-    signature; nor where a row is gone that an earlier checkpoint knows, or one that `since` knows.
+    Durable on return. It is also written if the newest one lacks this signer's signature.
 
     Args:
         store: Where.
         signer: Who signs it.
-        since: What the checkpoints said when they were last looked at, so that those need not be read again.
+        since: The result of the last call, so that earlier checkpoints need not be read again, and what they named is
+            still required.
 
     Raises:
-        EvidenceError: The checkpoints, or the journal under them, do not hold; nothing was written.
+        EvidenceError: The checkpoints are not valid, or a row that one of them names is gone; nothing was written.
         StoreError: One of its kinds, also where the journal holds what is never written.
     """
     before = history(store, since=since)
@@ -219,10 +214,10 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
     wrong = _problems(store, before, heads)
     if wrong:
         raise errors.EvidenceError(
-            f"no checkpoint was written, because it would make a loss look whole: {gist(wrong)}; `sayso log --verify`"
-            " says where, and the store as it is now is worth a copy"
+            f"no checkpoint was written, because it would make a loss look whole: {first_of(wrong)};"
+            " `sayso log --verify` says where, and the store as it is now is worth a copy"
         )
-    before = before._replace(held=len(before.known))
+    before = before._replace(checked=len(before.known))
     new = [head for run_id, head in heads.items() if before.heads.get(run_id) != head]
     newest, key = before.newest, None if signer is None else signer.key
     has_grown = any(head.run_id != CHAIN for head in new)
@@ -230,10 +225,10 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
         return before
     rows = sum(head.seq for head in heads.values())
     before_link = "" if newest is None else newest.link
-    root = root_of(lines_of(heads.values()))
+    root = root_of(head_lines(heads.values()))
     made = Checkpoint(0, "", microseconds(clock.now()), before_link, len(heads), rows, root, key, None)
-    detail: dict[str, Any] = {name: getattr(made, name) for name in _SAID[:5]}
-    detail["heads"] = lines_of(new)
+    detail: dict[str, Any] = {name: getattr(made, name) for name in _FIELDS[:5]}
+    detail["heads"] = head_lines(new)
     if signer is not None:
         detail |= {"key": signer.key, "signature": signer.sign(made.statement.encode("ascii"))}
     store.note(CHAIN, _EVENT, _BY, detail)
@@ -252,11 +247,11 @@ def _checked(head: Head) -> Head:
 def history(
     store: Store, *, since: History | None = None, until: int | None = None, trusted: str | None = None
 ) -> History:
-    """Return what the checkpoints say, after looking whether they hold: signatures, and the root of the newest.
+    """Return what the checkpoints say, after checking their signatures, their order and the root of the newest.
 
     Args:
         store: Where.
-        since: What they said when they were last looked at: only those after it are read.
+        since: An earlier result; only the checkpoints after it are read.
         until: Only up to this place in their chain.
         trusted: The public key that must have signed the newest; its link to the one before vouches for the others.
     """
@@ -267,14 +262,14 @@ def history(
             break
         reading.step(entry)
     newest, wrong = reading.newest, reading.wrong
-    if newest is not None and newest.root != root_of(lines_of(reading.heads.values())):
+    if newest is not None and newest.root != root_of(head_lines(reading.heads.values())):
         wrong.append(f"the root of {newest.witness} is not that of the heads that it and those before it name")
     if newest is not None and trusted is not None and newest.key != trusted:
         by = "not signed" if newest.key is None else f"signed by another key, {newest.key}"
         wrong.append(f"{newest.witness} is {by}, and must be by {trusted}")
     return History(
         newest, reading.number, reading.heads, tuple(reading.keys), tuple(dict.fromkeys(wrong)), reading.last,
-        tuple(reading.known), frozenset(reading.links), past.held,
+        tuple(reading.known), frozenset(reading.links), past.checked,
     )  # fmt: skip
 
 
@@ -320,24 +315,24 @@ class _Reading:
 
 
 def problems(store: Store, past: History) -> list[str]:
-    """Return what is wrong with checkpoints, and which rows that they know are not there, one sentence each."""
+    """Return what is wrong with the checkpoints, and which rows that they name are gone, one sentence each."""
     return _problems(store, past, {head.run_id: head for head in store.heads()})
 
 
-def gist(wrong: Sequence[str]) -> str:
-    """Return the first of what is wrong, and how much more there is."""
+def first_of(wrong: Sequence[str]) -> str:
+    """Return the first problem, and how many more there are."""
     return wrong[0] if len(wrong) == 1 else f"{wrong[0]} (and {len(wrong) - 1:,} more)"
 
 
 def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[str]:
-    # Every row that is known is looked up once. After that the newest one of each chain is enough, because it stands
-    # for those before it: `sayso.audit.verifier` finds what was changed behind it.
+    # Every row is looked up once. After that the newest one of each chain is enough, because its link covers those
+    # before it: `sayso.audit.verifier` finds what was changed there.
     newest = dict[str, Known]()
     for one in past.known:
         if one.head.seq >= newest.get(one.head.run_id, one).head.seq:
             newest[one.head.run_id] = one
     wanted = dict[str, list[Known]]()
-    for one in {one.head: one for one in (*newest.values(), *past.known[past.held :])}.values():
+    for one in {one.head: one for one in (*newest.values(), *past.known[past.checked :])}.values():
         if heads.get(one.head.run_id) != one.head:
             wanted.setdefault(one.head.run_id, []).append(one)
     return [*past.broken, *(said for run_id, known in wanted.items() for said in _missing(store, run_id, known))]
@@ -356,7 +351,7 @@ def _missing(store: Store, run_id: str, known: Sequence[Known]) -> Iterator[str]
 
 
 def covering(store: Store, head: Head) -> tuple[Checkpoint, Sequence[str], Head] | None:
-    """Return the first checkpoint that knows this row or one behind it, the lines under its root, and what it knows.
+    """Return the first checkpoint that names this row or a later one, the lines under its root, and the head it names.
 
     None where there is none yet.
 
@@ -371,7 +366,7 @@ def covering(store: Store, head: Head) -> tuple[Checkpoint, Sequence[str], Head]
         raise errors.EvidenceError(f"the checkpoints do not hold: {'; '.join(found.broken)}; see `sayso log --verify`")
     if found.newest.seq != place:  # one that does not count
         return None
-    return found.newest, lines_of(found.heads.values()), found.heads[head.run_id]
+    return found.newest, head_lines(found.heads.values()), found.heads[head.run_id]
 
 
 def _of_run(store: Store, run_id: str) -> Iterator[tuple[int, Head]]:
@@ -390,11 +385,11 @@ def _read(entry: Entry) -> tuple[Checkpoint, list[Head]] | str | None:
         return None
     try:
         found: dict[str, Any] = json.loads(entry.detail)
-        said = [found.get(name) for name in _SAID]
+        said = [found.get(name) for name in _FIELDS]
         if tuple(map(type, said[:5])) == (int, str, int, int, str):
             made = Checkpoint._make((entry.seq, entry.link, *said))
             instant(made.at)
-            return made, [head_in(line) for line in found["heads"]]
+            return made, [parse_head(line) for line in found["heads"]]
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         pass
     return f"row {entry.seq} of {CHAIN} is no checkpoint that can be read"
@@ -405,10 +400,10 @@ def _is_signed(made: Checkpoint) -> bool:
 
 
 class Schedule:
-    """The checkpoints that are written from time to time.
+    """The checkpoints that a server writes.
 
     Attributes:
-        problem: Why the last one was not written; None where nothing stood in its way.
+        problem: Why the last one was not written; None where it was.
     """
 
     def __init__(self) -> None:
@@ -417,9 +412,7 @@ class Schedule:
 
 @contextmanager
 def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = None) -> Generator[Schedule]:
-    """Write checkpoints from time to time inside the block, in a thread of their own.
-
-    One that cannot be written is logged, and tried again the next time.
+    """Write checkpoints in a thread while the block runs; one that fails is logged, and tried again the next time.
 
     Args:
         store: Where.
@@ -436,8 +429,8 @@ def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = Non
                 schedule.problem = None
             except errors.EvidenceError as error:
                 schedule.problem = str(error)
-                log.error("%s", error)  # noqa: TRY400  the words say all, and where we noticed is of no use
-            except Exception as error:  # noqa: BLE001  the edge of a thread: whatever it is, the next one may succeed
+                log.error("%s", error)  # noqa: TRY400  the message says all; a traceback would add nothing
+            except Exception as error:  # noqa: BLE001  a thread that ended would write none; the next one may succeed
                 schedule.problem = f"no checkpoint was written: {type(error).__name__}: {error}"
                 log.warning("%s", schedule.problem)
 

@@ -1,8 +1,7 @@
 """The journal for other systems: a line for each row, as JSON, as CSV for spreadsheets, or as OCSF for a SIEM.
 
-Rows are read page by page and never held together. What the journal holds is exported, and that is no argument's value.
-OCSF is the class API Activity (6003) of its version 1.3.0. Invariant: every line is plain ASCII, or for CSV free of
-characters that hide, and no cell of a CSV is taken for a formula.
+Rows are read page by page. The journal holds no value of an argument, so no export does. OCSF is the class API Activity
+(6003) of version 1.3.0. Every line is plain ASCII, or for CSV free of hidden characters, and no cell is a formula.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ from sayso.model.journal import KINDS, Entry
 from sayso.model.reviewer import PROGRAM
 from sayso.model.text import csv_row
 from sayso.stores.base import Store
-from sayso.view.document import entry_document
 
-__all__ = ["FORMATS", "Format", "exported"]
+__all__ = ["FORMATS", "Format", "entry_document", "exported"]
 
 Format = Literal["jsonl", "csv", "ocsf"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -90,6 +88,25 @@ def _tool(entry: Entry, detail: dict[str, Any], tools: dict[str, str]) -> str:
     if entry.request_id:
         tools[entry.request_id] = said
     return said
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """Return a row of the journal as JSON values; a `detail` that was altered so that it is no JSON stays a text."""
+    try:
+        detail = json.loads(entry.detail)
+    except ValueError:
+        detail = entry.detail
+    return {
+        "run": entry.run_id,
+        "seq": entry.seq,
+        "at": written(instant(entry.at)),
+        "request": entry.request_id or None,
+        "event": entry.event,
+        "by": entry.by,
+        "channel": entry.channel,
+        "detail": detail,
+        "link": entry.link,
+    }
 
 
 def _as_json(entry: Entry, _: dict[str, Any], tool: str) -> str:

@@ -1,8 +1,8 @@
-"""Letting go of what is old: arguments, results and words of requests that ended before a day, and what runs did.
+"""Purges what is old: arguments, results and texts of requests that ended before a day, and the steps of ended runs.
 
-Each request goes in a transaction of its own, with a row in the journal that says so; the journal keeps every row as it
-is, and still verifies. At the end nothing of it is left in the files. Invariant: what waits, is approved, runs, or has
-an unknown outcome is never touched, nor what belongs to a run that has not ended.
+Each request is purged in a transaction of its own, with a row in the journal; the rows of the journal stay and still
+verify. At the end nothing of it is left in the files. What waits, is approved, runs or has an unknown outcome is never
+touched, nor what belongs to a run that has not ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORDS = ('"comment":"', '"reason":"')
 
 
 class Purged(NamedTuple):
-    """What was let go, or would be.
+    """What was purged, or would be.
 
     Attributes:
         requests: Of how many requests.

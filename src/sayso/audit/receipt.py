@@ -1,14 +1,9 @@
-"""What a receipt states: what was shown of a request, who decided what, and how it ended.
+"""Receipts: what became of one request, in a file that proves it to somebody who has no store.
 
-`statement_of` writes it from a request and its rows, and `facts_of` reads back from rows alone what they say of it.
-Invariant: times, names, fingerprints, words and outcomes are the rows' own; only what no row holds comes from the
-request, and of that a row holds the digest where it is what a person was shown.
-
-Receipts: what became of one request, in a file that proves it to somebody who has no store.
-
-A receipt holds what was shown, who decided what and how it ended; the rows of the journal that say so, from the
-request's first to the newest that the first checkpoint after it knows, with what it takes to compute each link; and
-that checkpoint with its proof. Invariant: `verify_receipt` believes no fact that the rows speak of, and do not say so.
+A receipt states what was shown, who decided what and how it ended; it holds the rows of the journal that say so, from
+the request's first to the newest that the first checkpoint after it names, and that checkpoint with its proof. Times,
+names, fingerprints, comments and outcomes are taken from the rows. What was shown is in no row, but its digest is.
+`verify_receipt` compares every stated fact with the rows.
 """
 
 from __future__ import annotations
@@ -19,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from sayso import errors
-from sayso.audit.checkpoint import Checkpoint, climbed, covering, line_of, proof_of
-from sayso.audit.signing import Signer, read_bytes, read_paper, signed_by, written_paper
+from sayso.audit.checkpoint import Checkpoint, covering, head_line, proof_of, root_by_proof
+from sayso.audit.signing import Signer, document_text, read_bytes, read_document, signed_by
 from sayso.audit.verifier import must_agree, rows_of
 from sayso.clock import instant, written
 from sayso.model import canonical
@@ -39,7 +34,7 @@ _AFTERWARDS = frozenset({"cleared", "extended", "purged"})
 
 
 def statement_of(request: Request, own: list[Entry]) -> dict[str, Any]:
-    """Return the statement about a final request, as JSON values; `own` are its rows."""
+    """Return what a receipt states about a final request, as JSON values; `own` are its rows."""
     execution, decision = request.execution, request.decision
     said: dict[str, Any] = {
         "request": {
@@ -74,7 +69,7 @@ def _result(text: str) -> Any:
 
 
 def facts_of(own: list[Entry], body: dict[str, Any]) -> dict[str, Any]:
-    """Return what a request's rows say, by where it stands in a receipt: `part.name`.
+    """Return the facts in a request's rows, by their place in a receipt: `part.name`.
 
     Args:
         own: The rows of the request.
@@ -171,7 +166,7 @@ _DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 
 
 class Proven(NamedTuple):
-    """What a receipt says, after everything in it was found to go together.
+    """A receipt that was verified.
 
     Attributes:
         body: What it says.
@@ -186,11 +181,11 @@ class Proven(NamedTuple):
 
 def receipt_text(store: Store, request_id: str, signer: Signer | None = None) -> str:
     """Return the receipt of a request as it is written to a file; raises as `receipt_of`."""
-    return written_paper(_KIND, receipt_of(store, request_id), signer)
+    return document_text(_KIND, receipt_of(store, request_id), signer)
 
 
 def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
-    """Return what a receipt of this request says, as JSON values; it is not signed.
+    """Return the body of a receipt, as JSON values; it is not signed.
 
     Raises:
         RequestNotFoundError: There is no such request.
@@ -255,7 +250,7 @@ def _lists(rows: list[Entry], first: Entry) -> list[list[Any]]:
 
 
 def _checkpoint(made: Checkpoint, lines: Sequence[str], head: Head) -> dict[str, Any]:
-    return {**made._asdict(), "proof": proof_of(lines, lines.index(line_of(head)))}
+    return {**made._asdict(), "proof": proof_of(lines, lines.index(head_line(head)))}
 
 
 # -- verifying -------------------------------------------------------------------------------------------------------
@@ -267,16 +262,16 @@ def verify_receipt_file(path: Path, *, trusted: str | None = None) -> Proven:
 
 
 def verify_receipt(content: bytes, *, trusted: str | None = None) -> Proven:
-    """Return what a receipt says, after everything in it was found to go together. Needs no store.
+    """Return a receipt, after verifying it. Needs no store.
 
     Args:
         content: The whole file.
         trusted: The public key that must have signed it and its checkpoint; None believes the one that it names.
 
     Raises:
-        EvidenceError: It is none, was changed or cut off, does not go together, or is not signed by that key.
+        EvidenceError: It is none, was changed or truncated, contradicts itself, or is not signed by that key.
     """
-    body, key = read_paper(_KIND, content, trusted=trusted)
+    body, key = read_document(_KIND, content, trusted=trusted)
     try:
         rows = _followed(body)
         request_id = body["request"]["id"]
@@ -316,7 +311,7 @@ def _must_be_said(body: dict[str, Any], own: list[Entry]) -> None:
 def _known_to(found: dict[str, Any], last: Entry, trusted: str | None) -> Checkpoint:
     """Return the checkpoint, which knows the last row."""
     made = Checkpoint(**{name: found[name] for name in Checkpoint._fields})
-    if climbed(line_of(Head(last.run_id, last.seq, last.link)), found["proof"]) != made.root:
+    if root_by_proof(head_line(Head(last.run_id, last.seq, last.link)), found["proof"]) != made.root:
         raise errors.EvidenceError("the proof in the receipt does not lead to the root of its checkpoint")
     if trusted is not None and made.key != trusted:
         raise errors.EvidenceError(f"the receipt's checkpoint is not signed by {trusted}")

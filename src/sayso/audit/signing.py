@@ -1,4 +1,4 @@
-"""Signed documents that leave the store: the key, and one JSON file with what it says and the proof of it."""
+"""Keys, signatures, and the signed JSON files (anchors and receipts) that leave the store."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple, cast
 from sayso import errors
 
 __all__ = [
-    "Paper",
+    "SignedDocument",
     "Signer",
     "checked_key",
+    "document_text",
     "make_key",
     "read_bytes",
-    "read_paper",
+    "read_document",
     "signed_by",
     "signer_at",
-    "written_paper",
 ]
 
 _MARK = "ed25519:"
@@ -154,19 +154,19 @@ def signed_by(key: object, signature: object, message: bytes) -> bool:
 _PROOF = ("digest", "key", "signature")
 
 
-class Paper(NamedTuple):
-    """A document as it was read, after its proof held.
+class SignedDocument(NamedTuple):
+    """A document that was read and verified.
 
     Attributes:
-        body: What it says.
-        key: The public key that signed it; None where nobody did, and then it shows damage but no forgery.
+        body: Its content.
+        key: The public key that signed it; None where nobody did: then damage is found, and a forgery is not.
     """
 
     body: dict[str, Any]
     key: str | None
 
 
-def written_paper(kind: str, body: dict[str, Any], signer: Signer | None) -> str:
+def document_text(kind: str, body: dict[str, Any], signer: Signer | None) -> str:
     """Return the text of a document of this kind, signed where somebody signs."""
     said = json.dumps(body, indent=1)
     key, signature = (None, None) if signer is None else (signer.key, signer.sign(said.encode("ascii")))
@@ -204,7 +204,7 @@ def _begin(kind: str) -> bytes:
     return f'{{\n"{kind}": {{'.encode("ascii")
 
 
-def read_paper(kind: str, content: bytes, *, trusted: str | None = None) -> Paper:
+def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> SignedDocument:
     """Return what a document says, after its proof held.
 
     Args:
@@ -230,7 +230,7 @@ def read_paper(kind: str, content: bytes, *, trusted: str | None = None) -> Pape
     if body.get("format") != f"sayso/{kind}/1":
         known = str(body.get("format"))[:80]
         raise errors.EvidenceError(f"the {kind} is of the format {known!a}, which this version of sayso does not know")
-    return Paper(body, key)
+    return SignedDocument(body, key)
 
 
 def _parts(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:

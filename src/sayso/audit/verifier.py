@@ -1,12 +1,11 @@
-"""Reading the journal, and finding out whether it is whole and whether the requests agree with it.
+"""Reads the journal and verifies that it is complete and that the requests agree with it.
 
-Every transition stands in the journal, written in the transaction that made it, and chained by hash to the one before
-it in its run. `verify` finds rows that were changed, removed, swapped or inserted inside a chain; requests that are
-not as their last row left them, or not as they were asked; steps that cannot follow from those before them; and the
-end of a chain, or a whole chain, that was cut off while one of its requests is still there. By itself it cannot know
-of an end that was cut off together with its requests, nor that somebody who can write the file computed a chain anew
-up to its end; what a checkpoint or an anchor knows of the chains (`Known`) shows both. Rows are read page by page;
-what is kept in memory grows with the requests, not with their rows.
+Every transition has a row, written in the transaction that made it and chained by hash to the row before it in its run.
+`verify` finds rows that were changed, removed, swapped or inserted; requests that differ from their last row, or from
+what was asked; steps that cannot follow from those before them; and a chain whose end was removed while one of its
+requests is still there. By itself it finds neither an end that was removed together with its requests, nor a chain that
+was computed anew up to its end; the rows that a checkpoint or an anchor names (`Known`) show both. Rows are read page
+by page; memory grows with the requests, not with their rows.
 """
 
 from __future__ import annotations
@@ -175,7 +174,7 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[Known] = 
         trail = missing.pop(anchor.request_id, None)
         if anchor.run_id in walk.broken or _differs(anchor, trail) is None:
             continue
-        wrong = _surely(store, anchor)
+        wrong = _differs_still(store, anchor)
         if wrong is not None:
             walk.broken[anchor.run_id] = wrong
     for request_id, trail in missing.items():
@@ -187,7 +186,7 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[Known] = 
 def must_agree(store: Store, request: Request) -> None:
     """Raise `EvidenceError` where a request does not agree with its rows; their chain is not walked."""
     for anchor in _anchors(store, request.run_id):
-        wrong = _surely(store, anchor) if anchor.request_id == request.id else None
+        wrong = _differs_still(store, anchor) if anchor.request_id == request.id else None
         if wrong is not None:
             raise errors.EvidenceError(f"{wrong.reason}; see `sayso log --verify`")
 
@@ -241,7 +240,7 @@ def _differs(anchor: Anchor, trail: _Rows | None) -> Break | None:
     return None
 
 
-def _surely(store: Store, anchor: Anchor) -> Break | None:
+def _differs_still(store: Store, anchor: Anchor) -> Break | None:
     """Compare one request again, until nobody changes it meanwhile: the walk is no single moment."""
     while True:
         trail = None

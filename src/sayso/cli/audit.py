@@ -17,7 +17,7 @@ import click
 from sayso import audit, clock, config, errors
 from sayso.audit.anchor import AnchorFile, anchor_text, read_anchor_file
 from sayso.audit.checkpoint import CHAIN, Checkpoint, History, checkpoint, history
-from sayso.audit.export import FORMATS, Format, exported
+from sayso.audit.export import FORMATS, Format, entry_document, exported
 from sayso.audit.purge import Purged
 from sayso.audit.purge import purge as let_go
 from sayso.audit.receipt import Proven, receipt_text, verify_receipt_file
@@ -29,7 +29,7 @@ from sayso.model import canonical
 from sayso.model.text import escape
 from sayso.view import line
 from sayso.view.arguments import brief
-from sayso.view.document import entry_document, event_rows
+from sayso.view.document import event_rows
 from sayso.view.summary import RUN_ROOM, SHORT, short, token
 
 __all__ = ["checkpoint_text", "log", "purge", "receipt", "signer"]

@@ -19,7 +19,7 @@ from typing import Any, cast
 import click
 
 from sayso import __version__, clock, config
-from sayso.audit.checkpoint import gist, history, problems
+from sayso.audit.checkpoint import first_of, history, problems
 from sayso.channels.registry import ChannelCheck, ChannelHealth, check, health
 from sayso.cli.audit import checkpoint_text, signer
 from sayso.cli.context import CliContext, NoStoreYetError, file_of, json_option
@@ -138,7 +138,7 @@ def _checkpoints(store: Store) -> _Finding:
     past = history(store)
     wrong = problems(store, past)
     said = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
-    return _Finding("checkpoints", said, f"{gist(wrong)}; `sayso log --verify` says where" if wrong else None)
+    return _Finding("checkpoints", said, f"{first_of(wrong)}; `sayso log --verify` says where" if wrong else None)
 
 
 def _file(file: Path) -> Iterator[_Finding]:

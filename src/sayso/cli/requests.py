@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from sayso import audit, clock
+from sayso.audit.export import entry_document
 from sayso.cli.context import (
     CliContext,
     Filters,
@@ -33,7 +34,7 @@ from sayso.reviews import Review, schema_of
 from sayso.terminal import PROGRAM_GONE, command
 from sayso.view import card
 from sayso.view.card import changed, outcome_rows, stands
-from sayso.view.document import entry_document, event_rows, request_document
+from sayso.view.document import event_rows, request_document
 from sayso.view.hint import kinds_of
 from sayso.view.summary import short
 

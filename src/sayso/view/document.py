@@ -18,7 +18,7 @@ from sayso.view.arguments import brief
 from sayso.view.card import changed
 from sayso.view.summary import columns, padded, token
 
-__all__ = ["entry_document", "event_rows", "moment", "request_document"]
+__all__ = ["event_rows", "moment", "request_document"]
 
 
 def _at(moment: datetime | None) -> str | None:
@@ -121,25 +121,6 @@ def _execution(execution: Execution) -> dict[str, Any]:
         "result": None if result is None else canonical.display(canonical.load(result)["result"]),
         "error": execution.error,
         "resolved_by": _who(execution.resolved_by),
-    }
-
-
-def entry_document(entry: Entry) -> dict[str, Any]:
-    """Return a row of the journal as JSON values; a `detail` that was altered so that it is no JSON stays a text."""
-    try:
-        detail = json.loads(entry.detail)
-    except ValueError:
-        detail = entry.detail
-    return {
-        "run": entry.run_id,
-        "seq": entry.seq,
-        "at": _at(instant(entry.at)),
-        "request": entry.request_id or None,
-        "event": entry.event,
-        "by": entry.by,
-        "channel": entry.channel,
-        "detail": detail,
-        "link": entry.link,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from sayso.audit.export import entry_document
 from sayso.model import request
 from sayso.model.journal import Entry as Row
 from sayso.model.request import State
@@ -20,7 +21,7 @@ from sayso.reviews import Review
 from sayso.server.api.endpoint import Output
 from sayso.server.auth import tokens
 from sayso.server.auth.tokens import TokenKind
-from sayso.view.document import entry_document, request_document
+from sayso.view.document import request_document
 
 __all__ = [
     "Change", "Decision", "Entry", "Escalation", "Execution", "Journal", "Me", "Quorum", "Request",
