@@ -302,7 +302,7 @@ def test_reading_by_the_api_begins_no_session(store: Store) -> None:
     app = create_app(store, who=lambda _: Reviewer("kim"))
     for _ in range(3):
         assert TestClient(app, base_url=BASE).get("/api/v1/me").status_code == 401
-    assert app.state.settings.sessions._open == {}
+    assert not store.records("session")
 
 
 def test_review_token_does_what_the_door_does(app: Starlette) -> None:

@@ -23,7 +23,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
 from sayso.server.auth.sessions import ABSOLUTE, IDLE, Sessions
-from sayso.server.auth.signing import PRINTED
+from sayso.server.auth.signing import PRINTED, TokenSigner
 from sayso.server.hosts import HEADERS
 from sayso.stores.base import Store
 from tests.conftest import Clock
@@ -167,11 +167,11 @@ def test_cookie_cannot_be_read_by_scripts_and_is_not_sent_from_elsewhere(app: St
         assert ("Secure" in cookie) is base.startswith("https")
 
 
-def test_sessions_end_by_idleness_and_for_good(clock: Clock) -> None:
-    sessions = Sessions()
+def test_sessions_end_by_idleness_and_for_good(store: Store, clock: Clock) -> None:
+    sessions = Sessions(store, TokenSigner(store))
     idle = sessions.begin(Reviewer("ada"))
     clock.tick(seconds=IDLE.total_seconds() - 1)
-    assert sessions.find(idle.id) is idle
+    assert sessions.find(idle.id) is not None
     clock.tick(seconds=IDLE.total_seconds())
     assert sessions.find(idle.id) is None
     busy = sessions.begin(Reviewer("ada"))

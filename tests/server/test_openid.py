@@ -23,11 +23,11 @@ from sayso.model.reviewer import Reviewer
 from sayso.server import create_app
 from sayso.server.auth import oidc
 from sayso.server.auth.oidc import Oidc, Provider
-from sayso.server.auth.options import _MOST, SignIn
+from sayso.server.auth.options import FAILURES, SignIn
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.server.openid import OpenId, openid, unsigned
-from tests.support.browsing import BASE, Browser, fields_of
+from tests.support.browsing import BASE, Browser, fields_of, session_at
 
 ORIGIN = {"origin": BASE}
 
@@ -89,7 +89,7 @@ def test_a_person_signs_in_and_is_known_by_the_issuers_name_and_the_subject(
     client = browser(app)
     assert signed_in(client).status_code == 303
     assert who(client) == "00u1 (corp)"
-    (session,) = app.state.settings.sessions._open.values()
+    session = session_at(app, client)
     assert session.reviewer.identity.qualified == "corp:00u1"
     assert session.reviewer.roles == {"finance", "ops"}
     assert provider.asked == ["/.well-known/openid-configuration", "/authorize", "/token", "/jwks"]
@@ -350,20 +350,23 @@ def test_a_provider_that_signs_nobody_in_is_quoted_harmlessly(made: Callable[...
 
 def test_failed_answers_are_held_up_and_a_good_one_is_not(made: Callable[..., Starlette], provider: OpenId) -> None:
     client = browser(made())
-    answers = [taken(client, {"code": "guess", "state": "guess"}).status_code for _ in range(_MOST + 1)]
-    assert answers == [403] * _MOST + [429]
+    most = int(FAILURES.partition("/")[0])
+    answers = [taken(client, {"code": "guess", "state": "guess"}).status_code for _ in range(most + 1)]
+    assert answers == [403] * most + [429]
     assert signed_in(client).status_code == 303
 
 
 def test_a_provider_that_does_not_answer_is_nobodys_failed_attempt(
-    made: Callable[..., Starlette], provider: OpenId
+    made: Callable[..., Starlette], provider: OpenId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = made()
+    counted: list[str] = []
+    monkeypatch.setattr(app.state.settings.failures, "count", counted.append)
     client = browser(app)
     answer = answered(client, departed(client))
     provider.is_broken = True
     assert taken(client, answer).status_code == 503
-    assert not app.state.settings.attempts._failed
+    assert not counted
 
 
 @pytest.mark.parametrize(
@@ -405,7 +408,7 @@ def test_who_may_not_review_has_no_session(made: Callable[..., Starlette], ways:
     assert (who(client) is not None) is is_in
     if not is_in:
         assert "may not review here" in answer.text
-        assert not app.state.settings.sessions._open
+        assert not app.state.settings.store.records("session")
 
 
 @pytest.mark.parametrize(
@@ -422,8 +425,9 @@ def test_roles_are_those_of_the_claim_that_was_set(
 ) -> None:
     provider.somebody = {"sub": "00u1", **claims}
     app = made(roles_claim=claim)
-    assert signed_in(browser(app)).status_code == 303
-    (session,) = app.state.settings.sessions._open.values()
+    client = browser(app)
+    assert signed_in(client).status_code == 303
+    session = session_at(app, client)
     assert session.reviewer.roles == roles
 
 
@@ -451,4 +455,4 @@ def test_login_links_are_refused_where_they_are_not_a_way(made: Callable[..., St
     token = app.state.settings.links.token(Reviewer("ada"))
     answer = browser(app).post("/login", data={"token": token}, headers=ORIGIN)
     assert answer.status_code == 403
-    assert not app.state.settings.sessions._open
+    assert not app.state.settings.store.records("session")

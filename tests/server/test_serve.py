@@ -40,10 +40,10 @@ Serving = tuple[subprocess.Popen[str], str, str]
 
 
 @contextmanager
-def opened(store: Store) -> Iterator[Serving]:
+def opened(store: Store, port: str = "0") -> Iterator[Serving]:
     """A server in a process of its own: the process, its address, and the link that signs in."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "sayso", "--store", store.url, "serve", "--port", "0", "--as", "ada"],
+        [sys.executable, "-m", "sayso", "--store", store.url, "serve", "--port", port, "--as", "ada"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
     )  # fmt: skip
     try:
@@ -99,6 +99,18 @@ def test_a_person_signs_in_and_decides(serving: Serving, file_store: Store, pay:
     assert decision is not None
     assert (decision.by.qualified, decision.channel) == ("local:ada", "web")
     assert pay(5) == "paid 5 to alice"
+
+
+def test_a_person_stays_signed_in_when_the_process_is_killed_and_begins_anew(file_store: Store, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    with opened(file_store) as serving:
+        client = signed_in(serving)
+    with closing(client), opened(file_store, serving[1].rpartition(":")[2]) as (_, base, _):
+        assert base == serving[1]
+        decide_in(client, base, request_id)
+    decision = file_store.get(request_id).decision
+    assert decision is not None
+    assert decision.by.qualified == "local:ada"
 
 
 def test_a_stranger_makes_it_print_another_link_and_not_many(

@@ -15,8 +15,9 @@ from starlette.testclient import TestClient
 
 from sayso.model.reviewer import Reviewer
 from sayso.server import login_path
+from sayso.server.auth.sessions import Session
 
-__all__ = ["BASE", "Browser", "Here", "browser", "fields_of", "text_of"]
+__all__ = ["BASE", "Browser", "Here", "browser", "fields_of", "session_at", "text_of"]
 
 BASE = "http://localhost:8600"
 _SENT = re.compile(r"csrf|seen|note|f\d.*")
@@ -115,3 +116,10 @@ def browser(app: Starlette, name: str = "ada", *, roles: Any = (), raises: bool 
     token = login_path(app, Reviewer(name, roles=roles)).partition("token=")[2]
     assert client.post("/login", data={"token": token}, headers={"origin": BASE}).status_code == 200
     return client
+
+
+def session_at(app: Starlette, client: TestClient) -> Session:
+    """Return the session of the person who is signed in at a browser."""
+    session = app.state.settings.sessions.find(client.cookies["sayso-8600"])
+    assert session is not None
+    return session

@@ -80,16 +80,21 @@ def wheel_in(folder: Path) -> Path:
     # As a path alone: what stands in `.pth` files there, and so the source tree, does not count.
     (packages / "needs.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     asked = [python, "-c", "import sayso; print(sayso.__file__)"]
-    found = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(asked, cwd=folder, env=_environment(), capture_output=True, text=True, check=True).stdout
     assert Path(found.strip()).is_relative_to(packages), found
     return made / "bin" / "sayso"
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without a source tree on the path, which would be found before the wheel."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 @contextmanager
 def serving(command: Path, store: str) -> Iterator[str]:
     """Start the server in a process of its own, and give the link that signs in."""
     words = [command, "--store", store, "serve", "--port", "0", "--as", "ada"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+    with subprocess.Popen(words, env=_environment(), stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdout is not None
         try:
             yield next(found[0] for line in process.stdout if (found := re.search(r"http\S+/login\S+", line)))

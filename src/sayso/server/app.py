@@ -27,7 +27,7 @@ from sayso.server.api.routes import mounted as api
 from sayso.server.auth import login
 from sayso.server.auth.options import SignIn
 from sayso.server.auth.sessions import Sessions
-from sayso.server.auth.signing import PRINTED
+from sayso.server.auth.signing import PRINTED, TokenSigner
 from sayso.server.auth.tokens import Tokens
 from sayso.server.context import Settings, get_route, post_route
 from sayso.server.error_pages import HANDLERS
@@ -126,7 +126,12 @@ def create_app(
         routes=_routes(), middleware=[Middleware(Guard, hosts=names)], exception_handlers={**HANDLERS},
         lifespan=None,
     )  # fmt: skip
-    app.state.settings = Settings(config.open_store(store), Sessions(sign_in.lasts), base_url, who, sign_in)
+    here = config.open_store(store)
+    signer = TokenSigner(here)
+    sessions = Sessions(
+        here, signer, lasts=sign_in.lasts, options=f"{base_url or ''} {sign_in.fingerprint}", admits=sign_in.admits
+    )
+    app.state.settings = Settings(here, sessions, base_url, who, signer, sign_in)
     app.state.on_stranger, app.state.on_link_used = on_stranger, None
     app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
     app.state.in_flight, app.state.stranger_rate = InFlight(in_flight), Rate(stranger_rate)

@@ -21,9 +21,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
+from sayso import clock
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
-from sayso.server.auth.options import Attempts, SignIn
+from sayso.server.api.limits import Rate
+from sayso.server.auth.options import FAILURES, SignIn
 from sayso.server.auth.sessions import Session, Sessions
 from sayso.server.auth.signing import Links, TokenSigner
 from sayso.stores.base import Store
@@ -34,6 +36,7 @@ __all__ = [
     "Settings",
     "get_route",
     "is_same_origin",
+    "is_signed_in",
     "not_admitted",
     "path_to",
     "post_route",
@@ -73,21 +76,18 @@ class Settings:
         sessions: Who sits where.
         base_url: How people reach it; None where each request's own Host header says it.
         who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
-        sign_in: Which ways lead in.
-        attempts: Those that failed.
+        signer: What this server signs.
+        sign_in: Which ways to sign in are open.
+        failures: How often one address may fail to sign in.
     """
 
     store: Store
     sessions: Sessions
     base_url: str | None
     who: Callable[[Http], Reviewer | None] | None
+    signer: TokenSigner
     sign_in: SignIn = field(default_factory=SignIn)
-    attempts: Attempts = field(default_factory=Attempts)
-
-    @cached_property
-    def signer(self) -> TokenSigner:
-        """What this server signs."""
-        return TokenSigner(self.store)
+    failures: Rate = field(default_factory=lambda: Rate(FAILURES))
 
     @cached_property
     def links(self) -> Links:
@@ -156,19 +156,23 @@ def redirect(where: str) -> Response:
 
 
 def session_of(http: Http) -> Session | None:
-    """Return who sits at the browser; a program around that knows them has the last word."""
+    """Return who is signed in at a browser; a program around that knows them has the last word. Reads the store."""
     settings: Settings = http.app.state.settings
-    session = settings.sessions.find(http.cookies.get(settings.cookie(http)[0]))
+    cookie = http.cookies.get(settings.cookie(http)[0])
     if settings.who is None:
-        return session
+        return settings.sessions.find(cookie)
     person = settings.who(http)
     if person is None:
         return None
     if not settings.sign_in.admits(person):
         raise not_admitted(person)
-    if session is not None and session.reviewer == person:
-        return session
-    return settings.sessions.begin(person)
+    return settings.sessions.find_unrecorded(cookie, person) or settings.sessions.begin_unrecorded(person)
+
+
+def is_signed_in(http: Http, session: Session) -> bool:
+    """Say whether a session of an open page still lasts; this is no use of it. Reads the store."""
+    settings: Settings = http.app.state.settings
+    return clock.now() < session.ends if settings.who is not None else settings.sessions.is_open(session)
 
 
 def is_same_origin(http: Http) -> bool:
@@ -263,7 +267,7 @@ def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
     """Make a route of a function that changes nothing."""
 
     async def route(http: Http) -> Response:
-        session = session_of(http)
+        session = await run_in_threadpool(session_of, http)
         if session is None:
             raise HTTPException(401)
         response = await run_in_threadpool(page, RequestContext(http, session, ImmutableMultiDict[str, str]()))
@@ -278,7 +282,7 @@ def post_route(deed: Callable[[RequestContext], Response]) -> Endpoint:
     async def route(http: Http) -> Response:
         if not is_same_origin(http):
             raise HTTPException(403, "this did not come from a page of this inbox; nothing was decided")
-        session = session_of(http)
+        session = await run_in_threadpool(session_of, http)
         if session is None:
             raise HTTPException(401)
         form = await read_form(http, is_known=True)

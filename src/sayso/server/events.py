@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from queue import SimpleQueue
@@ -27,7 +28,7 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.model.request import State
 from sayso.server.auth.sessions import Session
-from sayso.server.context import Settings, path_to, session_of
+from sayso.server.context import Settings, is_signed_in, path_to, session_of
 from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
 from sayso.stores.base import Store, Unwatch
 
@@ -214,7 +215,7 @@ class _Stream:
     """
 
     def __init__(self, http: Http, session: Session, since: datetime | None, rows: list[str]) -> None:
-        self._session = session
+        self._http, self._session = http, session
         self._settings: Settings = http.app.state.settings
         self._live_pages: LivePages = http.app.state.live_pages
         self._inbox = path_to(http)
@@ -224,7 +225,7 @@ class _Stream:
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
         """Yield parts of the page as they change."""
-        hub, last = self._live_pages.hub(), ""
+        hub, last, checked = self._live_pages.hub(), "", time.monotonic()
         with hub.listening(self._bell, self._rows):
             while True:
                 self._bell.clear()
@@ -234,8 +235,17 @@ class _Stream:
                     yield {"data": said}
                 with anyio.move_on_after(_CHECK):
                     await self._bell.wait()
-                if hub.is_over or self.end.is_set or not self._settings.sessions.is_open(self._session):
+                if hub.is_over or self.end.is_set or self._settings.sessions.has_ended_here(self._session):
                     return
+                if time.monotonic() - checked >= _CHECK:  # and not at each change: that costs one look for all pages
+                    checked = time.monotonic()
+                    if not await run_in_threadpool(self._is_signed_in):
+                        return
+
+    def _is_signed_in(self) -> bool:
+        with suppress(errors.StoreError):  # where the store does not answer, the page connects again
+            return is_signed_in(self._http, self._session)
+        return False
 
     def _said(self, beat: _Counts, told: dict[str, Row]) -> str:
         since = self._since
@@ -251,7 +261,7 @@ def _rendered(pending: int, new: int, rows: tuple[Row, ...], inbox: str) -> str:
 
 async def events(http: Http) -> Response:
     """Stream what changes for an open page."""
-    session = session_of(http)
+    session = await run_in_threadpool(session_of, http)
     if session is None:
         raise HTTPException(401)
     since = http.query_params.get("since")

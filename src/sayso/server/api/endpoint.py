@@ -31,7 +31,7 @@ from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import Problem, of_fault, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
-from sayso.server.context import Settings, is_same_origin
+from sayso.server.context import Settings, is_same_origin, is_signed_in
 
 __all__ = [
     "LOOKING",
@@ -218,21 +218,20 @@ def principal_of(http: Http) -> Principal:
 
 def is_still_good(http: Http, who: Principal) -> bool:
     """Say whether somebody who was known before still is; this is no use of a session. Reads the store."""
-    settings: Settings = http.app.state.settings
     tokens: Tokens = http.app.state.tokens
     if who.session is not None:
-        return settings.sessions.is_open(who.session)
+        return is_signed_in(http, who.session)
     return who.token_id is not None and tokens.is_good(who.token_id)
 
 
 def _session(http: Http) -> Session | None:
     """Return the session that has begun; a program around that knows its people has the last word, and begins none."""
     settings: Settings = http.app.state.settings
-    session = settings.sessions.find(http.cookies.get(settings.cookie(http)[0]))
-    if session is None or settings.who is None:
-        return session
+    cookie = http.cookies.get(settings.cookie(http)[0])
+    if settings.who is None:
+        return settings.sessions.find(cookie)
     person = settings.who(http)
-    return session if person is not None and person == session.reviewer and settings.sign_in.admits(person) else None
+    return settings.sessions.find_unrecorded(cookie, person) if person and settings.sign_in.admits(person) else None
 
 
 def _bearer(http: Http, given: list[str]) -> Principal:

@@ -73,8 +73,10 @@ async def use_link(http: Http) -> Response:
         on_used: Callable[[str], None] | None = http.app.state.on_link_used
         if on_used is not None:
             on_used(token)
-        return start_session(http, person, path_to(http))
-    if session_of(http) is not None:  # the link was used here: a second click, or the button after going back
+        return await run_in_threadpool(start_session, http, person, path_to(http))
+    if (
+        await run_in_threadpool(session_of, http) is not None
+    ):  # the link was used here: a second click, or the button after going back
         return redirect(path_to(http))
     raise count_failure(http, HTTPException(401))
 
@@ -115,13 +117,12 @@ def count_failure(http: Http, fault: HTTPException) -> HTTPException:
     What is right is never held up: else whoever shares an address with somebody could keep them out.
     """
     settings: Settings = http.app.state.settings
-    origin = settings.sender(http)
-    wait = settings.attempts.wait(origin)
-    if not wait:
-        settings.attempts.fail(origin)
-        return fault
-    said = f"too many attempts to sign in failed; nobody was signed in, try again in {wait} s"
-    return HTTPException(429, said, {"retry-after": str(wait)})
+    try:
+        settings.failures.count(settings.sender(http))
+    except Problem as problem:
+        said = "too many attempts to sign in failed; nobody was signed in, try again later"
+        return HTTPException(429, said, problem.headers)
+    return fault
 
 
 def logout(context: RequestContext) -> Response:
@@ -168,7 +169,7 @@ async def oidc_finish(http: Http) -> Response:
     answer = dict(await sign_in_form(http))
     trip = await run_in_threadpool(_oidc_flow, http, answer.get("state", ""))
     if trip is None:
-        if session_of(http) is not None:  # the button after going back, or of another tab
+        if await run_in_threadpool(session_of, http) is not None:  # the button after going back, or of another tab
             return redirect(path_to(http))
         raise count_failure(http, HTTPException(403, _NO_FLOW))
     if answer.get("error"):
@@ -178,7 +179,7 @@ async def oidc_finish(http: Http) -> Response:
     except SignInError as fault:
         told = _public_error(http, fault)
         raise (told if fault.is_away else count_failure(http, told)) from fault
-    response = start_session(http, person, return_address(http, trip["next"]))
+    response = await run_in_threadpool(start_session, http, person, return_address(http, trip["next"]))
     set_cookie(http, response, _OIDC_COOKIE, None)
     return response
 

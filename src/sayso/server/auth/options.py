@@ -6,11 +6,8 @@ provider (`sayso.server.auth.oidc`). Nobody is signed in by a way that is closed
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sayso.channels.settings import ReviewerAllowlist
@@ -19,10 +16,10 @@ from sayso.server.auth.oidc import Provider
 from sayso.server.auth.proxy import Proxy
 from sayso.server.auth.sessions import ABSOLUTE
 
-__all__ = ["Attempts", "SignIn"]
+__all__ = ["FAILURES", "SignIn"]
 
-_MOST, _WITHIN = 20, 60.0  # failed attempts from one address, seconds
-_MOST_ADDRESSES = 10_000
+FAILURES = "20/minute"
+"""How often one address may fail to sign in; counted by each server for itself."""
 
 
 @dataclass(frozen=True)
@@ -45,35 +42,12 @@ class SignIn:
     role: str | None = None
     lasts: timedelta = ABSOLUTE
 
+    @property
+    def fingerprint(self) -> str:
+        """Which ways are open: a session that began while others were does not count any more."""
+        issuer = "" if self.provider is None else self.provider.oidc.issuer
+        return f"{'links' if self.has_links else ''} {issuer}".strip()
+
     def admits(self, reviewer: Reviewer) -> bool:
         """Say whether somebody who is known may review here."""
         return ReviewerAllowlist(self.reviewers, self.role).admits(reviewer)
-
-
-@dataclass
-class Attempts:
-    """Failed attempts to sign in, by where they came from; kept in memory, and so for one server only."""
-
-    _failed: dict[str, deque[float]] = field(default_factory=dict[str, deque[float]])
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # pages are made in several threads
-
-    def wait(self, origin: str) -> int:
-        """Return how many seconds an address has to wait; 0 where it need not."""
-        now = time.monotonic()
-        with self._lock:
-            failed = self._recent(origin, now)
-            return 0 if len(failed) < _MOST else 1 + int(failed[0] + _WITHIN - now)
-
-    def fail(self, origin: str) -> None:
-        """Count a failed attempt."""
-        now = time.monotonic()
-        with self._lock:
-            if len(self._failed) >= _MOST_ADDRESSES and origin not in self._failed:
-                del self._failed[next(iter(self._failed))]  # the one that began longest ago makes room
-            self._failed.setdefault(origin, deque(maxlen=_MOST)).append(now)
-
-    def _recent(self, origin: str, now: float) -> deque[float]:
-        failed = self._failed.get(origin, deque[float]())
-        while failed and failed[0] <= now - _WITHIN:
-            failed.popleft()
-        return failed

@@ -1,48 +1,52 @@
-"""Who sits at which browser: the sessions of one server, in memory.
+"""Sessions: who is signed in at which browser.
 
-A session is a random cookie on one side and a row here on the other; it ends after a time without use, and at last
-for good. Nothing of it is written anywhere, so a restart ends them all. The invariant: a session's id is made here,
-when it begins, and never taken from a browser; what is compared with a secret is compared in constant time.
+A session is a random id in a cookie and a record in the store under the id's digest, so it survives a restart, is known
+to every server of the store, and ends everywhere at once. It also ends when it is not used for a while, and at last for
+good; sessions that began under other sign-in options, or of people who may not review any more, do not count. Where a
+program or proxy around the server says who it is (`who=`), nothing is stored: the cookie only ties forms to a browser.
+An id is made here when a session begins and never taken from a browser.
 """
 
 from __future__ import annotations
 
-import threading
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hmac import compare_digest
 
-from sayso import clock
+from sayso import clock, errors
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
+from sayso.server.auth.signing import TokenSigner
+from sayso.stores.base import Store
+from sayso.stores.records import Record
 
 __all__ = ["ABSOLUTE", "IDLE", "Session", "Sessions"]
 
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
-_MOST = 10_000
-_MOST_OF_ONE = 20
+_RECORD = "session"
+_NOTED = timedelta(minutes=5)  # how long a use goes unwritten: a page that only shows something seldom writes
+_DELETED_AT_ONCE, _MOST_ENDED = 100, 1_000
 
 
-@dataclass
+@dataclass(frozen=True)
 class Session:
-    """One browser at which one reviewer sits.
+    """One browser at which one reviewer is signed in.
 
     Attributes:
         id: What the cookie holds.
         reviewer: In whose name it decides.
         csrf: What every form of this session carries.
-        used, ends: For its two ends: without use, and for good.
+        ends: When it ends at the latest, if it is not used again.
     """
 
     id: str = field(repr=False)
     reviewer: Reviewer
     csrf: str = field(repr=False)
-    used: datetime
     ends: datetime
-
-    def is_over(self, now: datetime) -> bool:
-        """Say whether it has ended, by idleness or for good."""
-        return now >= self.used + IDLE or now >= self.ends
 
     def is_mine(self, csrf: str) -> bool:
         """Say whether a form was made for this session."""
@@ -50,58 +54,107 @@ class Session:
 
 
 class Sessions:
-    """All sessions of one server.
+    """All sessions of one store.
 
     Args:
+        store: Where they are recorded.
+        signer: Derives the tokens of forms.
         lasts: When a session ends for good.
+        options: Under which sign-in options they begin; those that began under others do not count.
+        admits: Says who may review.
     """
 
-    def __init__(self, lasts: timedelta = ABSOLUTE) -> None:
-        self._lasts = lasts
-        self._lock = threading.Lock()  # pages are made in several threads
-        self._open: dict[str, Session] = {}
+    def __init__(
+        self, store: Store, signer: TokenSigner, *, lasts: timedelta = ABSOLUTE, options: str = "",
+        admits: Callable[[Reviewer], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
+        self._store, self._signer = store, signer
+        self._lasts, self._options, self._admits = lasts, options, admits
+        self._ended: dict[str, None] = {}  # those that ended here, so that their open pages are closed without a look
 
     def begin(self, reviewer: Reviewer) -> Session:
-        """Begin a session of somebody who is known."""
-        now = clock.now()
-        session = Session(new_token() + new_token(), reviewer, new_token() + new_token(), now, now + self._lasts)
-        with self._lock:
-            self._open = {key: one for key, one in self._open.items() if not one.is_over(now)}
-            self._make_room(reviewer)
-            self._open[session.id] = session
-        return session
+        """Begin a session of somebody who has signed in. Durable on return.
 
-    def _make_room(self, reviewer: Reviewer) -> None:
-        """End the session that was not used for longest, of a person who has many, or else of all where there are many.
-
-        A browser that keeps no cookie begins one with each page: it must end nobody's sessions but its own person's.
+        Raises:
+            StoreError: It cannot be recorded; nobody is signed in.
         """
-        who = reviewer.identity
-        mine = [one for one in self._open.values() if one.reviewer.identity == who]
-        for many, most in ((mine, _MOST_OF_ONE), (list(self._open.values()), _MOST)):
-            if len(many) >= most:
-                self._open.pop(min(many, key=lambda one: one.used).id)
-                return
+        now, session_id = clock.now(), new_token() + new_token()
+        body = {
+            "issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles),
+            "options": self._options, "begun": now.isoformat(), "used": now.isoformat(),
+        }  # fmt: skip
+        for old in self._store.records(_RECORD, due_by=now, limit=_DELETED_AT_ONCE):
+            self._store.drop(_RECORD, old.key)
+        self._store.keep(Record(_RECORD, _key(session_id), body, now + self._lasts))
+        return Session(session_id, reviewer, self._csrf(session_id, reviewer), now + min(IDLE, self._lasts))
 
     def find(self, cookie: str | None) -> Session | None:
-        """Return the session of a cookie, if it has not ended, and count this as a use of it."""
+        """Return the session of a cookie, if it has not ended, and count this as a use of it. Reads the store."""
+        if cookie is None:
+            return None
+        record = self._store.record(_RECORD, _key(cookie))
+        session = None if record is None else self._open(cookie, record)
+        if session is None or record is None:
+            return None
         now = clock.now()
-        with self._lock:
-            session = None if cookie is None else self._open.get(cookie)
-            if session is None:
-                return None
-            if session.is_over(now):
-                del self._open[session.id]
-                return None
-            session.used = now
-            return session
+        if now >= datetime.fromisoformat(record.body["used"]) + _NOTED:
+            used = Record(_RECORD, record.key, record.body | {"used": now.isoformat()}, record.due)
+            with suppress(errors.StoreError):  # the next use is written instead
+                self._store.swap(record, used)  # and not kept: a session that ended meanwhile stays ended
+        return session
 
     def is_open(self, session: Session) -> bool:
-        """Say whether a session still lasts; this is no use of it."""
-        with self._lock:
-            return self._open.get(session.id) is session and not session.is_over(clock.now())
+        """Say whether a session still lasts; this is no use of it. Reads the store."""
+        record = self._store.record(_RECORD, _key(session.id))
+        return record is not None and self._open(session.id, record) is not None
 
     def end(self, session: Session) -> None:
-        """End a session."""
-        with self._lock:
-            self._open.pop(session.id, None)
+        """End a session, for every server of the store. Durable on return."""
+        self._store.drop(_RECORD, _key(session.id))
+        self._ended[session.id] = None
+        if len(self._ended) > _MOST_ENDED:
+            self._ended.pop(next(iter(self._ended)), None)
+
+    def has_ended_here(self, session: Session) -> bool:
+        """Say whether this server ended a session; reads nothing."""
+        return session.id in self._ended
+
+    def begin_unrecorded(self, reviewer: Reviewer) -> Session:
+        """Begin a session of somebody whom a program or proxy around has signed in; each request of theirs says so."""
+        nonce = new_token() + new_token()
+        return self._unrecorded(nonce + self._signer.mac(f"session of {_person(reviewer)}", nonce), reviewer)
+
+    def find_unrecorded(self, cookie: str | None, reviewer: Reviewer) -> Session | None:
+        """Return the session of a cookie, if it began for this person with these roles; reads nothing."""
+        if cookie is None or not cookie.isascii():
+            return None
+        nonce, mac = cookie[:64], cookie[64:]
+        is_theirs = compare_digest(self._signer.mac(f"session of {_person(reviewer)}", nonce), mac)
+        return self._unrecorded(cookie, reviewer) if is_theirs else None
+
+    def _unrecorded(self, cookie: str, reviewer: Reviewer) -> Session:
+        return Session(cookie, reviewer, self._csrf(cookie, reviewer), clock.now() + IDLE)
+
+    def _open(self, cookie: str, record: Record) -> Session | None:
+        body = record.body
+        try:
+            reviewer = Reviewer(body["subject"], roles=body["roles"], issuer=body["issuer"])
+            begun, used = datetime.fromisoformat(body["begun"]), datetime.fromisoformat(body["used"])
+            is_same = body["options"] == self._options
+        except (LookupError, TypeError, ValueError) as error:
+            raise errors.StoreCorruptError(f"a session in the store cannot be read ({error}); sign in anew") from error
+        ends = min(used + IDLE, begun + self._lasts)
+        if not is_same or clock.now() >= ends or not self._admits(reviewer):
+            return None
+        return Session(cookie, reviewer, self._csrf(cookie, reviewer), ends)
+
+    def _csrf(self, session_id: str, reviewer: Reviewer) -> str:
+        return self._signer.mac("form", f"{session_id} {_person(reviewer)}")
+
+
+def _key(session_id: str) -> str:
+    return hashlib.sha256(session_id.encode()).hexdigest()
+
+
+def _person(reviewer: Reviewer) -> str:
+    return json.dumps([reviewer.identity.folded, *sorted(reviewer.roles)])

@@ -121,7 +121,7 @@ class TokenSigner:
         # Kept short, as it is part of an address that people copy.
         said = {**body, "id": new_token()[:16], "until": int((clock.now() + lasts).timestamp())}
         text = json.dumps(said, separators=(",", ":")).encode().hex()
-        return text + self._mac(purpose, text)
+        return text + self.mac(purpose, text)
 
     def read(self, purpose: str, text: str) -> dict[str, Any] | None:
         """Return what was signed for this purpose; None where it was not, was altered, or has ended.
@@ -133,7 +133,7 @@ class TokenSigner:
             return None
         signed, mac = text[:-_MAC], text[-_MAC:]
         # As text and not as what it decodes to: digits in capitals would be other texts of the same bytes.
-        if not hmac.compare_digest(self._mac(purpose, signed).encode(), mac.encode()):
+        if not hmac.compare_digest(self.mac(purpose, signed).encode(), mac.encode()):
             return None
         body = cast("dict[str, Any]", json.loads(bytes.fromhex(signed)))
         return None if clock.now() >= _end(body) else body
@@ -147,9 +147,10 @@ class TokenSigner:
 
     def label(self, purpose: str) -> str:
         """Return sixteen digits and letters that stay, and that only who has the secret can work out."""
-        return self._mac(purpose, "")[:16]
+        return self.mac(purpose, "")[:16]
 
-    def _mac(self, purpose: str, text: str) -> str:
+    def mac(self, purpose: str, text: str) -> str:
+        """Return 64 digits and letters that only who has the secret can compute, for a text and a purpose."""
         key = hmac.digest(self._key(), f"sayso {purpose} 1".encode(), hashlib.sha256)
         return hmac.digest(key, text.encode(), hashlib.sha256).hex()
 
