@@ -31,20 +31,30 @@ PENDING = re.compile(rb'data-pending="(\d+)"')
 
 @dataclass
 class Inbox:
-    """A server, and the session of somebody who has signed in."""
+    """A server, and the session of somebody who has signed in.
+
+    Attributes:
+        name: The host name that it printed; its pages have no other.
+        port: Where it listens on 127.0.0.1.
+    """
 
     process: subprocess.Popen[str]
+    name: str
     port: int
     cookie: str = ""
 
     @property
     def origin(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}"
+
+    @property
+    def host(self) -> str:
+        return f"{self.name}:{self.port}"
 
     def sign_in(self, token: str) -> None:
         """Use up a login link."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        form = {"content-type": "application/x-www-form-urlencoded", "origin": self.origin}
+        form = {"content-type": "application/x-www-form-urlencoded", "origin": self.origin, "host": self.host}
         connection.request("POST", "/login", f"token={quote(token)}", form)
         answer = connection.getresponse()
         answer.read()
@@ -59,7 +69,7 @@ class Inbox:
         taken: list[float] = []
         for _ in range(count):
             before = time.perf_counter()
-            connection.request("GET", path, headers={"cookie": self.cookie})
+            connection.request("GET", path, headers={"cookie": self.cookie, "host": self.host})
             answer = connection.getresponse()
             body = answer.read()
             taken.append(time.perf_counter() - before)
@@ -102,13 +112,13 @@ def serving(store: str) -> Iterator[Inbox]:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            said = (re.search(r"http://[^/]*:(\d+)/login\?token=(\S+)", line) for line in process.stdout)
+            said = (re.search(r"http://([^/]*):(\d+)/login\?token=(\S+)", line) for line in process.stdout)
             link = next((found for found in said if found), None)
             if link is None:
                 words = process.stderr.read().strip()
                 raise AbsentError("extra web") if "extra `web`" in words else WorkerFailedError(words[-200:])
-            inbox = Inbox(process, int(link[1]))
-            inbox.sign_in(link[2])
+            inbox = Inbox(process, link[1], int(link[2]))
+            inbox.sign_in(link[3])
             yield inbox
         finally:
             process.kill()
@@ -126,7 +136,7 @@ class Connections:
     async def connect(self, path: str) -> None:
         """Open one more."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.inbox.port)
-        head = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{self.inbox.port}\r\ncookie: {self.inbox.cookie}\r\n\r\n"
+        head = f"GET {path} HTTP/1.1\r\nhost: {self.inbox.host}\r\ncookie: {self.inbox.cookie}\r\n\r\n"
         writer.write(head.encode())
         self._readers.append(asyncio.create_task(self._read(len(self._writers), reader)))
         self._writers.append(writer)
