@@ -13,8 +13,8 @@ import pytest
 import sayso as package
 from sayso.model.edit import PLAN_TOOL
 from sayso.mplp import Plan, create_confirm, read_confirm, read_plan, schema, start, submit_plan_for_approval
+from sayso.mplp.lookup import find_confirm
 from sayso.mplp.schema import id_of
-from sayso.mplp.view import group_of
 from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
@@ -174,7 +174,7 @@ def test_import_needs_to_know_who_asks_and_for_what(here: Store, tmp_path: Path)
 def test_import_of_another_target_takes_its_confirm(here: Store, tmp_path: Path) -> None:
     file = written(tmp_path / "c", create_confirm("extension", id_of("x"), "agent", "Please").export())
     done = sayso("confirm", "import", file, "--json")
-    assert group_of(here, done.data["confirm_id"]).last.call.arguments["reason"] == "Please"
+    assert find_confirm(here, done.data["confirm_id"]).last.call.arguments["reason"] == "Please"
 
 
 # -- validate and schema -------------------------------------------------------------------------------------------

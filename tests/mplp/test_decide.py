@@ -150,7 +150,7 @@ def test_a_confirm_that_was_read_before_an_edit_decides_nothing(copied: Callable
 
 def test_a_confirm_that_was_packed_and_unpacked_knows_what_it_was_read_as() -> None:
     _, _, request = submitted()
-    assert pickle.loads(pickle.dumps(Confirm.from_request(request))).home.seen == (request.id, request.fingerprint)
+    assert pickle.loads(pickle.dumps(Confirm.from_request(request))).origin.seen == (request.id, request.fingerprint)
 
 
 @pytest.mark.parametrize("role", ["planner", "Planner", " planner  "])

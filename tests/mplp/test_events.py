@@ -45,12 +45,12 @@ def test_subscribers_and_the_journal_are_told_what_happened() -> None:
         "confirm.requested", "confirm.decided", "plan_rejected",
         "confirm.requested", "confirm.decided", "plan_approved",
     ]  # fmt: skip
-    rows = list(audit.entries(confirm.home.store, run_id=f"confirm:{confirm.confirm_id}"))
+    rows = list(audit.entries(confirm.origin.store, run_id=f"confirm:{confirm.confirm_id}"))
     assert [row.event for row in rows if row.event != "confirm.said"] == said
     assert [json.loads(row.detail)["event_id"] for row in rows if row.event != "confirm.said"] == [
         event.event_id for event in heard
     ]
-    assert audit.verify(confirm.home.store).broken == ()
+    assert audit.verify(confirm.origin.store).broken == ()
 
 
 def test_the_event_of_the_pipeline_is_the_one_of_the_description() -> None:

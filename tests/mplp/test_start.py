@@ -35,8 +35,8 @@ from sayso.mplp import (
     submit_plan_for_approval,
 )
 from sayso.mplp.call import Step
+from sayso.mplp.confirm import round_facts
 from sayso.mplp.schema import id_of
-from sayso.mplp.view import facts_of
 from sayso.stores.memory import MemoryStore
 from tests.support.acting import approved
 from tests.support.submitting import plan_of_three, submitted
@@ -253,7 +253,7 @@ def test_a_target_is_started_with_the_reason_that_was_approved() -> None:
     assert [(one.target_id, one.reason, one.status) for one in seen] == [(SHOWN, "only this once", "approved")]
 
 
-OTHER_TYPE = {"$enum": ["sayso.mplp.confirm:TargetType", "TRACE"]}
+OTHER_TYPE = {"$enum": ["sayso.mplp.plan:TargetType", "TRACE"]}
 
 
 @pytest.mark.parametrize("changes", [{"target_id": HIDDEN}, {"target_type": OTHER_TYPE}])
@@ -303,4 +303,4 @@ def test_a_plan_that_waits_in_the_run_of_another_target_starts_nothing(memory: M
 def test_a_call_that_cannot_be_read_is_of_no_target(memory: MemoryStore) -> None:
     _, request = waiting(HIDDEN)
     call = replace(request.call, form='{"target_type":{"$enum":["no:Such","X"]}}', masked=None)
-    assert facts_of(replace(request, subject=call)) is None
+    assert round_facts(replace(request, subject=call)) is None

@@ -149,7 +149,7 @@ def test_the_options_are_those_of_a_gate(clock: Clock) -> None:
 def test_of_two_who_submit_at_one_time_one_waits() -> None:
     """The other one's request is taken back, as if both had looked before either had asked."""
     store = sayso.Review().store
-    asked = [verb.asked_for_plan(plan_of_three(title=title), "agent", None, {}) for title in "ab"]
+    asked = [verb.plan_submission(plan_of_three(title=title), "agent", None, {}) for title in "ab"]
     first, second = (flow.submitting(plan_of_three(title=t), a) for t, a in zip("ab", asked, strict=True))
     looked, late = next(first).run(), next(second).run()
     drive(first, looked)
@@ -163,7 +163,7 @@ def test_of_two_who_submit_at_one_time_one_waits() -> None:
 def test_of_two_who_submit_another_round_at_one_time_one_waits() -> None:
     _, confirm, request = submitted()
     sayso.Review(reviewer="ada").reject(request.id, "no")
-    asked = [verb.asked_for_plan(plan_of_three(title=title), "agent", None, {}) for title in "ab"]
+    asked = [verb.plan_submission(plan_of_three(title=title), "agent", None, {}) for title in "ab"]
     first, second = (flow.submitting(plan_of_three(title=t), a) for t, a in zip("ab", asked, strict=True))
     looked, late = next(first).run(), next(second).run()
     drive(first, looked)

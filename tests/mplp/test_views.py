@@ -41,8 +41,9 @@ from sayso.mplp import (
     submit_plan_for_approval,
     subscribe,
 )
+from sayso.mplp.confirm import confirm_id_of
+from sayso.mplp.lookup import find_confirm
 from sayso.mplp.schema import id_of, uuid4_of
-from sayso.mplp.view import confirm_id_of, group_of
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from tests.conftest import Clock
@@ -190,7 +191,7 @@ def test_submitted_here_approved_there_and_read_elsewhere(tmp_path: Path) -> Non
 
     confirm_id = run(submit)
     store = SqliteStore(f"{tmp_path}/a.db")
-    sayso.Review(store).approve(group_of(store, confirm_id).last.id, by="ada", channel="browser")
+    sayso.Review(store).approve(find_confirm(store, confirm_id).last.id, by="ada", channel="browser")
     store.close()
     assert run(read, confirm_id) == "approved approved ada"
 
@@ -323,7 +324,7 @@ def test_a_secret_that_a_reviewer_quotes_is_masked_in_each_sample() -> None:
     plan = plan_of_three(objective="Copy postgres://me:hunter2@db/x")
     confirm = submit_plan_for_approval(plan, "agent")
     process_decision(confirm, Decision(status="rejected", decided_by_role="dba", reason="hunter2 is revoked"))
-    asked = group_of(sayso.Review().store, confirm.confirm_id).last
+    asked = find_confirm(sayso.Review().store, confirm.confirm_id).last
     for sample in (sample_of(asked), capture_learning_sample(confirm, plan)):
         assert sample.feedback is not None
         assert sample.feedback["details"] == "*** is revoked"
@@ -338,7 +339,7 @@ def test_samples_fit_the_frozen_schemas(clock: Clock) -> None:
     clock.tick(seconds=45)
     refresh(confirm)
     process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
-    rounds = group_of(sayso.Review().store, confirm.confirm_id).rounds
+    rounds = find_confirm(sayso.Review().store, confirm.confirm_id).rounds
     for sample in (capture_learning_sample(confirm, plan), sample_of(*rounds), sample_of(rounds[0])):
         assert misfits("mplp-learning-sample-core", sample.export()) == []
         assert misfits("mplp-learning-sample-intent", sample.export()) == []

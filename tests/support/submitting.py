@@ -33,8 +33,9 @@ from sayso.mplp import (
     submit_for_approval,
     submit_plan_for_approval,
 )
+from sayso.mplp.confirm import run_of
+from sayso.mplp.lookup import requests_of
 from sayso.mplp.schema import id_of
-from sayso.mplp.view import rounds_of, run_of
 from sayso.stores.base import Store
 
 __all__ = ["STEPS", "World", "plan_of_three", "submitted"]
@@ -138,7 +139,7 @@ class World:
         process_decision(self.sure, Decision(status="cancelled", decided_by_role="dba"), store=self.store)
 
     def add_approved(self) -> None:
-        if self.sure.home.store is not None:  # a document that waits nowhere may say what it likes
+        if self.sure.origin.store is not None:  # a document that waits nowhere may say what it likes
             add_decision(self.sure, "approved", "dba")
 
     def lock(self) -> None:
@@ -170,7 +171,7 @@ class World:
 
     def read(self) -> None:
         read_confirm(self.sure.confirm_id, store=self.store)
-        if self.sure.home.store is not None:
+        if self.sure.origin.store is not None:
             refresh(self.sure)
 
     # -- what is there -----------------------------------------------------------------------------------------
@@ -183,21 +184,21 @@ class World:
 
     @property
     def last(self) -> Request:
-        rounds = rounds_of(self.store, run_of(self.kind, PLAN))
+        rounds = requests_of(self.store, run_of(self.kind, PLAN))
         if not rounds:
             raise errors.RequestNotFoundError("none")
         return self.store.settle(rounds[-1].id)
 
     def documents(self) -> list[Any]:
         """Return the Confirms of all requests, as anybody reads them."""
-        requests = rounds_of(self.store, run_of(self.kind, PLAN))
+        requests = requests_of(self.store, run_of(self.kind, PLAN))
         return [document_of(self.store, request.id) for request in requests]
 
     def check(self) -> None:
         """What holds after every step."""
         assert set(self.started) <= {"approved"}
         documents = self.documents()
-        for document, request in zip(documents, rounds_of(self.store, run_of(self.kind, PLAN)), strict=True):
+        for document, request in zip(documents, requests_of(self.store, run_of(self.kind, PLAN)), strict=True):
             self.judge("mplp-confirm", document)
             if request.execution is not None:
                 assert document["status"] == "approved" or request is not self._newest(document)
@@ -210,7 +211,7 @@ class World:
             assert plan["status"] in wanted.get(documents[-1]["status"], {"draft"})
 
     def _newest(self, document: Any) -> Request:
-        rounds = rounds_of(self.store, run_of(self.kind, PLAN))
+        rounds = requests_of(self.store, run_of(self.kind, PLAN))
         return [one for one in rounds if document_of(self.store, one.id)["confirm_id"] == document["confirm_id"]][-1]
 
     def _start(self, deed: Callable[[], None]) -> None:

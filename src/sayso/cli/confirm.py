@@ -41,9 +41,9 @@ def confirm() -> None:
 @click.pass_obj
 def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> int:
     """Print the Confirm of a request; ID is that of the request, of the Confirm, or of its plan."""
-    from sayso.mplp.view import group_of
+    from sayso.mplp.lookup import find_confirm
 
-    group = group_of(cli.store, wanted)
+    group = find_confirm(cli.store, wanted)
     if plan and group.confirm.target_type != "plan":
         raise click.UsageError(
             f"{wanted!a} is not about a plan, but about a target of the kind {group.confirm.target_type}"
@@ -91,9 +91,9 @@ def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None,
 
 
 def _report(cli: CliContext, opened: Confirm) -> None:
-    from sayso.mplp.view import group_of
+    from sayso.mplp.lookup import find_confirm
 
-    request = group_of(cli.store, opened.confirm_id).last
+    request = find_confirm(cli.store, opened.confirm_id).last
     if cli.as_json:
         print_json({"request": request.id, "confirm_id": opened.confirm_id, "status": opened.status})
     else:

@@ -15,8 +15,9 @@ from sayso.model.canonical.tags import dumps
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.text import storable
 from sayso.mplp import ConfirmRefusedError, NotConformantError, sample_of
+from sayso.mplp.confirm import round_facts
+from sayso.mplp.lookup import find_confirm
 from sayso.mplp.sample import answer_of, export_of, secrets_of
-from sayso.mplp.view import facts_of, group_of
 from sayso.stores.base import Filter, Store
 
 __all__ = [
@@ -137,7 +138,7 @@ def samples(
     """
     for request in decided(store, since=since, until=until, tool=tool):
         try:
-            rounds = (request,) if facts_of(request) is None else _rounds(store, request)
+            rounds = (request,) if round_facts(request) is None else _rounds(store, request)
             made = _exported(rounds) if rounds else None
         except _NO_SAMPLE as error:  # one program's request must not end the export of all
             if unread is None:
@@ -176,7 +177,7 @@ def _fitted(content: Any) -> Any:
 
 def _rounds(store: Store, request: Request) -> tuple[Request, ...]:
     """Return the rounds up to this one, if it is the last that was decided; else none: one sample speaks for all."""
-    rounds = group_of(store, request.id).rounds
+    rounds = find_confirm(store, request.id).rounds
     ended = [place for place, one in enumerate(rounds) if _is_decided(one)]
     if not ended or rounds[ended[-1]].id != request.id:
         return ()

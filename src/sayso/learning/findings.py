@@ -31,7 +31,7 @@ from sayso.model.canonical.decode import items_of, tag_in
 from sayso.model.canonical.tags import MASK, dumps
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
-from sayso.mplp.view import facts_of
+from sayso.mplp.confirm import round_facts
 from sayso.stores.base import Store
 
 __all__ = ["FEWEST", "MOST", "Candidate", "Edit", "Reason", "Report", "Share", "Stamp", "report"]
@@ -162,7 +162,7 @@ class _Tool:
 
     def add(self, request: Request, decision: Decision) -> None:
         self.first, self.last = min(self.first, request.created_at), max(self.last, request.created_at)
-        self.is_gate = self.is_gate and facts_of(request) is None
+        self.is_gate = self.is_gate and round_facts(request) is None
         self.decided += 1
         self.reviewers |= {each.by.folded for each in decisions_by_person(request)}
         self.risks |= {request.risk} if request.risk is not None else set()

@@ -8,20 +8,11 @@ approved.
 
 from __future__ import annotations
 
-from sayso.mplp.confirm import (
-    Confirm,
-    ConfirmStatus,
-    Decision,
-    DecisionStatus,
-    Plan,
-    PlanStatus,
-    PlanStep,
-    StepStatus,
-    TargetType,
-    create_confirm,
-)
+from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Concern, Event, Governance, Meta, Module, Ref, StageEvent, Trace
 from sayso.mplp.flow import subscribe
+from sayso.mplp.lifecycle import create_confirm
+from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, PlanStep, StepStatus, TargetType
 from sayso.mplp.sample import LearningSample, sample_of
 from sayso.mplp.schema import (
     ConfirmLockedError,

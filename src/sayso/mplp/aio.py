@@ -14,12 +14,9 @@ from sayso import config
 from sayso.effects import adrive, offload
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
-from sayso.mplp import (
-    confirm,
-    flow,
-    verb,
-)
-from sayso.mplp.confirm import Confirm, Decision, DecisionStatus, Plan, TargetType
+from sayso.mplp import flow, lifecycle, verb
+from sayso.mplp.confirm import Confirm
+from sayso.mplp.plan import Decision, DecisionStatus, Plan, TargetType
 from sayso.mplp.sample import LearningSample
 from sayso.stores.base import Store
 
@@ -43,19 +40,19 @@ async def create_confirm(
     target_type: TargetType | str, target_id: str, requested_by_role: str, reason: str | None = None
 ) -> Confirm:
     """Return a new pending Confirm, which is in no store yet."""
-    return confirm.create_confirm(target_type, target_id, requested_by_role, reason)
+    return lifecycle.create_confirm(target_type, target_id, requested_by_role, reason)
 
 
 async def submit_plan_for_approval(
     plan: Plan, requested_by: str, *, reason: str | None = None, **options: Any
 ) -> Confirm:
     """Submit a plan; see `sayso.mplp.submit_plan_for_approval`."""
-    return await adrive(flow.submitting(plan, verb.asked_for_plan(plan, requested_by, reason, options)))
+    return await adrive(flow.submitting(plan, verb.plan_submission(plan, requested_by, reason, options)))
 
 
 async def submit_for_approval(confirm: Confirm, **options: Any) -> Confirm:
     """Submit a Confirm about anything but a plan; see `sayso.mplp.submit_for_approval`."""
-    return await adrive(flow.submitting(confirm, verb.asked_for_confirm(confirm, options)))
+    return await adrive(flow.submitting(confirm, verb.confirm_submission(confirm, options)))
 
 
 async def add_decision(

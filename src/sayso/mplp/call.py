@@ -2,8 +2,8 @@
 
 A plan waits as `carry_out_plan(title, objective, steps)`, its steps as the protocol's own JSON, so that people read the
 plan itself and may edit it like any other arguments; all other targets wait as `use_target(target_type, target_id,
-reason)`. Which target it is stands in the run's name; what the call says of it is read by `told_of`, and counts where
-both agree. What a decision about them needs is `sayso.model.edit`. Invariant: what runs is what `doing` was told,
+reason)`. Which target it is stands in the run's name; what the call says of it is read by `target_of`, and counts where
+both agree. What a decision about them needs is `sayso.model.edit`. Invariant: what runs is what `running_as` was told,
 with the target as it was approved.
 """
 
@@ -25,7 +25,7 @@ from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Call
 from sayso.model.reviewer import Quorum
-from sayso.mplp.confirm import Confirm, Plan, PlanStep, TargetType
+from sayso.mplp.plan import Plan, PlanStep, TargetType
 from sayso.mplp.schema import NotConformantError, id_of
 
 __all__ = [
@@ -33,19 +33,18 @@ __all__ = [
     "TARGET_TOOL",
     "Step",
     "Terms",
-    "arguments_of",
     "carry_out_plan",
-    "doing",
     "edited_plan",
     "gate_for",
     "is_ours",
     "plan_with",
-    "told_of",
+    "running_as",
+    "target_of",
     "use_target",
 ]
 
 _Text = Annotated[str, Field(min_length=1)]
-_doing: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_doing", default=None)
+_running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_running", default=None)
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,10 @@ def use_target(target_type: TargetType, target_id: str, reason: str | None = Non
 
 
 def _do(arguments: dict[str, Any]) -> Any:
-    deed = _doing.get()
-    if deed is None:
+    action = _running.get()
+    if action is None:
         raise RuntimeError("this call is started by sayso.mplp.start alone; nothing was done")
-    return deed(arguments)
+    return action(arguments)
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
@@ -109,14 +108,14 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
 
 
 @contextmanager
-def doing(deed: Callable[[dict[str, Any]], Any]) -> Generator[None]:
+def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
     """Have the built-in calls that run inside the block, in this task, do this."""
-    token = _doing.set(deed)
+    token = _running.set(action)
     try:
         yield
     finally:
         with suppress(ValueError):  # a coroutine may be closed from a context that never had it
-            _doing.reset(token)
+            _running.reset(token)
 
 
 def is_ours(call: Call) -> bool:
@@ -138,15 +137,7 @@ def gate_for(tool: str, terms: Terms, *, is_async: bool = False) -> Gate:
     )
 
 
-def arguments_of(target: Plan | Confirm) -> dict[str, Any]:
-    """Return what a reviewer is shown of a target."""
-    if isinstance(target, Plan):
-        steps = [{"description": step.description, **_plain(step)} for step in target.steps]
-        return {"title": target.title, "objective": target.objective, "steps": steps}
-    return {"target_type": target.target_type, "target_id": target.target_id, "reason": target.reason}
-
-
-def told_of(call: Call) -> dict[str, Any]:
+def target_of(call: Call) -> dict[str, Any]:
     """Return what a call of `use_target` says of its target; nothing where it cannot be read."""
     with suppress(ArgumentError):  # a program may have written it by hand
         return canonical.decode(call.form, {canonical.class_name(TargetType): TargetType})
@@ -178,8 +169,3 @@ def _steps(plan_id: str, said: list[dict[str, Any]]) -> list[PlanStep]:
         own = {"step_id": id_of("step", plan_id, index, step["description"], *known)}
         named.append(PlanStep.model_validate(own | step))
     return named
-
-
-def _plain(step: PlanStep) -> dict[str, Any]:
-    """Return a step as JSON values, with its id and status, whether these were written down or not."""
-    return step.model_dump(mode="json", exclude_none=True)

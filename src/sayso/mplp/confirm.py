@@ -1,216 +1,55 @@
-"""The protocol's closed sets of words. They are texts, so that `confirm.status == "approved"` holds.
+"""The Confirm, and how one is read from the requests of a store; pure: it reads what it is given.
 
-The lists of a Confirm: they read and compare like any list, and nobody adds to one in place.
-
-A field of a locked Confirm refuses to be assigned, and what stands in a field would otherwise still grow. Invariant:
-what was read from a series stays what it is, for whoever holds it.
-
-The plan: what is to be done, step by step, and where it stands.
-
-Invariant: only a person's decision makes a plan approved, and only a start takes it on from there; what is assigned to
-the status is refused.
-
-The Confirm: a request for approval, and the decisions on it, as the protocol writes them.
-
-Beside its fields, which are the protocol's, a Confirm knows whether it is the view of requests in a store (`home`).
-What changes a Confirm is in `sayso.mplp.confirm`. Invariant: its status follows from decisions and is never assigned,
-and a locked Confirm does not change.
-
-How a Confirm changes: pending, until somebody decides; a no may be followed by another round, a yes by nothing.
-
-These are the rules, and what they do to a document that is in no store. Where a Confirm is the view of requests, the
-decision goes through the person's door (`sayso.mplp.flow`), after the same rules. Invariant: a decision that is
-refused here has changed nothing.
+Beside its fields, which are the protocol's, a Confirm knows whether it was read from requests (`home`). A Confirm is
+read from the requests of its rounds, a plan from the last of them; any other request of sayso has its Confirm as well.
+Invariant: a Confirm says `approved` where a person said yes and nobody has taken it back or let it expire since, and
+nowhere else; its status is never assigned, and a locked Confirm does not change.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
-from typing import Annotated, Any, NoReturn, Self, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, cast
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from sayso import clock
-from sayso.model.request import Request
-from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.text import is_blank
-from sayso.mplp.document import Document, Event, Governance, Meta, Part, StageEvent, Trace, fresh_meta, time_text
-from sayso.mplp.schema import (
-    ConfirmLockedError,
-    ConfirmRefusedError,
-    MismatchError,
-    NotConformantError,
-    brief,
-    id_of,
-    new_id,
-    pointer,
-)
+from sayso.errors import ConfigError
+from sayso.model.request import Call, Request, State
+from sayso.model.request import Decision as Said
+from sayso.model.text import storable
+from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, target_of
+from sayso.mplp.document import Document, Event, Governance, Meta, Trace, fresh_meta
+from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType
+from sayso.mplp.schema import ConfirmLockedError, ConfirmRefusedError, id_of, is_id, new_id, pointer, uuid4_of
 
 __all__ = [
+    "SUBMITTED",
     "Confirm",
-    "ConfirmStatus",
-    "Decision",
-    "DecisionStatus",
-    "Home",
-    "Plan",
-    "PlanStatus",
-    "PlanStep",
-    "Series",
-    "StepStatus",
-    "TargetType",
-    "create_confirm",
-    "decide",
-    "must_be_about",
-    "must_be_open",
-    "must_take",
-    "stage_of",
-    "to_submit",
+    "ConfirmSummary",
+    "DecisionSummary",
+    "Names",
+    "Origin",
+    "RoundFacts",
+    "active_traceparent",
+    "confirm_id_of",
+    "confirm_of",
+    "decisions_of",
+    "is_about",
+    "plan_of",
+    "round_facts",
+    "run_of",
+    "summary_of",
+    "valid_traceparent",
 ]
 
 
-class TargetType(StrEnum):
-    """What a Confirm is about."""
-
-    CONTEXT = "context"
-    PLAN = "plan"
-    TRACE = "trace"
-    EXTENSION = "extension"
-    OTHER = "other"
-
-
-class ConfirmStatus(StrEnum):
-    """Where a Confirm stands."""
-
-    PENDING = "pending"
-    APPROVED = "approved"
-    REJECTED = "rejected"
-    CANCELLED = "cancelled"
-
-
-class DecisionStatus(StrEnum):
-    """What a decision says."""
-
-    APPROVED = "approved"
-    REJECTED = "rejected"
-    CANCELLED = "cancelled"
-
-
-class PlanStatus(StrEnum):
-    """Where a plan stands."""
-
-    DRAFT = "draft"
-    PROPOSED = "proposed"
-    APPROVED = "approved"
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-
-class StepStatus(StrEnum):
-    """Where a step of a plan stands."""
-
-    PENDING = "pending"
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    BLOCKED = "blocked"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-
-
-T = TypeVar("T")
-
-
-class Series(list[T]):
-    """A list that does not change."""
-
-    def _refused(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(
-            "decisions and events of a Confirm are not changed in place, and nothing was; use add_decision or"
-            " process_decision, or assign a new list to a Confirm of your own"
-        )
-
-    append = extend = insert = pop = remove = clear = reverse = _refused
-    sort = _refused  # pyright: ignore[reportAssignmentType]  which knows no order of them, either
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refused
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Series, (list(self),)
-
-
-class PlanStep(Part):
-    """A step of a plan."""
-
-    step_id: str = Field(default_factory=new_id)
-    description: str
-    status: StepStatus = StepStatus.PENDING
-    dependencies: list[str] | None = None
-    agent_role: str | None = None
-    order_index: int | None = None
-
-
-class Plan(Document):
-    """A plan, which needs an approval before it is carried out.
-
-    What is not given is filled in: `meta`, `plan_id`, `context_id`, and the status `draft`.
-
-    Raises:
-        ConfirmRefusedError: The status is assigned.
-    """
-
-    kind = "plan"
-
-    meta: Meta = Field(default_factory=fresh_meta)
-    plan_id: str = Field(default_factory=new_id)
-    context_id: str = Field(default_factory=new_id)
-    title: str
-    objective: str
-    status: PlanStatus = PlanStatus.DRAFT
-    steps: list[PlanStep]
-    trace: Trace | None = None
-    events: list[Event] | None = None
-
-    @classmethod
-    def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the ids of steps that stand twice, and dependencies on steps that there are not."""
-        seen = set[str]()
-        for index, step in enumerate(document["steps"]):
-            if step["step_id"] in seen:
-                yield f"{pointer('steps', index, 'step_id')}: {step['step_id']!r} is the id of another step already"
-            seen.add(step["step_id"])
-        for index, step in enumerate(document["steps"]):
-            for place, needed in enumerate(step.get("dependencies") or ()):
-                if needed not in seen:
-                    yield f"{pointer('steps', index, 'dependencies', place)}: there is no step {needed!r} in this plan"
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "status" and value != self.status:
-            reason = (
-                f"the status of plan {self.plan_id} follows from what people decide and what is started; use"
-                " submit_plan_for_approval, process_decision or start"
-            )
-            raise ConfirmRefusedError(self.plan_id, reason)
-        super().__setattr__(name, value)
-
-
-class Decision(Part):
-    """What one reviewer said.
-
-    The protocol knows a reviewer by a role; where a person decided through a channel of sayso it is the person's name.
-    """
-
-    decision_id: str = Field(default_factory=new_id)
-    status: DecisionStatus
-    decided_by_role: str
-    decided_at: datetime = Field(default_factory=clock.now)
-    reason: str | None = None
-
-
 @dataclass(frozen=True)
-class Home:
+class Origin:
     """Where a Confirm came from.
 
     Attributes:
@@ -223,11 +62,11 @@ class Home:
     plan: Plan | None = field(default=None, compare=False)
     seen: tuple[str, str] | None = field(default=None, compare=False)
 
-    def __deepcopy__(self, memo: object) -> Home:
+    def __deepcopy__(self, memo: object) -> Origin:
         return self  # a store is not copied with what was read from it
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Home, (getattr(self.store, "url", self.store), None, self.seen)
+        return Origin, (getattr(self.store, "url", self.store), None, self.seen)
 
 
 class Confirm(Document):
@@ -252,16 +91,16 @@ class Confirm(Document):
     requested_by_role: str
     requested_at: datetime = Field(default_factory=clock.now)
     reason: str | None = None
-    decisions: Annotated[list[Decision], AfterValidator(Series)] = Field(default=[], validate_default=True)
+    decisions: Annotated[list[Decision], AfterValidator(FrozenList)] = Field(default=[], validate_default=True)
     trace: Trace | None = None
-    events: Annotated[list[Event], AfterValidator(Series)] | None = None
+    events: Annotated[list[Event], AfterValidator(FrozenList)] | None = None
 
-    _home: Home = PrivateAttr(default_factory=Home)
+    _origin: Origin = PrivateAttr(default_factory=Origin)
 
     @property
-    def home(self) -> Home:
+    def origin(self) -> Origin:
         """Where it came from."""
-        return self._home
+        return self._origin
 
     @property
     def is_locked(self) -> bool:
@@ -278,10 +117,8 @@ class Confirm(Document):
             request: The request.
             rounds: Where it was asked again, the requests of the further rounds.
         """
-        from sayso.mplp.view import confirm_of
-
         asked = (request, *rounds)
-        return confirm_of(asked).at_home(None, seen=asked[-1])
+        return confirm_of(asked).linked(None, seen=asked[-1])
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
@@ -289,9 +126,11 @@ class Confirm(Document):
         for name, key in (("decisions", "decision_id"), ("events", "event_id")):
             yield from _twice(document.get(name) or (), name, key)
 
-    def at_home(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
+    def linked(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
         """Note where it came from, and as what it was read there; return it."""
-        self._home = Home(store, plan if plan is not None else self._home.plan, (seen.id, seen.current_fingerprint))
+        self._origin = Origin(
+            store, plan if plan is not None else self._origin.plan, (seen.id, seen.current_fingerprint)
+        )
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -313,137 +152,379 @@ def _twice(items: Sequence[Mapping[str, Any]], name: str, key: str) -> Iterator[
         seen.add(item[key])
 
 
-def create_confirm(
-    target_type: TargetType | str, target_id: str, requested_by_role: str, reason: str | None = None
-) -> Confirm:
-    """Return a new pending Confirm, which is in no store yet (seed 003, section 6).
+# -- reading requests ----------------------------------------------------------------------------------------------
 
-    Args:
-        target_type: What it is about: `context`, `plan`, `trace`, `extension` or `other`.
-        target_id: Which one.
-        requested_by_role: Who asks.
-        reason: Why.
+Names = Mapping[str, tuple[str, str]]
+"""Ids and roles that decisions were given, by the ids that follow from their requests."""
+
+SUBMITTED = frozenset({"meta", "governance", "reason", "trace"})
+"""What a Confirm brings along. Not what was decided elsewhere, nor when: nobody here can know that it was."""
+
+_RANDOM = re.compile(r"(?:rq|run)_([0-9a-f]{32})")
+_DIGITS = re.compile(r"[0-9a-f]{32}")
+_RUNS = frozenset({"Agent", "Workflow", "agent", "workflow"})
+_STATUS = {
+    State.PENDING: ConfirmStatus.PENDING,
+    State.APPROVED: ConfirmStatus.APPROVED,
+    State.RUNNING: ConfirmStatus.APPROVED,
+    State.DONE: ConfirmStatus.APPROVED,
+    State.FAILED: ConfirmStatus.APPROVED,
+    State.UNKNOWN: ConfirmStatus.APPROVED,
+    State.ANSWERED: ConfirmStatus.APPROVED,
+    State.REJECTED: ConfirmStatus.REJECTED,
+    State.FEEDBACK: ConfirmStatus.REJECTED,
+    State.CANCELLED: ConfirmStatus.CANCELLED,
+    State.EXPIRED: ConfirmStatus.CANCELLED,
+}
+_PLAN_STATUS = {
+    State.PENDING: PlanStatus.PROPOSED,
+    State.APPROVED: PlanStatus.APPROVED,
+    State.RUNNING: PlanStatus.IN_PROGRESS,
+    State.UNKNOWN: PlanStatus.IN_PROGRESS,
+    State.DONE: PlanStatus.COMPLETED,
+    State.FAILED: PlanStatus.FAILED,
+}
+_SAID = {
+    "approve": DecisionStatus.APPROVED,
+    "answer": DecisionStatus.APPROVED,
+    "reject": DecisionStatus.REJECTED,
+    "feedback": DecisionStatus.REJECTED,
+    "cancel": DecisionStatus.CANCELLED,
+}
+
+
+class RoundFacts(NamedTuple):
+    """What a request says of the Confirm that it is a round of.
+
+    Attributes:
+        confirm_id: Which Confirm.
+        target_type, target_id: What it is about.
+        role: Who asked for it.
+        confirm: Further fields of the Confirm, as JSON, where it was brought along.
+        plan: Further fields of the plan, as JSON.
+        traceparent: The W3C trace in which it was asked.
     """
+
+    confirm_id: str
+    target_type: TargetType
+    target_id: str
+    role: str
+    confirm: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    traceparent: str | None
+
+
+class DecisionSummary(NamedTuple):
+    """One decision on a Confirm, with the fields that `Decision` has and without its id."""
+
+    status: DecisionStatus
+    decided_by_role: str
+    decided_at: datetime
+    reason: str
+
+
+class ConfirmSummary(NamedTuple):
+    """What a learning sample needs to know of a Confirm.
+
+    Attributes:
+        confirm_id: Which one.
+        status: Where it stands.
+        requested_at: When it was asked for.
+        decisions: What was said, oldest first.
+        event_ids: Ids of its events, oldest first.
+    """
+
+    confirm_id: str
+    status: ConfirmStatus
+    requested_at: datetime
+    decisions: Sequence[Decision | DecisionSummary]
+    event_ids: Sequence[str]
+
+
+def run_of(target_type: str, target_id: str) -> str:
+    """Return the run in which a target's requests wait."""
+    return f"{target_type}:{target_id}"
+
+
+def round_facts(request: Request) -> RoundFacts | None:
+    """Return what a request says of its Confirm; None where it is no round of one.
+
+    Which Confirm and target it is about stands in its place and its run, which its fingerprint covers; all else is gone
+    when the request was purged. A call that shows people another target than its run names is no round of either.
+    """
+    if not isinstance(request.subject, Call) or not is_ours(request.subject):
+        return None
+    confirm_id, _, number = request.place.partition("/")
+    target_type, _, target_id = request.run_id.partition(":")
+    if not (is_id(confirm_id) and number.isdecimal() and target_type in set(TargetType)):
+        return None
+    if not _shows(request, target_type, target_id):
+        return None
+    told = request.context or {}
+    role, parent = told.get("requested_by_role"), told.get("traceparent")
+    return RoundFacts(
+        confirm_id,
+        TargetType(target_type),
+        target_id,
+        storable(role) if isinstance(role, str) else request.requester.subject,
+        _fields(told.get("confirm")),
+        _fields(told.get("plan")),
+        parent if isinstance(parent, str) else None,
+    )
+
+
+def is_about(said: Mapping[str, Any], target_type: str, target_id: str) -> bool:
+    """Say whether what a call of `use_target` says of its target is this one."""
+    return said.get("target_type") == target_type and said.get("target_id") == target_id
+
+
+def _shows(request: Request, target_type: str, target_id: str) -> bool:
+    """Say whether a request shows people the target that its run names."""
+    if request.call.tool == PLAN_TOOL:
+        return target_type == TargetType.PLAN
+    return request.purged_at is not None or is_about(target_of(request.call), target_type, target_id)
+
+
+def _fields(told: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+
+
+def confirm_id_of(request: Request) -> str:
+    """Return the id of a request's Confirm."""
+    facts = round_facts(request)
+    return _id_of(request.id) if facts is None else facts.confirm_id
+
+
+def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm:
+    """Return the Confirm of which these requests are the rounds, oldest first."""
+    facts = round_facts(rounds[0])
+    confirm = _described(rounds[0]) if facts is None else _submitted(rounds[0], facts)
+    decisions, events = list(confirm.decisions), list(confirm.events or ())
+    for number, request in enumerate(rounds, 1):
+        made = decisions_of(request, names)
+        decisions += made
+        events += _events(confirm, request, number, made)
+    changes = {"status": _status(rounds[-1]), "decisions": FrozenList(decisions), "events": FrozenList(events)}
+    return confirm.model_copy(update=changes)
+
+
+def summary_of(request: Request) -> ConfirmSummary:
+    """Return what the Confirm comes to of a request that a program made by itself, without making the documents."""
+    status, made = _status(request), _words(request)
+    told = [_event_id(request, word) for word in _steps(status, is_said=bool(made))]
+    return ConfirmSummary(_id_of(request.id), status, request.created_at, made, told)
+
+
+def plan_of(rounds: Sequence[Request]) -> Plan:
+    """Return the plan of which these requests are the rounds, as it was last proposed, or as reviewers left it.
+
+    Raises:
+        ValueError: They are not about a plan.
+        ConfirmRefusedError: It was purged.
+        NotConformantError: What waits by the name of a plan is none.
+    """
+    request = rounds[-1]
+    facts = round_facts(request)
+    if facts is not None and request.purged_at is not None:
+        reason = f"plan {facts.target_id} was purged on {request.purged_at:%Y-%m-%d}, and only its Confirm is left"
+        raise ConfirmRefusedError(facts.confirm_id, reason)
+    if facts is None or request.call.tool != PLAN_TOOL:
+        raise ValueError(f"{request.id} is not about a plan")
+    bare: dict[str, Any] = {"meta": {}, "context_id": id_of("context", facts.target_id)}
+    own: dict[str, Any] = {"plan_id": facts.target_id, "title": "", "objective": "", "steps": []}
+    plan = Plan.model_validate(bare | Plan.fitting(facts.plan) | own)
+    status = _PLAN_STATUS.get(request.state, PlanStatus.DRAFT)
+    return edited_plan(plan, request.effective).model_copy(update={"status": status})
+
+
+def decisions_of(request: Request, names: Names | None = None) -> list[Decision]:
+    """Return what people said about one request, oldest first; that its time was over counts as a cancellation."""
+    made = [_decision(request, one, names or {}) for one in _said(request)]
+    if request.state is State.EXPIRED:
+        made.append(_document(id_of("decision", request.id, "expired"), _run_out(request)))
+    return made
+
+
+def _said(request: Request) -> list[Said]:
+    """Return what people said about one request, votes included, oldest first."""
+    said = list(request.votes)
+    if request.decision is not None and request.decision not in said:
+        said.append(request.decision)
+    return said
+
+
+def _words(request: Request) -> list[DecisionSummary]:
+    """Return `decisions_of` without ids."""
+    made = [_word(request, one) for one in _said(request)]
+    return [*made, _run_out(request)] if request.state is State.EXPIRED else made
+
+
+def _decision(request: Request, said: Said, names: Names) -> Decision:
+    own, word = id_of("decision", request.id, said.verb, said.by.folded, said.at.isoformat()), _word(request, said)
+    decision_id, role = names.get(own, (own, word.decided_by_role))
+    return _document(decision_id, word._replace(decided_by_role=role))
+
+
+def _document(decision_id: str, word: DecisionSummary) -> Decision:
+    return Decision(decision_id=decision_id, **word._asdict())
+
+
+def _word(request: Request, said: Said) -> DecisionSummary:
+    status = DecisionStatus.REJECTED if _is_no(request) else _SAID[said.verb]
+    words = storable(said.comment) if said.comment and said.comment.strip() else ""
+    return DecisionSummary(
+        status, said.by.subject, said.at, words or f"{status} by {said.by} ({said.channel}), without a word"
+    )
+
+
+def _run_out(request: Request) -> DecisionSummary:
+    ended, what = request.expires_at, "nobody decided in time, and no answer is a no"
+    if request.decision is not None and request.approval_expires_at is not None:
+        ended, what = request.approval_expires_at, "the approval was not used in time"
+    return DecisionSummary(DecisionStatus.CANCELLED, "clock", ended, what)
+
+
+def _is_no(request: Request) -> bool:
+    """Say whether what reads as a yes is a no: the answer `False`, or the approval of another target than was asked."""
+    if request.state is State.ANSWERED:
+        return request.answer is False
+    edited = request.edited
+    if edited is None or edited.tool != TARGET_TOOL or _STATUS[request.state] is not ConfirmStatus.APPROVED:
+        return False
+    facts = round_facts(request) if request.purged_at is None else None
+    return facts is not None and not is_about(target_of(edited), facts.target_type, facts.target_id)
+
+
+def _status(request: Request) -> ConfirmStatus:
+    return ConfirmStatus.REJECTED if _is_no(request) else _STATUS[request.state]
+
+
+def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Decision]) -> list[Event]:
+    trace_id = None if confirm.trace is None else confirm.trace.trace_id
+    about = {"confirm_id": confirm.confirm_id, "target_type": str(confirm.target_type), "target_id": confirm.target_id}
+
+    def event(word: str, at: datetime, data: dict[str, Any]) -> Event:
+        return Event(
+            event_id=_event_id(request, word), event_type=f"confirm.{word}", timestamp=at, trace_id=trace_id,
+            data=about | {"round": number} | data,
+        )  # fmt: skip
+
+    first, *others = _steps(_status(request), is_said=bool(made))
+    found = [event(first, request.created_at, {})]
+    for word in others:
+        last = made[-1]
+        data = {"decision_id": last.decision_id, "status": str(last.status), "decided_by_role": last.decided_by_role}
+        found.append(event(word, last.decided_at, data))
+    return found
+
+
+def _steps(status: ConfirmStatus, *, is_said: bool) -> list[str]:
+    """Return what has happened to one round of a Confirm."""
+    if status is ConfirmStatus.PENDING or not is_said:
+        return ["requested"]
+    return ["requested", "cancelled" if status is ConfirmStatus.CANCELLED else "decided"]
+
+
+def _event_id(request: Request, word: str) -> str:
+    return id_of("event", request.id, word)
+
+
+def _submitted(request: Request, facts: RoundFacts) -> Confirm:
+    """Return the Confirm that was submitted, without what was decided here."""
+    brought = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
+    told = (_reason(request), facts.confirm.get("reason"), request.prompt)
+    reason = next((one for one in told if isinstance(one, str) and one), f"Requesting approval for {facts.target_type}")
+    fields: dict[str, Any] = {
+        "meta": Meta(created_at=request.created_at),
+        "trace": trace_of(facts.traceparent),
+        **brought,
+        "reason": storable(reason),
+        "requested_at": request.created_at,
+        "confirm_id": facts.confirm_id,
+        "target_type": facts.target_type,
+        "target_id": facts.target_id,
+        "requested_by_role": facts.role,
+    }
+    return Confirm.model_validate(fields)
+
+
+def _reason(request: Request) -> Any:
+    """Return the reason that people are shown in the call itself; None where it has none."""
+    return target_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
+
+
+def _described(request: Request) -> Confirm:
+    """Return the Confirm of a request that a program made by itself, without what was decided."""
+    subject, facts = request.subject, request.context or {}
+    if not isinstance(subject, Call):
+        target_type, target_id, asks = TargetType.CONTEXT, _id_of(request.run_id), subject.text
+    elif str(facts.get("runnable_type")) in _RUNS:
+        target_type, target_id, asks = TargetType.TRACE, _id_of(request.run_id), f"run {subject.name}"
+    else:
+        target_type, target_id, asks = TargetType.OTHER, _digits_of(request.fingerprint), f"call {subject.tool}"
+    parent = facts.get("traceparent")
+    trace = trace_of(parent if isinstance(parent, str) else None)
     return Confirm(
-        target_type=TargetType(target_type), target_id=target_id, requested_by_role=requested_by_role, reason=reason
+        meta=Meta(created_at=request.created_at, created_by=request.requester.qualified),
+        confirm_id=_id_of(request.id),
+        target_type=target_type,
+        target_id=target_id,
+        requested_by_role=request.requester.subject,
+        requested_at=request.created_at,
+        reason=storable(request.prompt or asks) or "call",
+        trace=trace or Trace(trace_id=_id_of(request.run_id), span_id=id_of("span", request.id)),
     )
 
 
-def must_be_open(confirm: Confirm) -> None:
-    """Refuse a Confirm that is locked.
+def _id_of(name: str) -> str:
+    """Return the id that a request or run has in the protocol: its own digits where it has them."""
+    found = _RANDOM.fullmatch(str(name))  # whatever stands in a row that somebody altered
+    return id_of("name", name) if found is None else uuid4_of(found[1])
+
+
+def _digits_of(fingerprint: str) -> str:
+    """Return the id of a call that is asked for: the first digits of its fingerprint, where it has them."""
+    found = _DIGITS.match(str(fingerprint))
+    return id_of("fingerprint", fingerprint) if found is None else uuid4_of(found[0])
+
+
+# -- W3C traces ----------------------------------------------------------------------------------------------------
+# A W3C trace id is 128 bits, like a UUID; six of them say "UUID v4" in the protocol's form, so the exact `traceparent`
+# is kept in the attributes.
+
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}")
+
+
+def valid_traceparent(traceparent: str) -> str:
+    """Return a `traceparent` (W3C trace context).
 
     Raises:
-        ConfirmLockedError: It is.
+        ConfigError: It is none.
     """
-    if confirm.is_locked:
-        raise ConfirmLockedError(confirm.confirm_id)
+    if _PARENT.fullmatch(traceparent) is None:
+        raise ConfigError(f"{traceparent!a} is no W3C traceparent; nothing was asked")
+    return traceparent
 
 
-def must_be_about(confirm: Confirm, target_type: str, target_id: str) -> None:
-    """Refuse a Confirm that is about something else.
-
-    Raises:
-        MismatchError: It is.
-    """
-    if confirm.target_type != target_type:
-        raise MismatchError(confirm.confirm_id, f"a {confirm.target_type}", f"a {target_type}")
-    if confirm.target_id != target_id:
-        raise MismatchError(confirm.confirm_id, confirm.target_id, target_id)
-
-
-def must_take(confirm: Confirm, decision: Decision) -> None:
-    """Refuse a decision that a Confirm cannot take.
-
-    Raises:
-        ConfirmLockedError: It is locked.
-        ConfirmRefusedError: It is decided already, or a rejection has no reason.
-    """
-    must_be_open(confirm)
-    if confirm.status is not ConfirmStatus.PENDING:
-        raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{_by(confirm)}")
-    if decision.status is DecisionStatus.REJECTED and is_blank(decision.reason or ""):
-        raise ConfirmRefusedError(confirm.confirm_id, f"a rejection needs a reason, and {_named(confirm)} got none")
-    if any(decision.decision_id == known.decision_id for known in confirm.decisions):
-        reason = f"{_named(confirm)} has a decision with the id {brief(decision.decision_id)} already"
-        raise ConfirmRefusedError(confirm.confirm_id, reason)
+def active_traceparent() -> str | None:
+    """Return the `traceparent` of the span that is active_traceparent here; None where there is none."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
-def decide(confirm: Confirm, decision: Decision) -> list[Event]:
-    """Write a decision down in a Confirm that is in no store, and return what happened to it.
-
-    Raises:
-        ConfirmRefusedError: It cannot take the decision, or the role that asked decides.
-    """
-    must_take(confirm, decision)
-    if _is_own(confirm, decision):
-        reason = f"{brief(decision.decided_by_role)} asked for {_named(confirm)}, and who asks does not decide"
-        raise ConfirmRefusedError(confirm.confirm_id, reason)
-    word = "cancelled" if decision.status is DecisionStatus.CANCELLED else "decided"
-    event = Event(
-        event_id=id_of("event", confirm.confirm_id, decision.decision_id),
-        event_type=f"confirm.{word}",
-        timestamp=decision.decided_at,
-        data={"confirm_id": confirm.confirm_id, "decision_id": decision.decision_id, "status": str(decision.status)},
+def trace_of(traceparent: str | None, context_id: str | None = None) -> Trace | None:
+    """Return the trace that a `traceparent` names; None where it names none."""
+    parts = None if traceparent is None else _PARENT.fullmatch(traceparent)
+    if parts is None:
+        return None
+    return Trace(
+        trace_id=uuid4_of(parts["trace"]),
+        span_id=id_of("span", parts["trace"], parts["span"]),
+        context_id=context_id,
+        attributes={"traceparent": traceparent},
     )
-    changes = {"status": ConfirmStatus(decision.status), "decisions": Series([*confirm.decisions, decision])}
-    confirm.take(confirm.model_copy(update=changes))
-    return [event]
-
-
-def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
-    """Return the event of the pipeline for what was decided about a plan (seed 003, section 4.3)."""
-    return StageEvent(
-        event_id=event_id,
-        event_type="plan_approved" if decision.status is DecisionStatus.APPROVED else "plan_rejected",
-        timestamp=decision.decided_at,
-        payload={
-            "confirm_id": confirm.confirm_id,
-            "plan_id": confirm.target_id,
-            "decided_by": decision.decided_by_role,
-        },
-    )
-
-
-def to_submit(target: Plan | Confirm, confirm: Confirm | None) -> None:
-    """Refuse what cannot be submitted, before anything is recorded.
-
-    Raises:
-        NotConformantError: It does not fit the protocol; the problems name the fields.
-        ConfirmRefusedError: It is locked, decided, or about something else.
-    """
-    if isinstance(target, Plan):
-        if target.status not in {PlanStatus.DRAFT, PlanStatus.PROPOSED}:
-            reason = f"plan {brief(target.plan_id)} is {target.status}, and only a draft is submitted"
-            raise ConfirmRefusedError(target.plan_id, reason)
-        target.export()
-        if not any(step.description.strip() for step in target.steps):
-            raise NotConformantError("Plan", ["/steps: no step says what is to be done"])
-    if confirm is None:
-        return
-    must_be_open(confirm)
-    if isinstance(target, Plan):
-        must_be_about(confirm, TargetType.PLAN, target.plan_id)
-    if confirm.status not in {ConfirmStatus.PENDING, ConfirmStatus.REJECTED}:
-        reason = f"{_named(confirm)} is {confirm.status} by its own account, which counts for nothing here"
-        raise ConfirmRefusedError(confirm.confirm_id, reason)
-    confirm.export()
-
-
-def _is_own(confirm: Confirm, decision: Decision) -> bool:
-    """Say whether the role that decides could be the one that asked, as a store would say of two names."""
-    asked, decided = (" ".join(role.split()) for role in (confirm.requested_by_role, decision.decided_by_role))
-    try:
-        return Identity(PROGRAM, decided).may_be(Identity(PROGRAM, asked))
-    except ValueError:  # no person can have such a name, and in a document it is a name all the same
-        return decided == asked
-
-
-def _named(confirm: Confirm) -> str:
-    return f"Confirm {brief(confirm.confirm_id)}"
-
-
-def _by(confirm: Confirm) -> str:
-    decisions: Sequence[Decision] = confirm.decisions
-    if not decisions:
-        return ""
-    return f" by {brief(decisions[-1].decided_by_role)} at {time_text(decisions[-1].decided_at)}"

@@ -108,7 +108,7 @@ class Document(BaseModel):
         """Return `export` as indented JSON text."""
         return json.dumps(self.export(), indent=2, ensure_ascii=False)
 
-    def take(self, other: Self) -> None:
+    def update_from(self, other: Self) -> None:
         """Become what another one is, in place; whoever holds this one sees it."""
         object.__setattr__(self, "__dict__", dict(vars(other)))
         object.__setattr__(self, "__pydantic_fields_set__", set(other.model_fields_set))

@@ -26,45 +26,36 @@ from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
-from sayso.mplp import view
-from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, arguments_of, doing, gate_for, plan_with
+from sayso.mplp import confirm as documents
+from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, gate_for, plan_with, running_as
 from sayso.mplp.confirm import (
+    SUBMITTED,
     Confirm,
-    ConfirmStatus,
-    Decision,
-    DecisionStatus,
-    Plan,
-    PlanStatus,
-    TargetType,
-    create_confirm,
-    decide,
-    must_be_about,
-    must_be_open,
-    must_take,
-    stage_of,
-    to_submit,
-)
-from sayso.mplp.document import Event, StageEvent
-from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
-from sayso.mplp.view import (
-    BROUGHT,
-    Group,
-    chain_of,
     confirm_id_of,
     confirm_of,
     decisions_of,
-    facts_of,
-    group_of,
     is_about,
-    rounds_of,
+    round_facts,
     run_of,
-    target_group,
 )
+from sayso.mplp.document import Event, StageEvent
+from sayso.mplp.lifecycle import (
+    check_decision,
+    check_submission,
+    check_target,
+    check_unlocked,
+    create_confirm,
+    decide,
+    stage_of,
+)
+from sayso.mplp.lookup import StoredConfirm, find_confirm, find_target, journal_run_of, requests_of
+from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, TargetType
+from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
 from sayso.reviews import Review
 from sayso.stores.base import Store
 
 __all__ = [
-    "Asked",
+    "Submission",
     "Subscriber",
     "deciding",
     "processing",
@@ -110,7 +101,7 @@ _AGAIN = frozenset({ConfirmStatus.PENDING, ConfirmStatus.REJECTED})
 _IN_USE = frozenset({State.APPROVED, State.RUNNING, State.UNKNOWN})
 
 
-class Asked(NamedTuple):
+class Submission(NamedTuple):
     """What is submitted.
 
     Attributes:
@@ -118,7 +109,7 @@ class Asked(NamedTuple):
         reason: Why.
         terms: What an approval needs.
         confirm: The Confirm that was brought along; None makes one, or takes the one that was rejected.
-        traceparent: The W3C trace that it belongs to; None is the active one.
+        traceparent: The W3C trace that it belongs to; None is the active_traceparent one.
         store: Where it waits; None is the configured store.
     """
 
@@ -133,36 +124,38 @@ class Asked(NamedTuple):
 # -- submit --------------------------------------------------------------------------------------------------------
 
 
-def submitting(target: Plan | Confirm, asked: Asked) -> Effects[Confirm]:
+def submitting(target: Plan | Confirm, asked: Submission) -> Effects[Confirm]:
     """Open a request for a target, or find the one that waits for it; return its Confirm."""
-    to_submit(target, asked.confirm)
+    check_submission(target, asked.confirm)
     if isinstance(target, Plan):  # what it says of itself leaves in its Confirm
         create_confirm(TargetType.PLAN, target.plan_id, asked.role, asked.reason).export()
-    parent = view.active() if asked.traceparent is None else view.checked(asked.traceparent)
+    parent = (
+        documents.active_traceparent() if asked.traceparent is None else documents.valid_traceparent(asked.traceparent)
+    )
     store = config.open_store(asked.store)
     if isinstance(target, Plan):
         target_type, target_id, tool = TargetType.PLAN, target.plan_id, PLAN_TOOL
     else:
         target_type, target_id, tool = target.target_type, target.target_id, TARGET_TOOL
     if asked.confirm is not None:
-        named: Group | None = yield StoreCall(store, _known, store, asked.confirm.confirm_id)
+        named: StoredConfirm | None = yield StoreCall(store, _known, store, asked.confirm.confirm_id)
         if named is not None:  # an id that is taken names the same target, or it is somebody else's
-            must_be_about(named.confirm, target_type, target_id)
-    known: Group | None = yield StoreCall(store, target_group, store, target_type, target_id)
+            check_target(named.confirm, target_type, target_id)
+    known: StoredConfirm | None = yield StoreCall(store, find_target, store, target_type, target_id)
     confirm_id, number = _next_round(known, asked.confirm, target_id)
     gate, run_id = gate_for(tool, asked.terms), run_of(target_type, target_id)
     if known is not None and known.last.state is State.PENDING:
         _must_be_same(gate, target, known.last)
     context = _context(target, asked, confirm_id, number) | ({} if parent is None else {"traceparent": parent})
     place = Place((run_id,), {}, _acts_for(asked.role), at=f"{confirm_id}/{number}", context=context)
-    answer = yield from check(gate, store, arguments_of(target), place)
+    answer = yield from check(gate, store, _arguments_of(target), place)
     yield from _must_be_only(store, run_id, answer.request)
-    group: Group = yield StoreCall(store, group_of, store, answer.request.id)
+    stored: StoredConfirm = yield StoreCall(store, find_confirm, store, answer.request.id)
     try:
-        yield from _told(store, group)
+        yield from _publish(store, stored)
     except errors.RunNotFoundError as error:  # a server keeps a run for the program that began it
-        raise (yield from _taken_back(store, group)) from error
-    return _at_home(store, group, asked.confirm or group.confirm, target if isinstance(target, Plan) else None)
+        raise (yield from _taken_back(store, stored)) from error
+    return _at_home(store, stored, asked.confirm or stored.confirm, target if isinstance(target, Plan) else None)
 
 
 def _acts_for(role: str) -> tuple[Identity, ...]:
@@ -175,7 +168,7 @@ def _acts_for(role: str) -> tuple[Identity, ...]:
     return around if own in around else (*around, own)
 
 
-def _next_round(known: Group | None, confirm: Confirm | None, target_id: str) -> tuple[str, int]:
+def _next_round(known: StoredConfirm | None, confirm: Confirm | None, target_id: str) -> tuple[str, int]:
     """Return which Confirm a submission belongs to, and which round of it is next."""
     own = None if confirm is None else confirm.confirm_id
     if known is None:
@@ -190,36 +183,47 @@ def _next_round(known: Group | None, confirm: Confirm | None, target_id: str) ->
     return own or new_id(), 1
 
 
-def _context(target: Plan | Confirm, asked: Asked, confirm_id: str, number: int) -> dict[str, Any]:
+def _context(target: Plan | Confirm, asked: Submission, confirm_id: str, number: int) -> dict[str, Any]:
     """Return what the request says of its Confirm, and of the target, beside what a reviewer may edit."""
     # The id and the number stand in the request's place as well, where they count; here people read them.
     context: dict[str, Any] = {"confirm_id": confirm_id, "requested_by_role": asked.role, "round": number}
     if asked.confirm is not None and number == 1:
-        context["confirm"] = {name: value for name, value in asked.confirm.export().items() if name in BROUGHT}
+        context["confirm"] = {name: value for name, value in asked.confirm.export().items() if name in SUBMITTED}
     if isinstance(target, Plan):
         seen = {"plan_id", "title", "objective", "status", "steps"}
         context["plan"] = {name: value for name, value in target.export().items() if name not in seen}
     return context
 
 
+def _arguments_of(target: Plan | Confirm) -> dict[str, Any]:
+    """Return what a reviewer is shown of a target."""
+    if isinstance(target, Plan):
+        steps = [
+            {"description": step.description, **step.model_dump(mode="json", exclude_none=True)}
+            for step in target.steps
+        ]
+        return {"title": target.title, "objective": target.objective, "steps": steps}
+    return {"target_type": target.target_type, "target_id": target.target_id, "reason": target.reason}
+
+
 def _must_be_same(gate: Gate, target: Plan | Confirm, waiting: Request) -> None:
-    form = canonical.encode(arguments_of(target))
+    form = canonical.encode(_arguments_of(target))
     if call_digest(gate.tool, gate.schema.digest, form.digest_input) != waiting.call.digest:
         raise _changed(waiting)
 
 
 def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
     """Take a request back where another one of the target came first: two programs may submit at one time."""
-    rounds: list[Request] = yield StoreCall(store, rounds_of, store, run_id)
-    first = next((one for one in rounds if one.state is State.PENDING and facts_of(one) is not None), request)
+    rounds: list[Request] = yield StoreCall(store, requests_of, store, run_id)
+    first = next((one for one in rounds if one.state is State.PENDING and round_facts(one) is not None), request)
     if first.id != request.id and request.state is State.PENDING:
         yield StoreCall(store, store.withdraw, request.id, requester(), f"{first.id} waits for the same target")
         raise _changed(first)
 
 
-def _taken_back(store: Store, group: Group) -> Effects[ConfirmRefusedError]:
+def _taken_back(store: Store, stored: StoredConfirm) -> Effects[ConfirmRefusedError]:
     """Take a request back whose Confirm another program was first to write about, and return what that says."""
-    confirm_id, request = group.confirm.confirm_id, group.last
+    confirm_id, request = stored.confirm.confirm_id, stored.last
     if request.state is State.PENDING:
         yield StoreCall(store, store.withdraw, request.id, requester(), "another program uses the id of its Confirm")
     reason = f"another program uses the id of Confirm {confirm_id}, and {request.id} does not wait any more"
@@ -236,7 +240,7 @@ def _changed(waiting: Request) -> ConfirmRefusedError:
 
 def deciding(confirm: Confirm, decision: Decision) -> Effects[None]:
     """Add a decision: through the person's door where the Confirm waits in a store, else to the document."""
-    if confirm.home.seen is None:
+    if confirm.origin.seen is None:
         decide(confirm, decision)
     else:
         yield from processing(confirm, decision, None, None)
@@ -246,32 +250,32 @@ def processing(
     confirm: Confirm, decision: Decision, by: Reviewer | str | None, store: Store | str | None
 ) -> Effects[None]:
     """Take a decision: on the request that waits for it, on the target, and in the document; tell of it."""
-    must_be_open(confirm)
-    where = config.open_store(confirm.home.store if store is None else store)
-    group: Group | None = yield StoreCall(where, _known, where, confirm.confirm_id)
-    if group is None and confirm.home.seen is not None:  # what was read of a request is decided on that request
+    check_unlocked(confirm)
+    where = config.open_store(confirm.origin.store if store is None else store)
+    stored: StoredConfirm | None = yield StoreCall(where, _known, where, confirm.confirm_id)
+    if stored is None and confirm.origin.seen is not None:  # what was read of a request is decided on that request
         raise ConfirmNotFoundError(confirm.confirm_id)
-    if group is None:
+    if stored is None:
         yield from _decided_alone(confirm, decision)
         return
-    view = group.confirm
-    must_be_about(confirm, view.target_type, view.target_id)
-    must_take(view, decision)
+    view = stored.confirm
+    check_target(confirm, view.target_type, view.target_id)
+    check_decision(view, decision)
     review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
-    request: Request = yield StoreCall(where, partial(_say, review, group.last, decision, _seen(confirm, group.last)))
+    request: Request = yield StoreCall(where, partial(_say, review, stored.last, decision, _seen(confirm, stored.last)))
     # The record knows a person and an instant; the protocol's own words for them stand in the Confirm's journal.
     own = decisions_of(request)[-1].decision_id
     detail = {"confirm_id": view.confirm_id, "of": own, "decision_id": decision.decision_id}
     detail["decided_by_role"] = decision.decided_by_role
-    yield StoreCall(where, where.note, chain_of(view.confirm_id), "confirm.said", requester(), detail)
-    after: Group = yield StoreCall(where, group_of, where, request.id)
-    yield from _told(where, after)
-    _at_home(where, after, confirm, confirm.home.plan)
+    yield StoreCall(where, where.note, journal_run_of(view.confirm_id), "confirm.said", requester(), detail)
+    after: StoredConfirm = yield StoreCall(where, find_confirm, where, request.id)
+    yield from _publish(where, after)
+    _at_home(where, after, confirm, confirm.origin.plan)
 
 
-def _known(store: Store, confirm_id: str) -> Group | None:
+def _known(store: Store, confirm_id: str) -> StoredConfirm | None:
     with suppress(ConfirmNotFoundError):
-        return group_of(store, confirm_id)
+        return find_confirm(store, confirm_id)
     return None
 
 
@@ -294,7 +298,7 @@ def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -
 def _seen(confirm: Confirm, request: Request) -> str:
     """Return the fingerprint that a decision is about: of what the Confirm was read from, where it was read."""
     current = request.current_fingerprint
-    asked, seen = confirm.home.seen or (request.id, current)
+    asked, seen = confirm.origin.seen or (request.id, current)
     if asked != request.id:  # another round, which nobody has looked at by this Confirm
         raise errors.StaleViewError(request.id, seen=seen, current=current)
     return seen
@@ -316,47 +320,49 @@ def _say(review: Review, request: Request, decision: Decision, seen: str) -> Req
 def reading(wanted: str, store: Store | str | None) -> Effects[Confirm]:
     """Return the Confirm of this id, or of a request of this id, as it stands."""
     where = config.open_store(store)
-    group: Group = yield StoreCall(where, group_of, where, wanted)
-    yield from _told(where, group)
-    return _at_home(where, group, group.confirm, None)
+    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, wanted)
+    yield from _publish(where, stored)
+    return _at_home(where, stored, stored.confirm, None)
 
 
 def refreshing(confirm: Confirm) -> Effects[None]:
     """Bring a Confirm that is the view of requests, and the plan that was submitted with it, to where they stand."""
-    if confirm.home.store is None:
+    if confirm.origin.store is None:
         raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is in no store")
-    where = config.open_store(confirm.home.store)
-    group: Group = yield StoreCall(where, group_of, where, confirm.confirm_id)
-    yield from _told(where, group)
-    _at_home(where, group, confirm, confirm.home.plan)
+    where = config.open_store(confirm.origin.store)
+    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, confirm.confirm_id)
+    yield from _publish(where, stored)
+    _at_home(where, stored, confirm, confirm.origin.plan)
 
 
-def _at_home(store: Store, group: Group, confirm: Confirm, plan: Plan | None) -> Confirm:
+def _at_home(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan | None) -> Confirm:
     governance = confirm.governance
-    confirm.take(group.confirm)
+    confirm.update_from(stored.confirm)
     if governance is not None:
         confirm.governance = governance  # a lock that was set here stays
-    if plan is not None and group.last.purged_at is None:
-        plan.take(group.plan)
-    return confirm.at_home(store, plan, seen=group.last)
+    if plan is not None and stored.last.purged_at is None:
+        plan.update_from(stored.plan)
+    return confirm.linked(store, plan, seen=stored.last)
 
 
-def _told(store: Store, group: Group) -> Effects[None]:
+def _publish(store: Store, stored: StoredConfirm) -> Effects[None]:
     """Write down what happened to a Confirm since somebody last looked, and tell the subscribers."""
-    if facts_of(group.last) is None:
+    if round_facts(stored.last) is None:
         return  # a program's own request; its journal says it all
-    for event, about in _happened(group):
-        if event.event_id in group.told:
+    for event, about in _happened(stored):
+        if event.event_id in stored.recorded_events:
             continue
         detail = {"event_id": event.event_id, "request": about.id, **_detail(event)}
-        yield StoreCall(store, store.note, chain_of(group.confirm.confirm_id), event.event_type, requester(), detail)
+        yield StoreCall(
+            store, store.note, journal_run_of(stored.confirm.confirm_id), event.event_type, requester(), detail
+        )
         yield from tell(event)
 
 
-def _happened(group: Group) -> list[tuple[Event | StageEvent, Request]]:
+def _happened(stored: StoredConfirm) -> list[tuple[Event | StageEvent, Request]]:
     found: list[tuple[Event | StageEvent, Request]] = []
-    for index, request in enumerate(group.rounds):
-        confirm = confirm_of(group.rounds[: index + 1], group.names)
+    for index, request in enumerate(stored.rounds):
+        confirm = confirm_of(stored.rounds[: index + 1], stored.names)
         ours = {id_of("event", request.id, word) for word in ("requested", "decided", "cancelled")}
         events = [event for event in confirm.events or () if event.event_id in ours]
         found += [(event, request) for event in events]
@@ -377,43 +383,43 @@ def _detail(event: Event | StageEvent) -> dict[str, Any]:
 
 def starting(target: Plan | Confirm, do: Callable[[Any], Any], store: Store | str | None) -> Effects[Any]:
     """Start an approved target, once: call `do` with it as it was approved."""
-    home = target.home.store if isinstance(target, Confirm) else None
+    home = target.origin.store if isinstance(target, Confirm) else None
     where = config.open_store(home if store is None else store)
-    group = yield from _group_to_start(where, target)
-    request = group.last
+    stored = yield from _group_to_start(where, target)
+    request = stored.last
     if isinstance(target, Confirm):
-        must_be_open(target)
-        must_be_about(target, group.confirm.target_type, group.confirm.target_id)
-    if facts_of(request) is None:
-        raise ConfirmRefusedError(group.confirm.confirm_id, f"{request.id} is a program's own, which starts it itself")
+        check_unlocked(target)
+        check_target(target, stored.confirm.target_type, stored.confirm.target_id)
+    if round_facts(request) is None:
+        raise ConfirmRefusedError(stored.confirm.confirm_id, f"{request.id} is a program's own, which starts it itself")
     gate = gate_for(request.call.tool, Terms(), is_async=inspect.iscoroutinefunction(do))
-    with doing(partial(_deed, do, group)):
+    with running_as(partial(_run_target, do, stored)):
         attempt = yield from execute(gate, where, request, Needs(request.quorum, request.acts_for))
-    group = yield StoreCall(where, group_of, where, request.id)
+    stored = yield StoreCall(where, find_confirm, where, request.id)
     if isinstance(target, Plan):
-        target.take(group.plan)
+        target.update_from(stored.plan)
     else:
-        _at_home(where, group, target, target.home.plan)
+        _at_home(where, stored, target, target.origin.plan)
     return attempt.unwrap()
 
 
-def _group_to_start(store: Store, target: Plan | Confirm) -> Effects[Group]:
+def _group_to_start(store: Store, target: Plan | Confirm) -> Effects[StoredConfirm]:
     if isinstance(target, Confirm):
-        return (yield StoreCall(store, group_of, store, target.confirm_id))
-    group: Group | None = yield StoreCall(store, target_group, store, TargetType.PLAN, target.plan_id)
-    if group is None:
+        return (yield StoreCall(store, find_confirm, store, target.confirm_id))
+    stored: StoredConfirm | None = yield StoreCall(store, find_target, store, TargetType.PLAN, target.plan_id)
+    if stored is None:
         raise ConfirmNotFoundError(target.plan_id)
-    return group
+    return stored
 
 
-def _deed(do: Callable[[Any], Any], group: Group, arguments: dict[str, Any]) -> Any:
+def _run_target(do: Callable[[Any], Any], stored: StoredConfirm, arguments: dict[str, Any]) -> Any:
     """Call `do` with what was approved: what the started call runs with, and what cannot be edited."""
-    confirm = group.confirm
+    confirm = stored.confirm
     if confirm.target_type is not TargetType.PLAN:
         if not is_about(arguments, confirm.target_type, confirm.target_id):
             told = f"what was approved is not {confirm.target_type} {confirm.target_id}, which was submitted"
-            raise errors.AlteredRequestError(group.last.id, told)
+            raise errors.AlteredRequestError(stored.last.id, told)
         return do(confirm.model_copy(update={"reason": arguments.get("reason")}))
-    plan = plan_with(group.plan, arguments).model_copy(update={"status": PlanStatus.IN_PROGRESS})
+    plan = plan_with(stored.plan, arguments).model_copy(update={"status": PlanStatus.IN_PROGRESS})
     plan.export()
     return do(plan)

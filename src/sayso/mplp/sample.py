@@ -24,10 +24,10 @@ from sayso import clock
 from sayso.model import canonical, redaction
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
-from sayso.mplp.confirm import Confirm, ConfirmStatus, Plan
+from sayso.mplp.confirm import Confirm, ConfirmSummary, confirm_of, plan_of, round_facts, summary_of
 from sayso.mplp.document import Document, Part, time_text
+from sayso.mplp.plan import ConfirmStatus, Plan
 from sayso.mplp.schema import MismatchError, id_of, is_json, new_id
-from sayso.mplp.view import Gist, confirm_of, facts_of, gist_of, plan_of
 
 __all__ = [
     "FeedbackLabel",
@@ -188,7 +188,7 @@ def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | No
     return LearningSample(**_of_plan(_gist(confirm), confirm, plan, context))
 
 
-def _of_plan(said: Gist, confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
+def _of_plan(said: ConfirmSummary, confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
     """Return the fields of a sample about a plan, as JSON values; `said` is what people made of its Confirm."""
     if confirm.target_id != plan.plan_id:
         raise MismatchError(confirm.confirm_id, confirm.target_id, plan.plan_id)
@@ -225,7 +225,7 @@ def sample_of(request: Request, *rounds: Request) -> LearningSample:
     asked = (request, *rounds)
     confirm, last = confirm_of(asked), asked[-1]
     at = {"created_at": _at(last)}
-    if facts_of(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
+    if round_facts(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
         made = _of_plan(_by_people(_gist(confirm), last), confirm, plan_of(asked), None)
         return LearningSample(**without(made, _BROUGHT_BY_PLAN, secrets_of(last))).model_copy(update=at)
     return sample_of_request(confirm, last).model_copy(update=at)
@@ -243,9 +243,9 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     Raises:
         NotConformantError: Something in it is no JSON that the protocol takes; `problems` says what.
     """
-    if rounds or facts_of(request) is not None:
+    if rounds or round_facts(request) is not None:
         return sample_of(request, *rounds).export()
-    made: dict[str, Any] = _of_request(gist_of(request), request) | {"created_at": time_text(_at(request))}
+    made: dict[str, Any] = _of_request(summary_of(request), request) | {"created_at": time_text(_at(request))}
     if not all(is_json(made[part].get(name)) for part, name in _BROUGHT):
         return sample_of(request).export()
     return {name: made[name] for name in _ORDER}
@@ -256,7 +256,7 @@ def sample_of_request(confirm: Confirm, request: Request) -> LearningSample:
     return LearningSample(**_of_request(_gist(confirm), request))
 
 
-def _of_request(gist: Gist, request: Request) -> dict[str, Any]:
+def _of_request(gist: ConfirmSummary, request: Request) -> dict[str, Any]:
     """Return the fields of a sample about a call or question, as JSON values."""
     said = _by_people(gist, request)
     subject, last = request.subject, said.decisions[-1] if said.decisions else None
@@ -297,35 +297,35 @@ def answer_of(request: Request) -> Any:
     return tree["answer"]
 
 
-def _gist(confirm: Confirm) -> Gist:
+def _gist(confirm: Confirm) -> ConfirmSummary:
     events = [event.event_id for event in confirm.events or ()]
-    return Gist(confirm.confirm_id, confirm.status, confirm.requested_at, confirm.decisions, events)
+    return ConfirmSummary(confirm.confirm_id, confirm.status, confirm.requested_at, confirm.decisions, events)
 
 
-def _by_people(gist: Gist, request: Request) -> Gist:
+def _by_people(gist: ConfirmSummary, request: Request) -> ConfirmSummary:
     """Return what people made of it: that an approval ran out unused takes nobody's yes back."""
     if request.state is State.EXPIRED and request.decision is not None:
         return gist._replace(status=ConfirmStatus.APPROVED, decisions=gist.decisions[:-1])
     return gist
 
 
-def _sample_id(gist: Gist) -> str:
+def _sample_id(gist: ConfirmSummary) -> str:
     return id_of("sample", gist.confirm_id, len(gist.decisions), gist.status)
 
 
-def _rounds(gist: Gist) -> int:
+def _rounds(gist: ConfirmSummary) -> int:
     """Return how often it was asked: each no before the end began another round."""
     noes = sum(decision.status == "rejected" for decision in gist.decisions)
     return noes if noes and gist.status is ConfirmStatus.REJECTED else noes + 1
 
 
-def _feedback(gist: Gist) -> dict[str, Any]:
+def _feedback(gist: ConfirmSummary) -> dict[str, Any]:
     kind, quality, _, _ = _LABELS[gist.status]
     reason = gist.decisions[-1].reason if gist.decisions else None
     return {"source": "user", "type": kind, "quality_label": quality} | ({} if reason is None else {"details": reason})
 
 
-def _meta(gist: Gist, **more: Any) -> dict[str, Any]:
+def _meta(gist: ConfirmSummary, **more: Any) -> dict[str, Any]:
     if gist.decisions:
         waited = gist.decisions[-1].decided_at - gist.requested_at
         more["decision_latency_ms"] = int(waited.total_seconds() * 1000)

@@ -19,18 +19,19 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.mplp import flow
 from sayso.mplp.call import Terms
-from sayso.mplp.confirm import Confirm, Decision, DecisionStatus, Plan
+from sayso.mplp.confirm import Confirm
+from sayso.mplp.lookup import find_confirm, find_target
+from sayso.mplp.plan import Decision, DecisionStatus, Plan
 from sayso.mplp.sample import LearningSample, sample_of_plan, sample_of_request
 from sayso.mplp.schema import ConfirmNotFoundError
-from sayso.mplp.view import group_of, target_group
 from sayso.stores.base import Store
 
 __all__ = [
     "add_decision",
-    "asked_for_confirm",
-    "asked_for_plan",
     "capture_learning_sample",
+    "confirm_submission",
     "document_of",
+    "plan_submission",
     "process_decision",
     "read_confirm",
     "read_plan",
@@ -43,14 +44,14 @@ __all__ = [
 T = TypeVar("T")
 
 
-def asked_for_plan(plan: Plan, role: str, reason: str | None, options: Mapping[str, Any]) -> flow.Asked:
+def plan_submission(plan: Plan, role: str, reason: str | None, options: Mapping[str, Any]) -> flow.Submission:
     """Return what `submit_plan_for_approval` submits."""
     confirm: Confirm | None = options.get("confirm")
     told = reason or (None if confirm is None else confirm.reason) or f"Requesting approval for plan: {plan.title}"
     return _asked(role, told, **options)
 
 
-def asked_for_confirm(confirm: Confirm, options: Mapping[str, Any]) -> flow.Asked:
+def confirm_submission(confirm: Confirm, options: Mapping[str, Any]) -> flow.Submission:
     """Return what `submit_for_approval` submits."""
     told = confirm.reason or f"Requesting approval for {confirm.target_type} {confirm.target_id}"
     given: dict[str, Any] = {**options, "confirm": confirm}
@@ -61,13 +62,13 @@ def _asked(
     role: str, reason: str, *, confirm: Confirm | None = None, expires: timedelta | str = "24h",
     approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (), risk: str | None = None,
     traceparent: str | None = None, store: Store | str | None = None,
-) -> flow.Asked:  # fmt: skip
+) -> flow.Submission:  # fmt: skip
     try:
         needed = Quorum(quorum, roles)
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from error
     terms = Terms(duration.parse(expires), duration.parse(approval_expires), needed, risk, reason)
-    return flow.Asked(role, reason, terms, confirm, traceparent, store)
+    return flow.Submission(role, reason, terms, confirm, traceparent, store)
 
 
 def submit_plan_for_approval(plan: Plan, requested_by: str, *, reason: str | None = None, **options: Any) -> Confirm:
@@ -90,7 +91,7 @@ def submit_plan_for_approval(plan: Plan, requested_by: str, *, reason: str | Non
             something else.
         StoreError: It could not be recorded.
     """
-    return drive(flow.submitting(plan, asked_for_plan(plan, requested_by, reason, options)))
+    return drive(flow.submitting(plan, plan_submission(plan, requested_by, reason, options)))
 
 
 def submit_for_approval(confirm: Confirm, **options: Any) -> Confirm:
@@ -98,7 +99,7 @@ def submit_for_approval(confirm: Confirm, **options: Any) -> Confirm:
 
     Takes the options of `submit_plan_for_approval`, and raises as it does.
     """
-    return drive(flow.submitting(confirm, asked_for_confirm(confirm, options)))
+    return drive(flow.submitting(confirm, confirm_submission(confirm, options)))
 
 
 def add_decision(
@@ -177,10 +178,10 @@ def read_plan(plan_id: str, *, store: Store | str | None = None) -> Plan:
     Raises:
         ConfirmNotFoundError: No plan of this id was submitted.
     """
-    group = target_group(config.open_store(store), "plan", plan_id)
-    if group is None:
+    stored = find_target(config.open_store(store), "plan", plan_id)
+    if stored is None:
         raise ConfirmNotFoundError(plan_id)
-    return group.plan
+    return stored.plan
 
 
 def refresh(confirm: Confirm) -> None:
@@ -222,4 +223,4 @@ def document_of(store: Store, wanted: str) -> dict[str, Any]:
     Raises:
         ConfirmNotFoundError: There is none.
     """
-    return group_of(store, wanted).confirm.export()
+    return find_confirm(store, wanted).confirm.export()

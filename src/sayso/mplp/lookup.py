@@ -1,0 +1,189 @@
+"""Finds the requests of one Confirm in a store, by any id that names it.
+
+A target's requests wait in the run `plan:ID` (or `extension:ID`, ...). The events of a Confirm are in the journal under
+the run `confirm:ID`, whose first row says where its requests are. A request that a program made by itself is found by
+the id of its Confirm, which is derived from its own. Invariant: nothing is written here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+from sayso import clock, errors
+from sayso.model import lifecycle
+from sayso.model.request import Request, State
+from sayso.mplp.confirm import Confirm, confirm_id_of, confirm_of, plan_of, round_facts, run_of
+from sayso.mplp.plan import Plan
+from sayso.mplp.schema import ConfirmNotFoundError, is_id
+from sayso.reviews import Review
+from sayso.stores.base import Filter, Store
+
+__all__ = ["StoredConfirm", "find_confirm", "find_target", "journal_run_of", "requests_of"]
+
+_PAGE = 500
+_SURE = 12  # hexadecimal digits of an id that say nothing but what the request's own id says
+
+
+class StoredConfirm(NamedTuple):
+    """One Confirm in a store.
+
+    Attributes:
+        rounds: Its requests as they stand now, oldest first; at least one.
+        names: Ids and roles that its decisions were given.
+        recorded_events: Ids of the events that stand in the journal.
+    """
+
+    rounds: tuple[Request, ...]
+    names: Mapping[str, tuple[str, str]]
+    recorded_events: frozenset[str]
+
+    @property
+    def last(self) -> Request:
+        """The request of the newest round."""
+        return self.rounds[-1]
+
+    @property
+    def confirm(self) -> Confirm:
+        """The Confirm."""
+        return confirm_of(self.rounds, self.names)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan; raises `ValueError` where it is about something else."""
+        return plan_of(self.rounds)
+
+
+def journal_run_of(confirm_id: str) -> str:
+    """Return the run under which the events of a Confirm stand in the journal."""
+    return f"confirm:{confirm_id}"
+
+
+def requests_of(store: Store, run_id: str) -> list[Request]:
+    """Return all requests of a run as they stand now, oldest first; an end that was reached counts, written or not."""
+    found: list[Request] = []
+    cursor: str | None = None
+    while True:
+        page = store.list(Filter(run_id=run_id), cursor=cursor, limit=_PAGE)
+        found += page.requests
+        cursor = page.cursor
+        if cursor is None:
+            return [_as_of_now(request) for request in found]
+
+
+def find_confirm(store: Store, wanted: str) -> StoredConfirm:
+    """Return the Confirm that is named by its id, by that of its plan, or by the id of one of its requests.
+
+    Raises:
+        ConfirmNotFoundError: There is none.
+        AmbiguousIdError: The beginning of a request's id fits several.
+    """
+    if is_id(wanted):
+        run_id = _run_in(_rows(store, wanted))
+        request = next(_by_digits(store, wanted), None) if run_id is None else None
+    else:
+        try:
+            run_id, request = None, _as_of_now(store.get(Review(store).find(wanted)))
+        except errors.RequestNotFoundError:
+            raise ConfirmNotFoundError(wanted) from None
+    if request is not None and round_facts(request) is None:
+        return StoredConfirm((request,), {}, frozenset())
+    if request is not None:
+        wanted, run_id = confirm_id_of(request), request.run_id
+    if run_id is None:
+        return _of_plan(store, wanted)
+    found = _of(requests_of(store, run_id), wanted)
+    if not found:
+        raise ConfirmNotFoundError(wanted)
+    return _whole(store, found)
+
+
+def _of_plan(store: Store, plan_id: str) -> StoredConfirm:
+    found = find_target(store, "plan", plan_id)
+    if found is None:
+        raise ConfirmNotFoundError(plan_id)
+    return found
+
+
+def find_target(store: Store, target_type: str, target_id: str) -> StoredConfirm | None:
+    """Return the newest Confirm about a target; None where it was never submitted."""
+    rounds = [
+        request for request in requests_of(store, run_of(target_type, target_id)) if round_facts(request) is not None
+    ]
+    return _whole(store, _of(rounds, confirm_id_of(rounds[-1]))) if rounds else None
+
+
+def _whole(store: Store, rounds: list[Request]) -> StoredConfirm:
+    names: dict[str, tuple[str, str]] = {}
+    told = set[str]()
+    for event, detail in _rows(store, confirm_id_of(rounds[0])):
+        match event, detail:
+            # No server takes such a row from a program, which could give a person's decision another role by it.
+            case "confirm.said", {"of": str(own), "decision_id": str(decision_id), "decided_by_role": str(role)}:
+                names[own] = decision_id, role
+            case _:
+                told.add(str(detail.get("event_id")))
+    return StoredConfirm(tuple(rounds), names, frozenset(told))
+
+
+def _of(requests: list[Request], confirm_id: str) -> list[Request]:
+    """Return the rounds of a Confirm; what the program took back for another request of the same round is none."""
+    rounds: dict[str, Request] = {}
+    for request in requests:
+        if round_facts(request) is None or confirm_id_of(request) != confirm_id:
+            continue
+        other = rounds.get(request.place)
+        if other is None or _is_withdrawn(other) or not _is_withdrawn(request):
+            rounds[request.place] = request
+    return list(rounds.values())
+
+
+def _is_withdrawn(request: Request) -> bool:
+    return request.state is State.CANCELLED and not request.holds
+
+
+def _as_of_now(request: Request) -> Request:
+    change = lifecycle.expire(request, clock.now())
+    return request if change is None else change.request
+
+
+def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
+    for request_id in store.match(f"rq_{confirm_id.replace('-', '')[:_SURE]}"):
+        request = store.get(request_id)
+        if confirm_id_of(request) == confirm_id:
+            yield _as_of_now(request)
+
+
+def _run_in(rows: Iterator[tuple[str, dict[str, Any]]]) -> str | None:
+    for row in rows:
+        match row:
+            case _, {"target_type": str(target_type), "target_id": str(target_id)}:
+                return run_of(target_type, target_id)
+            case _:
+                continue
+    return None
+
+
+def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what stands in the journal of a Confirm: the event, and its detail."""
+    after: tuple[str, int] | None = None
+    while True:
+        try:
+            page = store.journal(run_id=journal_run_of(confirm_id), after=after, limit=_PAGE)
+        except errors.RunNotFoundError:  # a server tells a program nothing of a run that it has not begun
+            return
+        for entry in page:
+            detail: Any = _read(entry.detail)
+            if isinstance(detail, dict):
+                yield entry.event, cast("dict[str, Any]", detail)
+        if len(page) < _PAGE:
+            return
+        after = page[-1].run_id, page[-1].seq
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a row that somebody altered; `sayso log --verify` finds it
+        return None
