@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from sayso.server.api import openapi, problems
-from sayso.server.api.routes import operations
+from sayso.server.api.routes import endpoints
 
 
 def rows(root: Path, heading: str) -> list[list[str]]:
@@ -22,16 +22,16 @@ def test_every_operation_stands_on_the_page_with_who_may(root: Path) -> None:
         (one.method, "/api" + re.sub(r":\w+}", "}", one.path)): "all" if len(one.kinds) == 3 else ", ".join(
             kind for kind in ("ask", "review", "admin") if kind in one.kinds
         )
-        for one in operations()
+        for one in endpoints()
         if not one.path.startswith("/v1/program/")
     }  # fmt: skip
     assert told == real
-    assert all(set(one.kinds) == {"ask"} for one in operations() if one.path.startswith("/v1/program/"))
+    assert all(set(one.kinds) == {"ask"} for one in endpoints() if one.path.startswith("/v1/program/"))
 
 
 def test_every_code_stands_on_the_page_with_its_status(root: Path) -> None:
     page = (root / "docs/reference/http-api.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| (\d{3}) \| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
-    codes = {code for one in operations() for code in openapi.codes_of(one)} | {"not_found", "method_not_allowed"}
+    codes = {code for one in endpoints() for code in openapi.codes_of(one)} | {"not_found", "method_not_allowed"}
     kinds = [problems.every()[code] for code in codes]
     assert sorted(told) == sorted((str(kind.status), kind.code, kind.title) for kind in kinds)

@@ -23,18 +23,18 @@ from sayso import errors
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.server import create_app
-from sayso.server.api import limits, problems, wait
+from sayso.server.api import limits, long_poll, problems
 from sayso.server.api.endpoint import MAX_BODY
 from sayso.server.api.limits import Slot
-from sayso.server.api.routes import operations
+from sayso.server.api.routes import endpoints
 from sayso.server.hosts import HEADERS
 from sayso.stores.base import Store
-from sayso.stores.http_transport import asked_wire, mark_of
+from sayso.stores.http_messages import etag_of
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import state_of
 from tests.support.browsing import BASE, browser
-from tests.support.calling import bearer, bought, caller, code_of
+from tests.support.calling import asked_message, bearer, bought, caller, code_of
 from tests.support.serving import serving
 
 
@@ -220,24 +220,19 @@ class Held:
 
 def asked_by(program: TestClient) -> str:
     """Ask for a call by the API, and return the id of its request."""
-    body = {"request": asked_wire(sample_call()), "saved": None}
-    return str(program.post("/api/v1/program/requests", json=body).json()["row"]["id"])
+    answer = program.post("/api/v1/program/ask", json={"request": asked_message(sample_call())})
+    return str(answer.json()["request"]["id"])
 
 
-@pytest.mark.parametrize("way", ["GET", "GET ?wait=0", "HEAD ?wait=0", "POST changes"])
+@pytest.mark.parametrize("way", ["get", "wait"])
 def test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up(
     memory: Store, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     app = create_app(memory, in_flight=2)
     ada, bob = caller(app, "ask", name="ada"), caller(app, "ask", name="bob")
     request_id = asked_by(ada)
-    path = f"/api/v1/program/requests/{request_id}"
-    ask = {
-        "GET": partial(ada.get, path),
-        "GET ?wait=0": partial(ada.get, f"{path}?wait=0"),
-        "HEAD ?wait=0": partial(ada.head, f"{path}?wait=0"),
-        "POST changes": partial(ada.post, "/api/v1/program/changes", json={"seen": {request_id: None}}),
-    }[way]
+    body = {"get": {"request_id": request_id}, "wait": {"seen": {request_id: None}}}[way]
+    ask = partial(ada.post, f"/api/v1/program/{way}", json=body)
     held = Held(memory, monkeypatch)
     with ThreadPoolExecutor(2) as pool:
         under_way = [pool.submit(ask) for _ in range(2)]
@@ -270,27 +265,27 @@ class Wire:
 
     def asked(self) -> str:
         """Ask for a call, and return the id of its request."""
-        answer = self.sent("POST", "/program/requests", {"request": asked_wire(sample_call()), "saved": None})
-        return str(json.load(answer.getresponse())["row"]["id"])
+        answer = self.sent("POST", "/program/ask", {"request": asked_message(sample_call())})
+        return str(json.load(answer.getresponse())["request"]["id"])
 
 
 def test_programs_that_sleep_take_no_room_and_those_that_wake_look_in_turn(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs, asleep, sleep = 30, threading.Semaphore(0), wait._rung  # fewer than the server has threads
+    programs, asleep, sleep = 30, threading.Semaphore(0), long_poll._rung  # fewer than the server has threads
 
     async def noted(*given: Any) -> bool:
         asleep.release()
         return await sleep(*given)
 
-    monkeypatch.setattr(wait, "_rung", noted)
+    monkeypatch.setattr(long_poll, "_rung", noted)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=2)
         request_id = wire.asked()
-        seen = {"seen": {request_id: mark_of(memory.get(request_id))}, "wait": 30}
+        seen = {"seen": {request_id: etag_of(memory.get(request_id))}, "seconds": 30}
         waiting = list[http.client.HTTPConnection]()
         for _ in range(programs):
-            waiting.append(wire.sent("POST", "/program/changes", seen))
+            waiting.append(wire.sent("POST", "/program/wait", seen))
             assert asleep.acquire(timeout=30)
         assert wire.sent("GET", "/me").getresponse().status == 200  # they sleep, and nothing is under way
         held = Held(memory, monkeypatch)
@@ -318,9 +313,9 @@ def test_a_program_that_comes_to_wait_queues_for_a_slot(memory: Store, monkeypat
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()
         held = Held(memory, monkeypatch)
-        first = wire.sent("GET", f"/program/requests/{request_id}")
+        first = wire.sent("POST", "/program/get", {"request_id": request_id})
         held.until_inside(1)
-        second = wire.sent("POST", "/program/changes", {"seen": {request_id: None}, "wait": 30})
+        second = wire.sent("POST", "/program/wait", {"seen": {request_id: None}, "seconds": 30})
         try:
             assert queued.wait(30), "refused, though it would have waited"
         finally:
@@ -336,10 +331,10 @@ def test_a_request_that_waits_for_a_change_is_refused_where_no_slot_gets_free(
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()
         held = Held(memory, monkeypatch)
-        first = wire.sent("GET", f"/program/requests/{request_id}")
+        first = wire.sent("POST", "/program/get", {"request_id": request_id})
         held.until_inside(1)
         try:
-            refused = wire.sent("GET", f"/program/requests/{request_id}?wait=0").getresponse()
+            refused = wire.sent("POST", "/program/wait", {"seen": {request_id: None}}).getresponse()
             assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         finally:
             held.free.set()
@@ -379,7 +374,7 @@ def test_the_document_tells_of_every_operation_and_refers_to_nothing_that_is_not
     document = ada.get("/api/v1/openapi.json").json()
     assert document["openapi"] == "3.1.0"
     told = {(method.upper(), path) for path, each in document["paths"].items() for method in each}
-    assert told == {(one.method, one.path.replace(":path", "")) for one in operations()}
+    assert told == {(one.method, one.path.replace(":path", "")) for one in endpoints()}
     refs = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert refs <= set(document["components"]["schemas"])
     names = [each["operationId"] for path in document["paths"].values() for each in path.values()]

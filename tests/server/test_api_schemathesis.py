@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from sayso.server import create_app
 from sayso.server.api import openapi
 from sayso.server.api.endpoint import Endpoint
-from sayso.server.api.routes import operations
+from sayso.server.api.routes import endpoints
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.support.browsing import BASE
@@ -43,10 +43,8 @@ def ids_in(store: Store) -> list[str]:
 
 def quick(case: Any) -> None:
     """Let nothing that can wait for a change wait for one: how long it waits is tested elsewhere."""
-    if isinstance(case.query, dict) and "wait" in case.query:
-        case.query["wait"] = 0
-    if isinstance(case.body, dict) and "wait" in case.body:
-        case.body["wait"] = 0
+    if isinstance(case.body, dict) and "seconds" in case.body:
+        case.body["seconds"] = 0
 
 
 def fuzzed(app: Starlette, schema: Any, operation: Endpoint, counted: Counter[str], mode: Any) -> None:
@@ -85,9 +83,9 @@ def fuzzed(app: Starlette, schema: Any, operation: Endpoint, counted: Counter[st
 
 @pytest.mark.slow
 def test_every_answer_is_one_that_the_document_tells_of(app: Starlette, capsys: pytest.CaptureFixture[str]) -> None:
-    counted, schema = Counter[str](), schemathesis.openapi.from_dict(openapi.document(operations()))
+    counted, schema = Counter[str](), schemathesis.openapi.from_dict(openapi.document(endpoints()))
     schema.app = app
-    for operation in operations():
+    for operation in endpoints():
         if operation.path == "/v1/events":
             continue  # it never ends; `test_api_events` listens to it
         for mode in ("positive", "negative"):

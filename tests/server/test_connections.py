@@ -27,8 +27,8 @@ from uvicorn.server import ServerState
 from sayso.server import create_app
 from sayso.server.connections import Limits, config, raise_file_limit
 from sayso.stores.base import Filter, Store
-from sayso.stores.http_transport import asked_wire
 from sayso.testing import sample_call
+from tests.support.calling import asked_message
 from tests.support.serving import new_token
 
 PATIENCE, NEVER = 120, 3_600
@@ -106,7 +106,7 @@ def test_the_second_request_of_a_connection_has_its_time_as_well(memory: Store) 
 
 
 def test_who_was_answered_before_the_body_was_whole_may_not_go_on_sending(memory: Store) -> None:
-    head = b"POST /api/v1/program/requests HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{"
+    head = b"POST /api/v1/program/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{"
     with (
         limited(create_app(memory), Limits(header=NEVER, rest=0.2)) as port,
         closing(connected(port, head)) as connection,
@@ -338,9 +338,9 @@ def test_eleven_hundred_half_requests_shut_nobody_out_at_the_usual_limit_of_file
 
 def test_sigterm_lets_a_request_that_is_under_way_end_and_takes_no_other(file_store: Store) -> None:
 
-    body = json.dumps({"request": asked_wire(sample_call()), "saved": None}).encode()
+    body = json.dumps({"request": asked_message(sample_call())}).encode()
     head = (
-        "POST /api/v1/program/requests HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        "POST /api/v1/program/ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Authorization: Bearer {new_token(file_store)}\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
     )
     with started(file_store) as (process, port), closing(connected(port, head.encode())) as connection:
@@ -353,6 +353,6 @@ def test_sigterm_lets_a_request_that_is_under_way_end_and_takes_no_other(file_st
             except ConnectionRefusedError:
                 break
         connection.sendall(body[100:])
-        assert b" 201 " in answer(connection)
+        assert b" 200 " in answer(connection)
         assert process.wait(PATIENCE) == 0
     assert file_store.count(Filter()) == 1

@@ -101,7 +101,7 @@ def test_no_form_of_a_page_is_read_without_a_session(app: Starlette, path: str) 
 
 def test_no_body_is_read_before_the_token_is_looked_at(app: Starlette) -> None:
     for headers in ({}, {"authorization": "Bearer sst_x"}):
-        sent = Sender(app, "/api/v1/program/requests", [b"{}"], content_type="application/json", **headers)
+        sent = Sender(app, "/api/v1/program/ask", [b"{}"], content_type="application/json", **headers)
         assert (sent.answered(), sent.read) == (401, 0)
 
 
@@ -110,7 +110,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(endpoint, "_BODY_TIMEOUT", 0.01)
     headers = bearer(memory, "ask", "bot")
-    sent = Sender(app, "/api/v1/program/requests", [b"{"], content_type="application/json", **headers)
+    sent = Sender(app, "/api/v1/program/ask", [b"{"], content_type="application/json", **headers)
     assert sent.answered() == 408
 
 

@@ -151,8 +151,8 @@ def test_no_program_stands_first_in_a_chain_that_sayso_writes(store: Store, cloc
     bot = caller(create_app(store), "ask", "bot")
     before = store.journal()
     note = {"run_id": run_id, "event": "denied", "detail": {}}
-    assert code_of(bot.post("/api/v1/program/notes", json=note)) == (404, "run_not_found")
-    assert code_of(bot.get("/api/v1/program/journal", params={"run_id": run_id})) == (404, "run_not_found")
+    assert code_of(bot.post("/api/v1/program/note", json=note)) == (404, "run_not_found")
+    assert code_of(bot.post("/api/v1/program/journal", json={"run_id": run_id})) == (404, "run_not_found")
     assert store.journal() == before
     assert store.record("run", run_id) is None
 

@@ -37,7 +37,8 @@ from sayso.server.api.validation import validate_arguments
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
-from sayso.stores.http_transport import asked_wire, encoded, mark_of
+from sayso.stores.http_messages import Changes, Get, GetRun, Journal, Start, TakeRun, Wait
+from sayso.stores.http_transport import encoded
 from sayso.stores.memory import MemoryStore
 from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
@@ -47,6 +48,7 @@ from sayso.testing.scene import outcomes_of, refusal
 from sayso.view import card
 from sayso.view.document import request_document
 from tests.conftest import Clock
+from tests.support.calling import asked_message
 from tests.support.serving import Serving, serving
 from tests.support.serving import new_token as token_for
 
@@ -90,7 +92,8 @@ def stage(server: Serving) -> Iterator[Stage]:
 
 def send(program: HttpStore, request: dict[str, Any], **more: Any) -> Any:
     """Ask with a body that was tampered with."""
-    return program._line.post("/requests", {"request": request, "saved": None, **more})["row"]
+    body = json.dumps({"request": request, "update": None, **more}).encode()
+    return json.loads(program._transport.post("/ask", body))["request"]
 
 
 # -- T1: what is asked is what is shown, approved and run ------------------------------------------------------
@@ -167,7 +170,7 @@ def test_of_every_one_leaf_mutation_nothing_is_asked_that_lies(stage: Stage) -> 
     program, told = stage.program(), Counter[str]()
     me = Identity("token", "agent")
     request = sample_call("run_1", SENT, prompt="Pay?", context={"order": ["A-1", 2]}, retries=1, risk="high")
-    whole = asked_wire(request)
+    whole = asked_message(request)
     tried = [(path, value) for path in leaves(whole) for value in others(at(whole, path))]
     assert len(tried) >= 200
     for path, value in tried:
@@ -202,7 +205,11 @@ def test_what_was_approved_for_one_amount_runs_no_other(stage: Stage) -> None:
 
 
 def lying(request: Request, **changes: Any) -> dict[str, Any]:
-    return {**asked_wire(request), **changes}
+    """Return what a program sends with some fields changed, those of its call or question included."""
+    whole = asked_message(request)
+    for name, value in changes.items():
+        (whole["subject"] if name in whole["subject"] else whole)[name] = value
+    return whole
 
 
 def test_a_view_that_is_not_the_call_is_refused(stage: Stage) -> None:
@@ -241,7 +248,6 @@ def test_a_secret_that_the_program_does_not_mask_is_masked_by_the_server(stage: 
         ({"fingerprint": "0" * 64}, "fingerprint"),
         ({"schema_digest": "0" * 64}, "digest is not that of the schema"),
         ({"run_id": "run_2"}, "fingerprint"),
-        ({"kind": "question"}, "read or drawn"),
     ],
 )
 def test_a_name_or_digest_that_does_not_fit_is_refused(stage: Stage, changes: dict[str, Any], said: str) -> None:
@@ -262,23 +268,28 @@ def test_a_shape_cannot_be_swapped_for_that_of_another_function(stage: Stage) ->
 
     shape = Schema.of(other)
     with pytest.raises(errors.AskRefusedError, match="not that of the schema"):
-        send(stage.program(), lying(sample_call("run_1"), schema_text=shape.text))
+        send(stage.program(), lying(sample_call("run_1"), schema=shape.text))
 
 
 def test_a_program_says_nothing_of_state_decision_or_time(stage: Stage) -> None:
     request = sample_call("run_1")
-    for name, value in {"state": "approved", "holds": 0, "progress": "{}", "execution": "[]", "created_at": 1}.items():
+    for name, value in {
+        "state": "approved", "holds": False, "votes": [], "execution": None, "created_at": "2026-01-01T00:00:00Z",
+        "requester": {"issuer": "local", "subject": "ada"}, "purged_at": None, "decision": None, "approved": True,
+    }.items():  # fmt: skip
         with pytest.raises(errors.StoreError, match="does not fit"):
             send(stage.program(), lying(request, **{name: value}))
-    words = json.loads(asked_wire(request)["asked"])
-    for name, value in {"purged": 1, "decision": [], "approved": True}.items():
-        with pytest.raises(errors.AskRefusedError, match=f"`asked` does not fit at {name}"):
-            send(stage.program(), lying(request, asked=json.dumps({**words, name: value})))
+    for name in ("shown", "kind"):
+        with pytest.raises(errors.StoreError, match="does not fit"):
+            send(
+                stage.program(),
+                {**asked_message(request), "subject": {**asked_message(request)["subject"], name: "call"}},
+            )
 
 
 def test_nothing_waits_for_longer_than_the_server_lets_it(stage: Stage) -> None:
     long = replace(sample_call(), approval_window=timedelta(days=3_000))
-    row = send(stage.program(), lying(long, lasts=10**15))
+    row = send(stage.program(), lying(long, lasts="P3000D"))
     asked = stage.store.get(row["id"])
     assert asked.expires_at - asked.created_at == asked.approval_window == timedelta(days=30)
 
@@ -300,7 +311,7 @@ def test_what_cannot_be_drawn_is_refused_when_it_is_asked(stage: Stage) -> None:
     call = Call("payments:pay", "pay", request.call.form, None, digest, json.dumps(shape), told.digest)
     broken = replace(request, subject=call, fingerprint=fingerprint("run_1", digest))
     with pytest.raises(errors.AskRefusedError, match="read or drawn"):
-        send(stage.program(), asked_wire(broken))
+        send(stage.program(), asked_message(broken))
 
 
 # -- what is shown is what runs --------------------------------------------------------------------------------
@@ -350,7 +361,7 @@ def test_a_model_whose_name_stands_for_two_values_is_refused(stage: Stage) -> No
     ]
     for lie in lies:
         with pytest.raises(errors.AskRefusedError, match="one name for two values"):
-            send(stage.program(), asked_wire(working(rewritten(lie))))
+            send(stage.program(), asked_message(working(rewritten(lie))))
     assert stage.store.count(Filter()) == 0
 
 
@@ -364,13 +375,13 @@ def test_a_tagged_value_that_no_gate_writes_is_refused(stage: Stage) -> None:
     ]
     for lie in lies:
         with pytest.raises(errors.AskRefusedError):
-            send(stage.program(), asked_wire(working(rewritten(lie))))
+            send(stage.program(), asked_message(working(rewritten(lie))))
     assert stage.store.count(Filter()) == 0
 
 
 def test_a_name_that_looks_like_a_tag_is_shown_as_a_name(stage: Stage) -> None:
     form = rewritten(lambda tree: rest_of(tree).update(extra={"$dict": {"title": "Import"}}))
-    row = send(stage.program(), asked_wire(working(form)))
+    row = send(stage.program(), asked_message(working(form)))
     shown = "\n".join(card.subject_rows(stage.store.get(row["id"]), width=100, full=True))
     assert "title='Export'" in shown
     assert "'$dict'={'title': 'Import'}" in shown
@@ -412,24 +423,24 @@ def test_of_every_changed_tree_what_is_shown_is_what_runs(
 def test_arguments_that_are_not_all_the_functions_are_refused(stage: Stage) -> None:
     for change in (lambda tree: tree.pop("dry_run"), lambda tree: tree.update(force=True)):
         with pytest.raises(errors.AskRefusedError, match="all of them and no other"):
-            send(stage.program(), asked_wire(working(rewritten(change))))
+            send(stage.program(), asked_message(working(rewritten(change))))
 
 
 @pytest.mark.parametrize(("name", "value"), [("dry_run", "False"), ("dry_run", 0), ("limit", "1"), ("limit", True)])
 def test_a_text_in_the_place_of_a_number_or_of_true_is_refused(stage: Stage, name: str, value: Any) -> None:
     with pytest.raises(errors.AskRefusedError, match=f"'{name}' is written as another type|types .{name}: "):
-        send(stage.program(), asked_wire(working(rewritten(lambda tree: tree.update({name: value})))))
+        send(stage.program(), asked_message(working(rewritten(lambda tree: tree.update({name: value})))))
 
 
 def test_arguments_that_no_type_of_the_function_takes_are_refused(stage: Stage) -> None:
     with pytest.raises(errors.AskRefusedError, match="do not fit"):
-        send(stage.program(), asked_wire(working(rewritten(lambda tree: tree.update(dry_run="perhaps")))))
+        send(stage.program(), asked_message(working(rewritten(lambda tree: tree.update(dry_run="perhaps")))))
 
 
 def test_what_a_gate_binds_is_taken_as_it_is(stage: Stage) -> None:
     """An int for a float, None for a default that the shape does not tell, names with `$` in a model's extra fields."""
     request = working()
-    assert send(stage.program(), asked_wire(request))["form"] == request.call.form
+    assert send(stage.program(), asked_message(request))["subject"]["form"] == request.call.form
 
 
 def test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer(stage: Stage) -> None:
@@ -437,8 +448,7 @@ def test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer(sta
     row = send(stage.program(), lying(request, masked=canonical.text_of(dict.fromkeys(SENT, MASK))))
     said = "the program hides 3 values that sayso would not mask by itself"
     assert card.cautions(stage.store.get(row["id"])) == [said]
-    words = {**json.loads(asked_wire(sample_call("run_2", SENT))["asked"]), "redact": ["amount", "to", "lines"]}
-    row = send(stage.program(), lying(sample_call("run_2", SENT), asked=json.dumps(words)))
+    row = send(stage.program(), lying(sample_call("run_2", SENT), redact=["amount", "to", "lines"]))
     asked = stage.store.get(row["id"])
     assert card.cautions(asked) == [said]
     assert request_document(asked)["warnings"] == [said]
@@ -454,11 +464,11 @@ def test_a_view_in_which_a_redactor_failed_is_refused(stage: Stage) -> None:
 def test_a_call_that_would_hold_up_every_list_is_refused(stage: Stage) -> None:
     program = stage.program()
     with pytest.raises(errors.AskRefusedError, match="`form` is larger than 65,536 bytes"):
-        send(program, asked_wire(sample_call("run_1", {"to": "é" * 33_000})))
-    with pytest.raises(errors.AskRefusedError, match="`asked` is larger than 65,536 bytes"):
-        send(program, asked_wire(sample_call("run_1", description="x" * 66_000)))
+        send(program, asked_message(sample_call("run_1", {"to": "é" * 33_000})))
+    with pytest.raises(errors.AskRefusedError, match="`request` is larger than 65,536 bytes"):
+        send(program, asked_message(sample_call("run_1", description="x" * 66_000)))
     with pytest.raises(errors.AskRefusedError, match="more than 2,000 values"):
-        send(program, asked_wire(sample_call("run_1", {"rows": list(range(2_000))})))
+        send(program, asked_message(sample_call("run_1", {"rows": list(range(2_000))})))
     classes = {
         **json.loads(working().call.schema),
         "$defs": {f"C{n}": {"enum": ["a"]} for n in range(201)},
@@ -486,11 +496,10 @@ def test_a_start_that_is_sent_again_word_for_word_is_refused(stage: Stage) -> No
     program = stage.program()
     request = program.ask(sample_call())
     stage.person().approve(request.id)
-    body = {"token": new_token(), "worker": "w"}
-    starts = [lambda: program._line.post(f"/requests/{request.id}/start", body, request.id) for _ in range(50)]
-    told = outcomes_of(starts)
-    assert Counter(type(one).__name__ for one in told) == {"dict": 1, "AlreadyStartedError": 49}
-    refusal(errors.AlreadyStartedError, lambda: program.start(request.id, body["token"]))
+    start = Start.of(request_id=request.id, token=new_token(), worker="w")
+    told = outcomes_of([lambda: program._transport.post("/start", encoded(start), request.id) for _ in range(50)])
+    assert Counter(type(one).__name__ for one in told) == {"bytes": 1, "AlreadyStartedError": 49}
+    refusal(errors.AlreadyStartedError, lambda: program.start(request.id, start.token))
 
 
 def test_only_the_fencing_token_ends_a_call(stage: Stage) -> None:
@@ -549,40 +558,35 @@ def test_every_verb_tells_a_foreign_request_and_none_in_the_same_words(stage: St
     assert stage.store.get(theirs.id) == before
 
 
+def whole_answer(program: HttpStore, path: str, body: bytes) -> tuple[Any, ...]:
+    """Return status, headers and content of the answer to a message."""
+    transport = program._transport
+    connection = transport.connect()
+    connection.request("POST", transport._path + path, body, transport._headers)
+    response = connection.getresponse()
+    headers = sorted((name.lower(), value) for name, value in response.getheaders() if name.lower() != "date")
+    answer = response.status, headers, response.read()
+    connection.close()
+    return answer
+
+
 def test_the_whole_answer_about_a_foreign_id_is_that_about_none(stage: Stage) -> None:
-    theirs = stage.program("theirs").ask(sample_call("run_theirs"))
-    line = stage.program("mine")._line
-    answers: list[Any] = []
-    for request_id in (theirs.id, NOBODYS):
-        connection = line.connect()
-        connection.request("GET", f"{line._path}/requests/{request_id}", headers=line._headers)
-        response = connection.getresponse()
-        headers = sorted((name.lower(), value) for name, value in response.getheaders() if name.lower() != "date")
-        answers.append((response.status, headers, response.read()))
-        connection.close()
+    theirs, mine = stage.program("theirs").ask(sample_call("run_theirs")), stage.program("mine")
+    answers = [whole_answer(mine, "/get", encoded(Get.of(request_id=one))) for one in (theirs.id, NOBODYS)]
     assert answers[0] == answers[1]
+    assert answers[0][0] == 404
 
 
 def test_the_whole_answer_about_a_foreign_run_is_that_about_none(stage: Stage) -> None:
     stage.program("theirs").ask(sample_call("order-1"))
-    line = stage.program("mine")._line
-    answers: list[Any] = []
+    mine, answers = stage.program("mine"), list[Any]()
     for run_id in ("order-1", "order-2"):
-        for method, path, body in (
-            ("GET", f"/runs/kept?run_id={run_id}", None),
-            ("GET", f"/journal?run_id={run_id}", None),
-            ("POST", "/runs/take", encoded({"run_id": run_id, "holder": "me", "gone": None})),
-        ):
-            connection = line.connect()
-            answer = line.exchange(connection, method, path, body)
-            connection.close()
-            assert answer.status == 404
-            answers.append(answer)
+        for message in (GetRun.of(run_id=run_id), Journal.of(run_id=run_id), TakeRun.of(run_id=run_id, holder="me")):
+            answers.append(whole_answer(mine, message.path(), encoded(message)))
+            assert answers[-1][0] == 404
     assert answers[:3] == answers[3:]
-    asked = {"request": asked_wire(sample_call("order-1")), "saved": None}
-    connection = line.connect()
-    assert line.exchange(connection, "POST", "/requests", encoded(asked)) == answers[0]
-    connection.close()
+    asked = json.dumps({"request": asked_message(sample_call("order-1"))}).encode()
+    assert whole_answer(mine, "/ask", asked) == answers[0]
 
 
 def test_of_every_foreign_run_and_request_none_is_met(stage: Stage) -> None:
@@ -654,16 +658,16 @@ def test_an_id_that_is_taken_or_can_be_guessed_is_refused(stage: Stage) -> None:
     theirs = stage.program("theirs").ask(sample_call())
     program = stage.program("mine")
     with pytest.raises(errors.AskRefusedError, match="id is taken"):
-        send(program, {**asked_wire(sample_call()), "id": theirs.id})
+        send(program, {**asked_message(sample_call()), "id": theirs.id})
     for bad in ("rq_1", "rq_" + "A" * 32, "rq_" + "0" * 33, "../x"):
         with pytest.raises(errors.StoreError, match="does not fit"):
-            send(program, {**asked_wire(sample_call()), "id": bad})
+            send(program, {**asked_message(sample_call()), "id": bad})
 
 
 def test_watching_a_foreign_request_tells_nothing(stage: Stage) -> None:
     theirs = stage.program("theirs").ask(sample_call())
     seen = {theirs.id: None, NOBODYS: None}
-    assert stage.program("mine")._line.post("/changes", {"seen": seen, "wait": 0.0})["changed"] == {}
+    assert stage.program("mine")._transport.send(Wait.of(seen=seen), Changes).changed == {}
 
 
 # -- who may ---------------------------------------------------------------------------------------------------
@@ -784,59 +788,25 @@ def test_of_many_who_ask_at_once_no_more_find_room_than_there_is(server: Serving
     stage.close()
 
 
-# -- idempotency keys ------------------------------------------------------------------------------------------
-
-
-def keyed(program: HttpStore, body: dict[str, Any], key: str) -> tuple[int, dict[str, Any]]:
-    line = program._line
-    connection = line.connect()
-    headers = {**line._headers, "Content-Type": "application/json", "Idempotency-Key": key}
-    connection.request("POST", f"{line._path}/requests", json.dumps(body), headers)
-    response = connection.getresponse()
-    answer = response.status, json.loads(response.read())
-    connection.close()
-    return answer
-
-
-def test_one_key_asks_once_and_another_body_with_it_is_refused(stage: Stage) -> None:
-    program, other = stage.program("mine"), stage.program("theirs")
-    body = {"request": asked_wire(sample_call("run_1"))}
-    status, first = keyed(program, body, "k1")
-    assert status == 201
-    stage.person().reject(first["row"]["id"])
-    status, again = keyed(program, body, "k1")
-    assert (status, again["row"]["id"], again["row"]["state"]) == (200, first["row"]["id"], "rejected")
-    status, problem = keyed(program, {"request": asked_wire(sample_call("run_2"))}, "k1")
-    assert (status, problem["code"]) == (422, "idempotency_key_reused")
-    assert keyed(other, {"request": asked_wire(sample_call("run_3"))}, "k1")[0] == 201
-    assert keyed(program, {"request": asked_wire(sample_call("run_4"))}, "\x7f")[0] == 422
-    assert stage.store.count(Filter()) == 2
-
-
 # -- waiting ---------------------------------------------------------------------------------------------------
 
 
-def looked(program: HttpStore, request: Request, query: str, tag: str | None) -> tuple[int, bytes]:
-    line = program._line
-    connection = line.connect()
-    headers = line._headers if tag is None else {**line._headers, "If-None-Match": tag}
-    connection.request("GET", f"{line._path}/requests/{request.id}{query}", headers=headers)
-    response = connection.getresponse()
-    answer = response.status, response.read()
-    assert response.getheader("etag") is not None
-    connection.close()
-    return answer
+def heard(program: HttpStore, request: Request, etag: str | None, seconds: float = 0.0) -> Changes:
+    return program._transport.send(Wait.of(seen={request.id: etag}, seconds=seconds), Changes)
 
 
 def test_a_request_is_told_again_only_when_it_differs(stage: Stage) -> None:
     program = stage.program()
     request = program.ask(sample_call())
-    tag = f'"{mark_of(request)}"'
-    assert looked(program, request, "", None)[0] == 200
-    assert looked(program, request, "", tag) == (304, b"")
-    assert looked(program, request, "?wait=0.05", tag) == (304, b"")
-    stage.person().approve(request.id)
-    assert looked(program, request, "?wait=25", tag)[0] == 200
+    etag = program._etags[request.id]
+    assert [one.request for one in heard(program, request, None).requests] == [request]
+    assert heard(program, request, etag).changed == {}
+    assert heard(program, request, etag, 0.05).changed == {}
+    approved = stage.person().approve(request.id)
+    changes = heard(program, request, etag, 25)
+    assert [one.request for one in changes.requests] == [approved]
+    assert changes.changed == {request.id: changes.requests[0].etag}
+    assert changes.changed[request.id] != etag
 
 
 def test_looking_and_waiting_write_nothing(server: Serving, tmp_path: Path) -> None:
@@ -851,7 +821,7 @@ def test_looking_and_waiting_write_nothing(server: Serving, tmp_path: Path) -> N
     program.match("rq_")
     program.journal(run_id="run_1")
     program.runs(RunFilter())
-    looked(program, request, "?wait=0.01", f'"{mark_of(request)}"')
+    heard(program, request, program._etags[request.id], 0.01)
     assert (list(stage.store.journal()), stage.store.list(Filter()).requests, stage.store.records("token")) == before
     stage.close()
 
@@ -860,6 +830,6 @@ def test_a_question_is_bound_to_its_words(stage: Stage) -> None:
     program = stage.program()
     question = sample_question("run_1")
     assert program.ask(question).question.text == "Which account?"
-    for changes in ({"form": '{"text":"Which one?"}'}, {"tool": "pay", "name": "pay"}, {"digest": "1" * 64}):
+    for changes in ({"text": "Which one?"}, {"digest": "1" * 64}, {"schema_digest": "1" * 64}):
         with pytest.raises(errors.AskRefusedError):
-            send(program, {**asked_wire(sample_question("run_2")), **changes})
+            send(program, lying(sample_question("run_2"), **changes))

@@ -18,6 +18,7 @@ import pytest
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.text import storable
 from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
@@ -105,6 +106,7 @@ class TestHttp(StoreContract):
 
     def recorded(self, request: Request) -> Request:
         behalf, also = request.on_behalf_of, request.also_for
+        request = replace(request, prompt=None if request.prompt is None else storable(request.prompt))
         if behalf is None:
             return replace(request, requester=_ME, on_behalf_of=_OWNER)
         return replace(request, requester=_ME, also_for=(*also, _OWNER))

@@ -206,16 +206,16 @@ def test_a_wait_outlasts_the_patience_for_a_server_that_is_away(there: Store, mo
         with serving(port) as first:
             here = HttpStore(first.of(there), new_token(there), patience=0.05)
             monkeypatch.setattr(here, "look_again", 0.01)
-            real = here.get
+            real = here.as_heard
 
-            def get(request_id: str) -> Request:
+            def as_heard(request_id: str) -> Request:
                 try:
                     return real(request_id)
                 except errors.StoreUnavailableError:
                     looks.release()
                     raise
 
-            monkeypatch.setattr(here, "get", get)
+            monkeypatch.setattr(here, "as_heard", as_heard)
             sayso.configure(store=here)
             calling = threading.Thread(target=lambda: done.append(refund(1)))
             calling.start()
@@ -224,7 +224,7 @@ def test_a_wait_outlasts_the_patience_for_a_server_that_is_away(there: Store, mo
         for _ in range(3):
             assert looks.acquire(timeout=PATIENCE)  # it has looked in vain, for longer than it has patience
         approved(there, there.list(PENDING).requests[0])
-        here._late = PATIENCE  # to start and to end
+        here._patience = PATIENCE  # to start and to end
         line.enter_context(serving(port, there))
         calling.join(PATIENCE)
         here.close()
@@ -235,8 +235,8 @@ def _is_down(here: HttpStore, server: Serving, hours: Hours, patch: pytest.Monke
     def refused(*_: object) -> Any:
         raise ConnectionRefusedError("nobody listens")
 
-    patch.setattr(here._line, "connect", refused)
-    here._line.close()  # what was kept is broken
+    patch.setattr(here._transport, "connect", refused)
+    here._transport.close()  # what was kept is broken
 
 
 def _hangs(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
@@ -244,11 +244,11 @@ def _hangs(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyP
         hours.now += connection.sock.gettimeout() or float("inf")
         raise TimeoutError("timed out")
 
-    patch.setattr(here._line, "exchange", silent)
+    patch.setattr(here._transport, "exchange", silent)
 
 
 def _hangs_when_connected(here: HttpStore, server: Serving, hours: Hours, patch: pytest.MonkeyPatch) -> None:
-    here._line.close()
+    here._transport.close()
     _hangs(here, server, hours, patch)
 
 

@@ -23,7 +23,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.worker import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
-from tests.stores.test_http_attacks import Stage, send
+from tests.stores.test_http_attacks import Stage
 from tests.support.serving import Serving, serving
 
 STOPPED = Outcome("suspended")
@@ -167,7 +167,7 @@ def test_of_two_programs_that_begin_a_run_at_once_one_is_refused(stage: Stage, m
                 refused[0] = error
         return threading.Lock()
 
-    monkeypatch.setattr("sayso.server.api.ask._room", room)
+    monkeypatch.setattr("sayso.server.api.program._lock", room)
     assert one.ask(sample_call("new")).requester.subject == "one"
     assert refused != [None]
 
@@ -189,8 +189,8 @@ def test_rows_of_another_programs_request_are_not_read_with_ones_own_run(stage: 
 
 
 def test_runs_that_can_go_on_are_found_behind_many_of_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.server.api.kept._READY", (3, 100))
-    monkeypatch.setattr("sayso.server.api.kept._PATIENCE", 60.0)
+    monkeypatch.setattr("sayso.server.api.program._READY", (3, 100))
+    monkeypatch.setattr("sayso.server.api.program._READY_TIMEOUT", 60.0)
     mine, other = stage.program("mine"), stage.program("other")
     for program, run_ids in ((other, [f"o{n}" for n in range(8)]), (mine, ["m"])):
         for run_id in run_ids:
@@ -204,8 +204,4 @@ def _broken(program: HttpStore, run_id: str) -> None:
 
 
 def test_a_tampered_number_of_retries_is_refused(stage: Stage) -> None:
-    from sayso.stores.http_transport import asked_wire
-
-    wire = asked_wire(sample_call())
-    wire["asked"] = json.dumps({**json.loads(wire["asked"]), "retries": 100})
-    refusal(errors.AskRefusedError, lambda: send(stage.program(), wire))
+    refusal(errors.AskRefusedError, lambda: stage.program().ask(sample_call(retries=100)))

@@ -261,7 +261,7 @@ class Loses:
         await self.app(scope, receive, sent)
 
 
-@pytest.mark.parametrize("ending", ["/requests", "/start", "/finish"])
+@pytest.mark.parametrize("ending", ["/ask", "/start", "/finish"])
 def test_a_lost_answer_starts_nothing_twice_and_loses_no_outcome(
     server: Serving, there: Store, ending: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -441,8 +441,9 @@ def every_read(here: HttpStore) -> dict[str, Callable[[], object]]:
     ("status", "content"),
     [
         (204, b""), (200, b"<p>approved"), (200, b"[]"), (200, b'"ok"'), (200, b"{}"), (404, b"<p>not here"),
-        (200, b'{"request": 5, "requests": 5, "ids": 5, "runs": 5, "entries": 5, "changed": "x", "run": 5, "row": 5}'),
-        (200, b'{"request": {}, "requests": [5], "ids": null, "runs": [{}], "entries": [5], "run": {}, "row": {}}'),
+        (200, b'{"request": 5, "etag": "x"}'), (200, b'{"request": {}, "etag": "x"}'), (200, b'{"found": {}}'),
+        (200, b'{"requests": [5], "cursor": null}'), (200, b'{"runs": [{}]}'), (200, b'{"entries": [5]}'),
+        (200, b'{"ids": null}'), (200, b'{"changed": "x"}'), (200, b'{"snapshot": {}}'), (200, b'{"broken"'),
     ],
 )  # fmt: skip
 def test_another_servers_answer_is_a_fault_of_the_store_in_every_verb(
@@ -545,7 +546,7 @@ def test_a_redirect_is_not_followed(server: Serving) -> None:
     server.app = elsewhere
     with pytest.raises(errors.StoreError):
         here.get("rq_" + "0" * 32)
-    assert asked == ["/api/v1/program/requests/rq_" + "0" * 32]
+    assert asked == ["/api/v1/program/get"]
     here.close()
 
 
@@ -568,10 +569,10 @@ def test_deciding_through_a_programs_store_is_refused_before_anything_is_sent(he
 
 def test_a_forked_child_shares_no_connection_with_its_parent(here: HttpStore) -> None:
     request = here.ask(sample_call())
-    idle = set(map(id, here._line._idle))
+    idle = set(map(id, here._transport._idle))
     assert idle
     here.after_fork()
-    assert here._line._idle == []
+    assert here._transport._idle == []
     assert here.get(request.id) == request
 
 

@@ -20,7 +20,7 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 from sayso.server import metrics
-from sayso.server.api import wait
+from sayso.server.api import long_poll
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
@@ -81,9 +81,9 @@ def wait_for_one(server: Serving, store: SqliteStore) -> Generator[None]:
 
 
 def ask_once(server: Serving, store: SqliteStore) -> Any:
-    body = json.dumps({"seen": {}, "wait": 0, "any": ""})
+    body = json.dumps({"seen": {}, "seconds": 0, "version": ""})
     headers = {"authorization": f"Bearer {new_token(store)}", "content-type": "application/json"}
-    return closing(asked(server, "/api/v1/program/changes", body, **headers))
+    return closing(asked(server, "/api/v1/program/wait", body, **headers))
 
 
 def read_the_stream(server: Serving, store: SqliteStore) -> Any:
@@ -102,7 +102,7 @@ def test_a_server_that_ends_leaves_nothing_watched(begin: Callable[..., Any], st
         until(lambda: store._bell.is_idle)
 
 
-@pytest.mark.parametrize(("begin", "kept"), [(ask_once, wait), (scrape, metrics)])
+@pytest.mark.parametrize(("begin", "kept"), [(ask_once, long_poll), (scrape, metrics)])
 def test_what_is_watched_for_a_while_longer_is_not_watched_for_ever(
     begin: Callable[..., Any], kept: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

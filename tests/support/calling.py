@@ -5,20 +5,28 @@ The invariant: a client sends what a test says it sends, and no cookie or header
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import sayso
+from sayso.model.request import Request
 from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.base import Store
+from sayso.stores.http_messages import AskedRequest
 from tests.support.acting import held
 from tests.support.browsing import BASE
 
-__all__ = ["SECRET", "bearer", "bought", "caller", "code_of"]
+__all__ = ["SECRET", "asked_message", "bearer", "bought", "caller", "code_of"]
 
 SECRET = "hunter2"
+
+
+def asked_message(request: Request) -> dict[str, Any]:
+    """Return what a program sends of a request when it asks."""
+    return json.loads(AskedRequest.of_request(request).model_dump_json())
 
 
 def bearer(store: Store, kind: TokenKind = "review", name: str = "ada", **options: Any) -> dict[str, str]:

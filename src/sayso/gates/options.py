@@ -149,7 +149,7 @@ def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
     strange = [role for role in roles if not isinstance(role, str) or not role or role != role.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
     if strange:
         raise ConfigError(f"roles= takes texts without spaces around them, not {strange[0]!r}")
-    return Quorum(quorum, roles)
+    return Quorum(quorum, frozenset(roles))
 
 
 def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> None:

@@ -9,7 +9,8 @@ seen as nothing, which would make a second person of the first.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
@@ -136,7 +137,7 @@ class Quorum:
     """
 
     count: int = 1
-    roles: Collection[str] = field(default=frozenset[str]())
+    roles: AbstractSet[str] | Sequence[str] = field(default=frozenset[str]())
 
     def __post_init__(self) -> None:
         if type(self.count) is not int or self.count < 1:
@@ -190,7 +191,7 @@ class Escalation:
     """
 
     after: timedelta
-    roles: Collection[str] = field(default=frozenset[str]())
+    roles: AbstractSet[str] | Sequence[str] = field(default=frozenset[str]())
     people: tuple[Identity, ...] = ()
 
     def __post_init__(self) -> None:

@@ -64,7 +64,7 @@ def _asked(
     traceparent: str | None = None, store: Store | str | None = None,
 ) -> flow.Submission:  # fmt: skip
     try:
-        needed = Quorum(quorum, roles)
+        needed = Quorum(quorum, roles if isinstance(roles, str) else frozenset(roles))
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from error
     terms = Terms(duration.parse(expires), duration.parse(approval_expires), needed, risk, reason)

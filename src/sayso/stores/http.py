@@ -1,21 +1,9 @@
-"""Runs on a sayso server: the part of `sayso.stores.http` that is about them.
+"""A sayso server as a store: programs on other machines ask, wait, start and say how it ended, over its HTTP API.
 
-Whether a run's holder still lives is judged on both sides, because the server sees its own processes alone and this
-machine its own. The invariant: a run is taken from a holder only by who is on the holder's machine and saw it gone.
-
-Waking programs that wait for a request on a sayso server: one thread of theirs asks, and the server answers late.
-
-The thread sends what was last seen of every request that somebody waits for, and gets an answer as soon as one of
-them differs. So nothing is lost while a connection is down: what changed meanwhile differs when it is up again. Who
-begins to wait while the thread stands there makes it ask anew, by breaking its connection. The answer brings along how
-the changed requests stand, so that many who wait do not each ask for it.
-
-A sayso server as a store: programs on other machines ask, wait, start and say how it ended, over its HTTP API.
-
-Each verb is one request to the server, which checks everything again and takes who asks from the token. What only this
+Each verb is one message to the server, which checks everything again and takes who asks from the token. What only this
 machine can know is known here: whether a worker or the holder of a run, named by a process of this machine, still
-lives. Nobody decides through this store; people do, on the server. The invariant: where the server does not say yes,
-the verb raises, and nothing runs.
+lives. Nobody decides through this store; people do, on the server. Where the server does not say yes, the verb raises,
+and nothing runs.
 """
 
 from __future__ import annotations
@@ -25,11 +13,10 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import quote
 
 from sayso import errors
 from sayso.model.journal import Anchor, Entry
@@ -38,223 +25,25 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.model.text import storable
+from sayso.stores import http_messages as messages
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.filter import RunFilter, read_cursor
-from sayso.stores.http_transport import (
-    BROKEN,
-    LATER,
-    Line,
-    LostError,
-    asked_wire,
-    beginning,
-    encoded,
-    entry_of,
-    fault_of,
-    jittered,
-    kept_of,
-    mark_of,
-    readable,
-    request_from,
-    run_from,
-    saved_wire,
-)
+from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
 from sayso.stores.records import RecordRow
 from sayso.stores.watch import Bell
 
-__all__ = ["HttpRuns", "HttpStore", "Listener"]
-
-
-class HttpRuns:
-    """The verbs about runs, over a line to the server."""
-
-    _line: Line
-    _late: float
-    _soon: float
-
-    def get_run(self, run_id: str) -> RunSnapshot:
-        return kept_of(self._line.get("/runs/kept", run_id, patience=self._late, run_id=run_id))
-
-    def runs(
-        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
-    ) -> tuple[Sequence[RunRecord], str | None]:
-        read_cursor(cursor)  # raises here what a store raises
-        asked: dict[str, Any] = {"state": sorted(wanted.states), "name": wanted.name, "cursor": cursor, "limit": limit}
-        found = self._line.get("/runs", patience=self._soon, **asked)
-        with readable():
-            return [*map(run_from, found["runs"])], found["cursor"]
-
-    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
-        found = self._line.post("/runs/ready", {"names": sorted(names), "limit": limit}, patience=self._soon)
-        with readable():
-            ready = {run.id: run for run in map(run_from, found["runs"])}
-        for name in names:
-            ready |= {run.id: run for run in self._running(name) if worker.is_free(run.holder)}
-        return sorted(ready, key=lambda run_id: ready[run_id].updated_at)[:limit]
-
-    def save_run(self, saved: RunUpdate) -> None:
-        with beginning(saved.run.id):
-            self._line.post("/runs/save", {"saved": saved_wire(saved)}, saved.run.id, patience=self._late)
-
-    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> RunSnapshot:
-        body = {"run_id": run_id, "holder": holder, "gone": gone}
-        try:
-            return kept_of(self._line.post("/runs/take", body, run_id, patience=self._late))
-        except errors.RunBusyError:
-            held_by = self.get_run(run_id).run.holder
-            if gone is not None or held_by is None or not worker.is_free(held_by):
-                raise
-            return self.take_run(run_id, holder, gone=held_by)
-
-    def leave_run(self, saved: RunUpdate, state: RunState) -> None:
-        body = {"saved": saved_wire(saved), "state": state.value}
-        self._line.post("/runs/leave", body, saved.run.id, patience=self._late)
-
-    def _running(self, name: str) -> Sequence[RunRecord]:
-        found: list[RunRecord] = []
-        cursor, has_more = None, True
-        while has_more:
-            page, cursor = self.runs(RunFilter(frozenset({RunState.RUNNING}), name), cursor=cursor, limit=200)
-            found += page
-            has_more = cursor is not None
-        return found
-
-
-_WAIT = 25.0
-_TURN = 0.25  # where there are too many for one question, each part is asked for no longer than this
-_MOST = 2_000
-_TOGETHER = 0.005  # who begin to wait at the same time are asked for together
-_PAUSE, _LONGEST_PAUSE = 0.1, 1.0  # many programs wait for a server that is away, and are to hear soon when it is back
-
-
-class Listener:
-    """One thread that rings the bell when the server says that something changed. It ends when nobody waits.
-
-    Args:
-        bell: Who waits.
-        line: To the server.
-    """
-
-    def __init__(self, bell: Bell, line: Line) -> None:
-        self._bell, self._line = bell, line
-        self._rows = dict[str, Any]()
-        self._lock = threading.Lock()
-        self._seen = dict[str, str | None]()
-        self._any: str | None = None
-        self._thread: threading.Thread | None = None
-        self._news = threading.Event()
-        self._asking: HTTPConnection | None = None
-
-    def listen(self, request_id: str | None, seen: str | None) -> None:
-        """Have the thread ask for a request too, of which the program saw this; None is any change at all."""
-        with self._lock:
-            if request_id is not None:
-                self._seen.setdefault(request_id, seen)
-                self._rows.pop(request_id, None)  # of one who has left
-            self._break_off()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="sayso-listener", daemon=True)
-                self._thread.start()
-
-    def heard(self, request_id: str) -> Any:
-        """Return the row that came with the last news of a request, once; None where there is none."""
-        with self._lock:
-            return self._rows.pop(request_id, None)
-
-    def close(self) -> None:
-        """Have the thread look whether anybody still waits."""
-        with self._lock:
-            self._break_off()
-
-    def _break_off(self) -> None:
-        self._news.set()
-        if self._asking is not None and self._asking.sock is not None:
-            with suppress(OSError):  # its answer may just have come
-                socket.socket.shutdown(self._asking.sock, socket.SHUT_RDWR)
-
-    def _run(self) -> None:
-        pause, connection = _PAUSE, None
-        while True:
-            with self._lock:  # so that `listen` either finds this thread or starts another, never neither
-                if self._bell.is_idle:
-                    self._thread = None
-                    self._seen.clear()
-                    self._rows.clear()
-                    break
-            if self._news.is_set():
-                time.sleep(_TOGETHER)
-                self._news.clear()
-            try:
-                if connection is None or connection.sock is None:
-                    connection = self._line.connect(_WAIT + 10)
-                self._ask(connection)
-                pause = _PAUSE
-            except BROKEN:
-                connection = _hung_up(connection)
-                if not self._news.is_set() and not self._news.wait(jittered(pause)):
-                    pause = min(2 * pause, _LONGEST_PAUSE)
-            except Exception:  # noqa: BLE001  whatever is wrong, the waiters look for themselves when woken, and hear it
-                connection = _hung_up(connection)
-                self._bell.ring_all()
-                self._news.wait(_LONGEST_PAUSE)
-        _hung_up(connection)
-
-    def _ask(self, connection: HTTPConnection) -> None:
-        watched = self._bell.watched()
-        parts = [watched[first : first + _MOST] for first in range(0, len(watched), _MOST)] or [[]]
-        for part in parts:
-            with self._lock:
-                if self._news.is_set() or self._bell.is_idle:
-                    return  # somebody came since `watched` was read, or the last one left with nothing to break off
-                self._seen = {one: self._seen.get(one) for one in watched}
-                seen = {one: self._seen[one] for one in part}
-                self._asking = connection
-            wait, began = _WAIT if len(parts) == 1 else _TURN, time.monotonic()
-            try:
-                is_news = self._heard(self._exchange(connection, seen, wait))
-            finally:
-                with self._lock:
-                    self._asking = None
-            if not is_news and time.monotonic() - began < wait / 2:
-                self._news.wait(_PAUSE)  # a server that ends, or a proxy, does not let it wait
-
-    def _exchange(self, connection: HTTPConnection, seen: dict[str, str | None], wait: float) -> Any:
-        said = {"seen": seen, "wait": wait, "any": (self._any or "") if self._bell.is_for_any else None}
-        said["rows"] = True
-        status, _, content = self._line.exchange(connection, "POST", "/changes", encoded(said))
-        if status in LATER:
-            raise HTTPException(f"HTTP status {status}")
-        if status >= 300:
-            raise fault_of(status, content, "")
-        return content
-
-    def _heard(self, content: Any) -> bool:
-        changed: dict[str, str] = dict(content["changed"])
-        with self._lock:
-            self._seen.update(changed)
-            for one in changed:
-                self._rows.pop(one, None)
-            self._rows |= {row["row"]["id"]: row for row in content["requests"]}
-        before, self._any = self._any, content["any"]
-        is_news = bool(changed) or self._any != before
-        if is_news:
-            self._bell.ring(changed)
-        return is_news
-
-
-def _hung_up(connection: HTTPConnection | None) -> None:
-    if connection is not None:
-        connection.close()
-
+__all__ = ["HttpStore", "Listener"]
 
 T = TypeVar("T")
+_M = TypeVar("_M", bound=messages.Message)
 
-_MARKS = 1_024
-_SOON = 5.0
+_LOOKING_PATIENCE = 5.0
 _BRIEF = 2.0
+_MAX_ETAGS = 1_024
 
 
-class HttpStore(HttpRuns, Store):
+class HttpStore(Store):
     """The requests and runs of one token's program on a sayso server.
 
     Args:
@@ -273,59 +62,56 @@ class HttpStore(HttpRuns, Store):
 
     def __init__(self, address: str, token: str, *, patience: float = 60.0) -> None:
         self.url = address.rstrip("/")
-        self._line = Line(self.url, token)
-        self._late, self._soon = patience, min(patience, _SOON)
-        self._marks = dict[str, str]()
+        self._transport = Transport(self.url, token)
+        self._patience, self._looking_patience = patience, min(patience, _LOOKING_PATIENCE)
+        self._etags = dict[str, str]()
         self._begin_afresh()
         _stores.add(self)
 
     def _begin_afresh(self) -> None:
         self._bell = Bell()
-        self._listener = Listener(self._bell, self._line)
+        self._listener = Listener(self._bell, self._transport)
 
     def after_fork(self) -> None:
         """Forget locks, threads and connections in a forked child."""
-        self._line.after_fork()
+        self._transport.after_fork()
         self._begin_afresh()
 
     def close(self) -> None:
         self._listener.close()
-        self._line.close()
+        self._transport.close()
 
     # -- what programs do --------------------------------------------------------------------------------------
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
-        body = {"request": asked_wire(request), "saved": saved_wire(saved)}
-        with beginning(request.run_id):
-            return self._read(self._line.post("/requests", body, request.run_id, patience=self._late))
+        message = messages.Ask.of(request=messages.AskedRequest.of_request(request), update=saved)
+        with beginning_run(request.run_id):
+            return self._request(message, request.run_id)
 
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
-        request = self._done(request_id, "settle", {"gone": gone}, self._late)
+        request = self._request(messages.Settle.of(request_id=request_id, gone=gone))
         execution = request.execution
         if gone is None and request.state is State.RUNNING and execution and worker.is_gone(execution.worker):
             return self.settle(request_id, gone=execution.worker)
         return request
 
     def sweep(self) -> int:
-        found = self._line.post("/sweep", {}, patience=self._soon)
-        with readable():
-            changed = int(found["changed"])
+        changed = self._look(messages.Sweep(), messages.Swept).changed
         for request in self._every(Filter(states=frozenset({State.RUNNING}))):
             changed += self.settle(request.id).state is not State.RUNNING
         return changed
 
     def withdraw(self, request_id: str, by: Identity, reason: str | None = None, *, is_brief: bool = False) -> Request:
-        body = {"reason": None if reason is None else storable(reason)}
-        patience = min(self._late, _BRIEF) if is_brief else self._late
-        return self._done(request_id, "withdraw", body, patience, is_brief=is_brief)
+        message = messages.Withdraw.of(request_id=request_id, reason=None if reason is None else storable(reason))
+        return self._request(message, is_brief=is_brief)
 
     def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
-        return self._done(request_id, "return", {"problems": [storable(one) for one in problems]}, self._late)
+        return self._request(messages.SendBack.of(request_id=request_id, problems=[storable(one) for one in problems]))
 
     def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
-        body = {"token": token, "worker": worker.current() if by is None else by}
+        me = worker.current() if by is None else by
         try:
-            return self._done(request_id, "start", body, self._late)
+            return self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
         except errors.AlreadyStartedError as refusal:
             request = self._after_loss(refusal, request_id)
             execution = request.execution
@@ -334,13 +120,15 @@ class HttpStore(HttpRuns, Store):
             raise
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
-        said = {"state": outcome.state, "result": outcome.result}
+        error = None if outcome.error is None else storable(outcome.error)
+        result, why = (None, None)
         if outcome.kept is not None or outcome.not_kept is not None:
-            said["kept"], said["not_kept"] = keepable(outcome)
-        said["error"] = None if outcome.error is None else storable(outcome.error)
-        body = {"token": token, "outcome": said, "saved": saved_wire(saved)}
+            result, why = keepable(outcome)
+        outcome = outcome._replace(error=error, kept=result, not_kept=why)
         try:
-            return self._done(request_id, "finish", body, self._late)
+            return self._request(
+                messages.Finish.of(request_id=request_id, token=token, outcome=outcome, update=saved)
+            )  # fmt: skip
         except errors.StartRefusedError as refusal:
             request = self._after_loss(refusal, request_id)
             execution = request.execution
@@ -354,61 +142,59 @@ class HttpStore(HttpRuns, Store):
     ) -> Request:  # fmt: skip
         if roles is not None or force:
             _people_decide()
-        return self._done(request_id, "verify", {"happened": happened, "hook": by.subject}, self._late)
+        return self._request(messages.Verify.of(request_id=request_id, happened=happened))
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         words = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
-        body = {"run_id": run_id, "event": event, "detail": words}
-        with beginning(run_id):
-            self._line.post("/notes", body, run_id, patience=self._late)
+        with beginning_run(run_id):
+            self._send(messages.Note.of(run_id=run_id, event=event, detail=words), messages.Done, run_id)
 
     # -- what programs read ------------------------------------------------------------------------------------
 
     def get(self, request_id: str) -> Request:
-        return self._read(self._line.get(f"/requests/{quote(request_id, safe='')}", request_id, patience=self._late))
+        return self._request(messages.Get.of(request_id=request_id))
 
     def as_heard(self, request_id: str) -> Request:
-        """Return how a request stands, for one who watches it: as the last news said, or else as `get` does."""
-        wire = self._listener.heard(request_id)
-        return self.get(request_id) if wire is None else self._read(wire)
+        """Return how a request stands, for one who waits for it: as the last news said, or else as the server says.
+
+        It ends within two seconds, so that a wait that is cancelled meanwhile does.
+
+        Raises:
+            StoreUnavailableError: The server is away, or tells this program to come later; neither ends a wait.
+        """
+        heard = self._listener.heard(request_id)
+        if heard is not None:
+            return self._noted(heard)
+        try:
+            return self._request(messages.Get.of(request_id=request_id), is_brief=True)
+        except errors.StoreBusyError as limited:
+            raise errors.StoreUnavailableError(str(limited)) from limited
 
     def find(self, fingerprint: str) -> Request | None:
-        found = self._line.get("/find", patience=self._late, fingerprint=fingerprint)
-        with readable():
-            wire = found["request"]
-        return None if wire is None else self._read(wire)
+        found = self._send(messages.Find.of(fingerprint=fingerprint), messages.Found).found
+        return None if found is None else self._noted(found)
 
     def find_key(self, run_id: str, key: str) -> Request | None:
-        found = self._line.post("/find-key", {"run_id": run_id, "key": key}, run_id, patience=self._late)
-        with readable():
-            wire = found["request"]
-        return None if wire is None else self._read(wire)
+        found = self._send(messages.FindKey.of(run_id=run_id, key=key), messages.Found, run_id).found
+        return None if found is None else self._noted(found)
 
     def by_effect(self, effect: str) -> Sequence[Request]:
-        found = self._line.post("/by-effect", {"effect": effect}, patience=self._late)
-        with readable():
-            return [*map(self._read, found["requests"])]
+        return self._send(messages.ByEffect.of(effect=effect), messages.Requests).requests
 
     def _kept_result(self, request_id: str) -> str | None:
-        path = f"/requests/{quote(request_id, safe='')}/result"
-        found = self._line.get(path, request_id, patience=self._late)
-        with readable():
-            return str(found["result"])
+        return self._send(messages.GetResult.of(request_id=request_id), messages.Result, request_id).result
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
-        found = self._line.get("/match", patience=self._soon, prefix=prefix, limit=limit)
-        with readable():
-            return [*map(str, found["ids"])]
+        return self._look(messages.Match.of(prefix=prefix, limit=limit), messages.Ids).ids
 
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
         read_cursor(cursor)  # raises here what a store raises
-        body = {"wanted": _filter(wanted), "cursor": cursor, "limit": limit, "newest": newest}
-        found = self._line.post("/list", body, patience=self._soon)
-        with readable():
-            return Page(tuple(map(self._read, found["requests"])), found["cursor"])
+        message = messages.List.of(wanted=wanted, cursor=cursor, limit=limit, newest=newest)
+        found = self._look(message, messages.Requests)
+        return Page(tuple(found.requests), found.cursor)
 
     def count(self, wanted: Filter) -> int:
-        return sum(1 for _ in self._every(wanted))
+        return len(self._every(wanted))
 
     def journal(
         self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
@@ -416,19 +202,15 @@ class HttpStore(HttpRuns, Store):
     ) -> Sequence[Entry]:  # fmt: skip
         if run_id is None and request_id is None:
             raise _on_the_server("the whole journal is read there")
-        run, seq = after or (None, None)
-        about = request_id or run_id or ""
-        asked = {"run_id": run_id, "request_id": request_id, "after_run": run, "after_seq": seq, "limit": limit}
-        found = self._line.get("/journal", about, patience=self._soon, **asked)
-        with readable():
-            return [*map(entry_of, found["entries"])]
+        message = messages.Journal.of(run_id=run_id, request_id=request_id, after=after, limit=limit)
+        return self._look(message, messages.Entries, request_id or run_id or "").entries
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         raise _on_the_server("whether its journal is whole is looked into there, with `sayso log --verify`")
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         remove = self._bell.add(request_id, wake)
-        self._listener.listen(request_id, self._marks.get(request_id))
+        self._listener.listen(request_id, self._etags.get(request_id))
         return remove
 
     def watch_all(self, wake: Callable[[], None]) -> Unwatch:
@@ -436,20 +218,71 @@ class HttpStore(HttpRuns, Store):
         self._listener.listen(None, None)
         return remove
 
+    # -- runs: whether a holder still lives is judged on both sides, as each sees its own processes alone ---------
+
+    def get_run(self, run_id: str) -> RunSnapshot:
+        return self._snapshot(messages.GetRun.of(run_id=run_id), run_id)
+
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        read_cursor(cursor)  # raises here what a store raises
+        found = self._look(messages.Runs.of(wanted=wanted, cursor=cursor, limit=limit), messages.RunsPage)
+        return found.runs, found.cursor
+
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        found = self._look(messages.ReadyRuns.of(names=sorted(names), limit=limit), messages.RunsPage)
+        ready = {run.id: run for run in found.runs}
+        for name in names:
+            cursor, has_more = None, True
+            while has_more:
+                page, cursor = self.runs(RunFilter(frozenset({RunState.RUNNING}), name), cursor=cursor, limit=200)
+                ready |= {run.id: run for run in page if worker.is_free(run.holder)}
+                has_more = cursor is not None
+        return sorted(ready, key=lambda run_id: ready[run_id].updated_at)[:limit]
+
+    def save_run(self, saved: RunUpdate) -> None:
+        with beginning_run(saved.run.id):
+            self._send(messages.SaveRun.of(update=saved), messages.Done, saved.run.id)
+
+    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> RunSnapshot:
+        message = messages.TakeRun.of(run_id=run_id, holder=holder, gone=gone)
+        try:
+            return self._snapshot(message, run_id)
+        except errors.RunBusyError:
+            held_by = self.get_run(run_id).run.holder
+            if gone is not None or held_by is None or not worker.is_free(held_by):
+                raise
+            return self.take_run(run_id, holder, gone=held_by)
+
+    def leave_run(self, saved: RunUpdate, state: RunState) -> None:
+        self._send(messages.LeaveRun.of(update=saved, state=state), messages.Done, saved.run.id)
+
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _done(
-        self, request_id: str, verb: str, body: Mapping[str, Any], patience: float, *, is_brief: bool = False
-    ) -> Request:
-        path = f"/requests/{quote(request_id, safe='')}/{verb}"
-        return self._read(self._line.post(path, body, request_id, patience=patience, is_brief=is_brief))
+    def _send(self, message: messages.Message, answer: type[_M], about: str = "") -> _M:
+        return self._transport.send(message, answer, about, patience=self._patience)
 
-    def _read(self, wire: Any) -> Request:
-        request = request_from(wire)
-        if len(self._marks) >= _MARKS:
-            self._marks.clear()
-        self._marks[request.id] = mark_of(request)
-        return request
+    def _look(self, message: messages.Message, answer: type[_M], about: str = "") -> _M:
+        return self._transport.send(message, answer, about, patience=self._looking_patience)
+
+    def _request(self, message: Any, about: str | None = None, *, is_brief: bool = False) -> Request:
+        patience = min(self._patience, _BRIEF) if is_brief else self._patience
+        return self._noted(self._transport.send(
+            message, messages.RequestMessage, message.request_id if about is None else about, patience=patience,
+            is_brief=is_brief,
+        ))  # fmt: skip
+
+    def _snapshot(self, message: messages.Message, run_id: str) -> RunSnapshot:
+        snapshot = self._send(message, messages.RunSnapshotMessage, run_id).snapshot
+        return RunSnapshot(snapshot.run, tuple(snapshot.steps))
+
+    def _noted(self, message: messages.RequestMessage) -> Request:
+        """Return a request that came, and remember what was seen of it."""
+        if len(self._etags) >= _MAX_ETAGS:
+            self._etags.clear()
+        self._etags[message.request.id] = message.etag
+        return message.request
 
     def _every(self, wanted: Filter) -> list[Request]:
         found: list[Request] = []
@@ -463,7 +296,7 @@ class HttpStore(HttpRuns, Store):
 
     def _after_loss(self, refusal: errors.StartRefusedError, request_id: str) -> Request:
         """Return what a request became; raises the refusal again unless the answer to an earlier try was lost."""
-        if not isinstance(refusal.__cause__, LostError):
+        if not isinstance(refusal.__cause__, AnswerLostError):
             raise refusal
         return self.get(request_id)
 
@@ -478,15 +311,6 @@ class HttpStore(HttpRuns, Store):
 
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         raise _on_the_server("what it keeps beside its requests stays there")
-
-
-def _filter(wanted: Filter) -> dict[str, Any]:
-    claimed = wanted.claimed_by
-    return {
-        "states": sorted(wanted.states), "run_id": wanted.run_id, "name": wanted.name, "risk": wanted.risk,
-        "text": wanted.text, "kind": wanted.kind,
-        "claimed_by": None if claimed is None else [claimed.issuer, claimed.subject],
-    }  # fmt: skip
 
 
 def _on_the_server(what: str) -> errors.StoreForbiddenError:
@@ -511,3 +335,140 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------
+
+_WAIT = 25.0
+_TURN = 0.25  # where there are too many for one question, each part is asked for no longer than this
+_MOST = 2_000
+_TOGETHER = 0.005  # who begin to wait at the same time are asked for together
+_PAUSE, _LONGEST_PAUSE = 0.1, 1.0  # many programs wait for a server that is away, and are to hear soon when it is back
+
+
+class Listener:
+    """One thread that rings the bell when the server says that something changed. It ends when nobody waits.
+
+    It sends what was last seen of every request that somebody waits for, and the server answers as soon as one of them
+    differs. So nothing is lost while a connection is down: what changed meanwhile differs when it is up again. Who
+    begins to wait while the thread stands there makes it ask anew, by breaking its connection. The answer brings along
+    how the changed requests stand, so that many who wait do not each ask for it.
+
+    Args:
+        bell: Who waits.
+        transport: To the server.
+    """
+
+    def __init__(self, bell: Bell, transport: Transport) -> None:
+        self._bell, self._transport = bell, transport
+        self._requests = dict[str, messages.RequestMessage]()
+        self._lock = threading.Lock()
+        self._seen = dict[str, str | None]()
+        self._version: str | None = None
+        self._thread: threading.Thread | None = None
+        self._news = threading.Event()
+        self._asking: HTTPConnection | None = None
+
+    def listen(self, request_id: str | None, seen: str | None) -> None:
+        """Have the thread ask for a request too, of which the program saw this; None is any change at all."""
+        with self._lock:
+            if request_id is not None:
+                self._seen.setdefault(request_id, seen)
+                self._requests.pop(request_id, None)  # of one who has left
+            self._break_off()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="sayso-listener", daemon=True)
+                self._thread.start()
+
+    def heard(self, request_id: str) -> messages.RequestMessage | None:
+        """Return what came with the last news of a request, once; None where there is none."""
+        with self._lock:
+            return self._requests.pop(request_id, None)
+
+    def close(self) -> None:
+        """Have the thread look whether anybody still waits."""
+        with self._lock:
+            self._break_off()
+
+    def _break_off(self) -> None:
+        self._news.set()
+        if self._asking is not None and self._asking.sock is not None:
+            with suppress(OSError):  # its answer may just have come
+                socket.socket.shutdown(self._asking.sock, socket.SHUT_RDWR)
+
+    def _is_over(self) -> bool:
+        with self._lock:  # so that `listen` either finds this thread or starts another, never neither
+            if not self._bell.is_idle:
+                return False
+            self._thread = None
+            self._seen.clear()
+            self._requests.clear()
+            return True
+
+    def _run(self) -> None:
+        pause, connection = _PAUSE, None
+        while not self._is_over():
+            if self._news.is_set():
+                time.sleep(_TOGETHER)
+                self._news.clear()
+            try:
+                if connection is None or connection.sock is None:
+                    connection = self._transport.connect(_WAIT + 10)
+                self._ask(connection)
+                pause = _PAUSE
+                continue
+            except LaterError as later:
+                self._put_off(jittered(later.seconds, never_less=True))
+            except BROKEN:
+                if not self._news.is_set() and not self._news.wait(jittered(pause)):
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+            except Exception:  # noqa: BLE001  whatever is wrong, the waiters look for themselves when woken, and hear it
+                self._bell.ring_all()
+                self._news.wait(_LONGEST_PAUSE)
+            connection = _hung_up(connection)
+        _hung_up(connection)
+
+    def _put_off(self, seconds: float) -> None:
+        """Ask nothing for so long, whoever comes meanwhile; leave early only when nobody waits any more."""
+        until = time.monotonic() + seconds
+        while not self._bell.is_idle and (left := until - time.monotonic()) > 0:
+            self._news.clear()
+            self._news.wait(left)
+
+    def _ask(self, connection: HTTPConnection) -> None:
+        watched = self._bell.watched()
+        parts = [watched[first : first + _MOST] for first in range(0, len(watched), _MOST)] or [[]]
+        for part in parts:
+            with self._lock:
+                if self._news.is_set() or self._bell.is_idle:
+                    return  # somebody came since `watched` was read, or the last one left with nothing to break off
+                self._seen = {one: self._seen.get(one) for one in watched}
+                seen = {one: self._seen[one] for one in part}
+                self._asking = connection
+            wait, began = _WAIT if len(parts) == 1 else _TURN, time.monotonic()
+            version = (self._version or "") if self._bell.is_for_any else None
+            message = messages.Wait.of(seen=seen, seconds=wait, version=version)
+            try:
+                is_news = self._heard(self._transport.send_once(connection, message, messages.Changes))
+            finally:
+                with self._lock:
+                    self._asking = None
+            if not is_news and time.monotonic() - began < wait / 2:
+                self._news.wait(_PAUSE)  # a server that ends, or a proxy, does not let it wait
+
+    def _heard(self, changes: messages.Changes) -> bool:
+        with self._lock:
+            self._seen.update(changes.changed)
+            for one in changes.changed:
+                self._requests.pop(one, None)
+            self._requests |= {one.request.id: one for one in changes.requests}
+        before, self._version = self._version, changes.version
+        is_news = bool(changes.changed) or self._version != before
+        if is_news:
+            self._bell.ring(changes.changed)
+        return is_news
+
+
+def _hung_up(connection: HTTPConnection | None) -> None:
+    if connection is not None:
+        connection.close()

@@ -1,27 +1,14 @@
-"""What a sayso server answered instead of a yes, as the fault that a store on this machine would have raised.
+"""The connection to a sayso server: kept connections, retries, and faults that come back as this package's own.
 
-The server names faults by their classes in `sayso.errors` (`already_started` is `AlreadyStartedError`) and sends their
-facts along. The invariant: whatever it answers, what is raised is a `SaysoError`, which runs nothing.
-
-Requests, runs and rows of the journal as JSON between a sayso server and the programs that use it as their store.
-
-A request travels as the columns of its row (`sayso.stores.codec`), unsealed, with the text of its schema beside them,
-so that there is one codec and not two; the connection keeps it from others. What a program sends when it asks is less:
-no state, no decision and no instant, which are the server's to say. The invariant: what is read here was written here,
-or is refused.
-
-The line to a sayso server: connections that are kept, answers that are awaited, faults that come back as ours.
-
-Every verb that goes over it may be sent twice: asking finds what was asked, a start and its end know their token. So
-where a connection breaks, it is sent again until patience ends, and then the program hears that the server is away.
-A server that asks to wait (429, 503) is asked again when it says so, and a process sends so few verbs at a time that
-few are refused. The invariant: an answer that is not a plain yes raises, so that nothing runs on a guess; no redirect
-is followed, and the token goes to the one server that it was given for.
+Every message may be sent twice: asking finds what was asked, a start and its end know their token. So where a
+connection breaks, it is sent again until patience ends, and then the program hears that the server is away. A server
+that asks to wait (429, 503) is asked again when it says so, and a process sends so few messages at a time that few are
+refused. An answer that is not a plain yes raises, so that nothing runs on a guess; no redirect is followed, and the
+token goes to the one server that it was given for.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import ssl
@@ -29,56 +16,42 @@ import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
-from typing import Any, NamedTuple, cast
-from urllib.parse import urlencode, urlsplit
+from typing import Any, NamedTuple, TypeVar, cast
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from sayso import errors
-from sayso.model.canonical.tags import dumps
 from sayso.model.ids import new_token
-from sayso.model.journal import Entry
-from sayso.model.request import Request
-from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate, Step
-from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, asked_values, progress_values, request_of
-from sayso.stores.memory_tables import run_of, run_values
+from sayso.stores.http_messages import Message
 
-__all__ = [
-    "BROKEN",
-    "LATER",
-    "Line",
-    "LostError",
-    "asked_wire",
-    "beginning",
-    "encoded",
-    "entry_of",
-    "fault_of",
-    "jittered",
-    "kept_of",
-    "kept_wire",
-    "mark_of",
-    "readable",
-    "request_from",
-    "request_wire",
-    "run_from",
-    "saved_of",
-    "saved_wire",
-]
+__all__ = ["BROKEN", "AnswerLostError", "LaterError", "Transport", "beginning_run", "encoded", "fault_of", "jittered"]
+
+_M = TypeVar("_M", bound=Message)
+
+# -- faults: the server names them by their classes in `sayso.errors`, and sends their facts along ----------------
 
 _NOT_KNOWN, _NOT_LET_IN = 401, 403
 _INSTANTS = ("at", "expired_at")
 _OF_DOCUMENT = ("type", "title", "status", "detail", "code")
 
 
-def fault_of(status: int, problem: Any, about: str) -> errors.SaysoError:
+def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
     """Return the fault that an answer tells of.
 
     Args:
         status: Of the answer.
-        problem: Its content, which should be problem details (RFC 9457).
+        content: Its content, which should be problem details (RFC 9457).
         about: The id of the request or run that was spoken of; the server does not repeat one that it does not show.
     """
+    try:
+        problem = json.loads(content)
+    except ValueError:
+        problem = None  # a proxy's page
     said = cast("Mapping[str, Any]", problem if isinstance(problem, dict) else {})
     code, detail = str(said.get("code", "")), str(said.get("detail", f"HTTP status {status}"))
     match code:
@@ -107,7 +80,7 @@ def fault_of(status: int, problem: Any, about: str) -> errors.SaysoError:
 
 
 @contextmanager
-def beginning(run_id: str) -> Generator[None]:
+def beginning_run(run_id: str) -> Generator[None]:
     """Say inside the block, where a run may be begun, that its name is another's instead of that it is not there.
 
     The server answers the same for both; a name that nobody has used is never refused to who begins a run.
@@ -145,100 +118,12 @@ def _instant(value: Any) -> Any:
         return value
 
 
-_OPEN = Seal()
-_MICROSECOND = timedelta(microseconds=1)
-_SERVERS = ("search", "created_at", "key_digest", "effect_digest")  # columns that are not the program's to say
-
-
-def asked_wire(request: Request) -> dict[str, Any]:
-    """Return what a program sends when it asks."""
-    columns = dict(zip(ASKED_COLUMNS, asked_values(request, _OPEN), strict=True))
-    lasts = (request.expires_at - request.created_at) // _MICROSECOND
-    said = {name: value for name, value in columns.items() if name not in _SERVERS}
-    return {**said, "schema_text": request.subject.schema, "lasts": lasts}
-
-
-def request_wire(request: Request) -> dict[str, Any]:
-    """Return a request as it stands: its row, its schema, and a mark that differs after each change of it."""
-    columns = asked_values(request, _OPEN) + progress_values(request, _OPEN, "")
-    return {
-        "row": dict(zip(Row._fields, columns, strict=True)),
-        "schema_text": request.subject.schema,
-        "mark": mark_of(request),
-    }
-
-
-def request_from(wire: Mapping[str, Any]) -> Request:
-    """Return the request that `request_wire` wrote; raises `StoreCorruptError` where it did not."""
-    with readable():
-        row, schema = Row(**wire["row"]), str(wire["schema_text"])
-    return request_of(row, _OPEN, lambda _: schema)
-
-
-def mark_of(request: Request) -> str:
-    """Return something that differs after each change of a request."""
-    return hashlib.sha256(dumps(progress_values(request, _OPEN, "")).encode()).hexdigest()[:32]
-
-
-def saved_wire(saved: RunUpdate | None) -> dict[str, Any] | None:
-    """Return what is to be saved of a run."""
-    if saved is None:
-        return None
-    return {"run": run_values(saved.run), "steps": [list(step) for step in saved.steps], "left": saved.left}
-
-
-def saved_of(wire: Mapping[str, Any]) -> RunUpdate:
-    """Return what `saved_wire` wrote; raises `LookupError`, `TypeError` or `ValueError` where it did not."""
-    left = wire["left"]
-    return RunUpdate(
-        run_of(wire["run"]), [Step(*step) for step in wire["steps"]], None if left is None else RunState(left)
-    )
-
-
-def kept_wire(kept: RunSnapshot) -> dict[str, Any]:
-    """Return a run and its steps."""
-    return {"run": run_values(kept.run), "steps": [list(step) for step in kept.steps]}
-
-
-def kept_of(wire: Mapping[str, Any]) -> RunSnapshot:
-    """Return what `kept_wire` wrote; raises `StoreCorruptError` where it did not."""
-    with readable():
-        return RunSnapshot(run_of(wire["run"]), tuple(Step(*step) for step in wire["steps"]))
-
-
-def run_from(wire: Mapping[str, Any]) -> RunRecord:
-    """Return a run without its steps; raises `StoreCorruptError` where it is none."""
-    with readable():
-        return run_of(wire)
-
-
-def entry_of(wire: Any) -> Entry:
-    """Return a row of the journal; raises `StoreCorruptError` where it is none."""
-    with readable():
-        return Entry(*wire)
-
-
-@contextmanager
-def readable() -> Generator[None]:
-    """Read a server's answer inside the block; raises `StoreCorruptError` where it is not as a server answers."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: Exception) -> errors.StoreCorruptError:
-    return errors.StoreCorruptError(
-        f"this address does not answer as a sayso server ({type(error).__name__} in reading its answer); nothing runs"
-        " by it: look at SAYSO_STORE, and whether both sides are of the same version"
-    )
-
+# -- the connection ----------------------------------------------------------------------------------------------
 
 BROKEN = (OSError, HTTPException)
 """What a connection raises that breaks."""
 
-LATER = frozenset({429, 502, 503, 504})
-"""What the server, or a proxy before it, answers to who may try again."""
+_LATER = frozenset({429, 502, 503, 504})  # the server, or a proxy before it, may be asked again
 
 _API = "/api/v1/program"
 _TOO_MANY = 429
@@ -253,17 +138,25 @@ class _StaleError(ConnectionError):
     """A connection that had been kept broke."""
 
 
-class LostError(Exception):
+class AnswerLostError(Exception):
     """The cause of a fault that came after the answer to an earlier try was lost: that try may have had its effect."""
+
+
+class LaterError(Exception):
+    """The server wants to be asked again after so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"come again in {seconds} s")
+        self.seconds = seconds
 
 
 class _Answer(NamedTuple):
     status: int
-    wait: float
-    content: Any
+    retry_after: float
+    content: bytes
 
 
-class Line:
+class Transport:
     """Connections to one server, for all threads of a process.
 
     Args:
@@ -282,6 +175,7 @@ class Line:
             raise errors.ConfigError("the token is not one that `sayso token new` made; nothing was sent")
         self._url = address
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "sayso"}
+        self._headers["Content-Type"] = "application/json"
         if not self._is_tls and _is_local_name(parts.hostname or ""):  # browsers find it, and not every system does
             self._headers["Host"] = parts.netloc
             self._host = f"127.0.0.1:{parts.port or 80}"
@@ -307,22 +201,16 @@ class Line:
         for connection in self.__dict__.get("_idle", ()):  # a store that was let go leaves no connection open
             connection.close()
 
-    # -- one verb ----------------------------------------------------------------------------------------------
+    # -- one message -------------------------------------------------------------------------------------------
 
-    def get(self, path: str, about: str = "", *, patience: float = 5.0, **query: Any) -> Any:
-        """Ask for something; raises as `post`."""
-        asked = {name: value for name, value in query.items() if value not in (None, "", [])}
-        words = f"?{urlencode(asked, doseq=True)}" if asked else ""
-        return self._patiently("GET", path + words, None, about, patience)
-
-    def post(
-        self, path: str, body: Mapping[str, Any], about: str = "", *, patience: float = 5.0, is_brief: bool = False
-    ) -> Any:
-        """Send something, and return what came back.
+    def send(
+        self, message: Message, answer: type[_M], about: str = "", *, patience: float = 5.0, is_brief: bool = False
+    ) -> _M:
+        """Send a message, and return what the server answers.
 
         Args:
-            path: Below the program's half of the API.
-            body: JSON values.
+            message: Its class names the endpoint.
+            answer: What comes back.
             about: The id of the request or run that it is about.
             patience: For how many seconds to try again while the server cannot be reached.
             is_brief: Give up after that time in any case: also while the server says that it is asked too often, or
@@ -332,40 +220,56 @@ class Line:
             StoreError: The server is away, or does not let this token do that.
             SaysoError: What the store's verb raised over there.
         """
-        return self._patiently("POST", path, encoded(body), about, patience, is_brief=is_brief)
+        return _read(answer, self.post(message.path(), encoded(message), about, patience=patience, is_brief=is_brief))
 
-    def _patiently(
-        self, method: str, path: str, body: bytes | None, about: str, patience: float, *, is_brief: bool = False
-    ) -> Any:
+    def post(self, path: str, body: bytes, about: str = "", *, patience: float = 5.0, is_brief: bool = False) -> bytes:
+        """Send a body to a path below the programs' half of the API; as `send` does."""
         began, pause, lost = time.monotonic(), _PAUSE, None
         slowed = patience if is_brief else _SLOWED * patience
         while True:
             wait = jittered(pause)
             left = max(_PAUSE, began + patience - time.monotonic())
             try:
-                answer = self._spoken(method, path, body, began + slowed, left if is_brief else _TIMEOUT)
+                answer = self._exchanged(path, body, began + slowed, left if is_brief else _TIMEOUT)
                 if answer.status < 300:
                     return answer.content
-                wait = max(wait, jittered(answer.wait, never_less=True))
+                wait = max(wait, jittered(answer.retry_after, never_less=True))
                 # No answer at all says that nobody knows; 429 says that the server is there, and did nothing.
                 until = began + (slowed if answer.status == _TOO_MANY else patience)
-                if not _is_for_later(answer) or time.monotonic() + wait > until:
+                # A 429 without an instant is about what waits already, and not about how often was asked.
+                is_for_later = answer.status in _LATER and (answer.status >= 500 or answer.retry_after > 0)
+                if not is_for_later or time.monotonic() + wait > until:
                     raise fault_of(answer.status, answer.content, about) from lost
-                lost = LostError(f"HTTP status {answer.status}") if answer.status >= 500 else lost
+                lost = AnswerLostError(f"HTTP status {answer.status}") if answer.status >= 500 else lost
             except BROKEN as error:
                 if time.monotonic() + wait > began + patience or isinstance(error, ssl.SSLCertVerificationError):
                     raise errors.StoreUnavailableError(
                         f"the sayso server {self._url} cannot be reached ({error or type(error).__name__}); nothing"
                         " runs that it did not allow before, try again when it answers"
                     ) from error
-                lost = LostError(str(error))
+                lost = AnswerLostError(str(error))
                 if isinstance(error, _StaleError):
                     self.close()  # the server has restarted: the other idle ones are broken as well, a new one may do
                     continue
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _spoken(self, method: str, path: str, body: bytes | None, until: float, timeout: float) -> _Answer:
+    def send_once(self, connection: HTTPConnection, message: Message, answer: type[_M]) -> _M:
+        """Send a message over a connection, without patience.
+
+        Raises:
+            LaterError: The server says when to come again.
+            OSError: The connection broke, or the server is away; like `HTTPException`, one of `BROKEN`.
+            SaysoError: What the server answered instead.
+        """
+        found = self.exchange(connection, message.path(), encoded(message))
+        if found.status in _LATER:
+            raise LaterError(found.retry_after) if found.retry_after else HTTPException(f"HTTP status {found.status}")
+        if found.status >= 300:
+            raise fault_of(found.status, found.content, "")
+        return _read(answer, found.content)
+
+    def _exchanged(self, path: str, body: bytes, until: float, timeout: float) -> _Answer:
         if not self._room.acquire(timeout=max(0.0, until - time.monotonic())):
             raise TimeoutError("too many verbs of this program are under way")
         try:
@@ -374,7 +278,7 @@ class Line:
             try:
                 if connection.sock is not None:
                     connection.sock.settimeout(timeout)  # one that was kept may have had another
-                answer = self.exchange(connection, method, path, body)
+                answer = self.exchange(connection, path, body)
             except BaseException as error:
                 connection.close()  # broken off: the answer to this must not be read as another's
                 if kept is not None and isinstance(error, BROKEN):
@@ -397,17 +301,12 @@ class Line:
         connection.connect()
         return connection
 
-    def exchange(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> _Answer:
+    def exchange(self, connection: HTTPConnection, path: str, body: bytes) -> _Answer:
         """Send one request over a connection and return its answer; raises one of `BROKEN`."""
-        kind = {} if body is None else {"Content-Type": "application/json"}
-        connection.request(method, self._path + path, body, self._headers | kind)
+        connection.request("POST", self._path + path, body, self._headers)
         response = connection.getresponse()
-        text = response.read()
-        try:
-            content = json.loads(text) if text else None
-        except ValueError:
-            content = None  # a proxy's page, which `fault_of` names by its status
-        if response.status < 300 and not isinstance(content, dict):
+        content = response.read()
+        if response.status < 300 and not content.startswith(b"{"):  # a proxy's page
             raise HTTPException("this address does not answer as a sayso server")
         return _Answer(response.status, _seconds(response.getheader("retry-after")), content)
 
@@ -423,20 +322,28 @@ class Line:
         connection.close()
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
-    """Return the text of a body; half a character makes it one that the server refuses."""
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode(errors="surrogatepass")
+def encoded(message: Message) -> bytes:
+    """Return a message as JSON; half a character makes it one that the server refuses."""
+    try:
+        return message.model_dump_json().encode()
+    except PydanticSerializationError:
+        text = json.dumps(message.model_dump(mode="json"), ensure_ascii=False)
+        return text.encode(errors="surrogatepass")
+
+
+def _read(answer: type[_M], content: bytes) -> _M:
+    try:
+        return answer.model_validate_json(content)
+    except ValidationError as error:
+        raise errors.StoreCorruptError(
+            f"this address does not answer as a sayso server of this version ({error.error_count()} problems in reading"
+            " its answer); nothing runs by it: look at SAYSO_STORE, and whether both sides are of the same version"
+        ) from error
 
 
 def jittered(seconds: float, *, never_less: bool = False) -> float:
     """Return about as long a pause, so that programs that were put off together do not come back together."""
     return seconds * ((1 if never_less else 0.5) + int(new_token()[:8], 16) / (1 << 32))
-
-
-def _is_for_later(answer: _Answer) -> bool:
-    # A 429 without an instant is about what waits already, and not about how often was asked.
-    return answer.status in LATER and (answer.status >= 500 or answer.wait > 0)
 
 
 def _seconds(said: str | None) -> float:

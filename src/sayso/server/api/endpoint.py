@@ -1,7 +1,10 @@
-"""One endpoint of the API: who may call it, the models that check its input, and the JSON that it answers.
+"""Endpoints of the API: who may call one, how its input is checked, and the JSON that it answers.
 
-A handler runs only for a known principal, with a token of a kind that may, below its limits, and with input that its
-models have taken. Its declaration makes its route and its part of the OpenAPI document.
+A `Router` collects functions; the annotations of each name the message that it takes (the query of a GET, else the
+JSON body) and the one that it answers, from which its OpenAPI operation is made, too. FastAPI was not taken: it reads a
+body before it knows who asks, and lets a key or a parameter stand twice.
+
+A function runs only for a known principal, with a token of a kind that may, below its limits, and with checked input.
 """
 
 from __future__ import annotations
@@ -12,12 +15,12 @@ import json
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, NoReturn, TypeVar, cast, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Http
@@ -34,139 +37,24 @@ from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
 from sayso.server.context import Settings, is_same_origin, is_signed_in
 
 __all__ = [
-    "LOOKING",
-    "MAX_BODY",
-    "Answer",
-    "Context",
-    "Endpoint",
-    "EndpointsAtPath",
-    "Input",
-    "Output",
-    "Principal",
-    "is_still_good",
-    "parsed",
-    "principal_of",
-    "read_bytes",
-    "read_json",
-]
+    "MAX_BODY", "Context", "Endpoint", "EndpointsAtPath", "Principal", "Router", "is_still_good", "parsed",
+    "principal_of", "read_bytes",
+]  # fmt: skip
 
-T = TypeVar("T")
-MAX_BODY = 2_000_000
-_LARGE = 20_000
-_BODY_TIMEOUT = 30.0  # seconds for a body to arrive
-_DEEPEST = 64
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-async def read_json(http: Http, then: Callable[[Any], T]) -> T:
-    """Return what `then` makes of the body of a request, as JSON values; an empty one is an empty object.
-
-    What is large is read in a thread, so that nobody else has to wait.
-
-    Raises:
-        Problem: It is too long, too slow, is not called JSON, or is none.
-    """
-    try:
-        async with asyncio.timeout(_BODY_TIMEOUT):
-            body = await read_bytes(http)
-    except TimeoutError:
-        raise Problem("body_too_slow", f"the body did not come in {_BODY_TIMEOUT:.0f} s; nothing was done") from None
-    kind = http.headers.get("content-type", "").partition(";")[0].strip().casefold()
-    if not body and kind in {"", "application/json"}:
-        return then({})
-    if kind != "application/json":
-        raise Problem("wrong_content_type", "send the body with Content-Type: application/json; nothing was done")
-    if len(body) <= _LARGE:
-        return then(parsed(body))
-    return await run_in_threadpool(lambda: then(parsed(body)))
-
-
-async def read_bytes(http: Http) -> bytes:
-    """Return the body as it came; raises `Problem` where it is too long."""
-    body = bytearray()
-    async for chunk in http.stream():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
-    return bytes(body)
-
-
-def parsed(body: bytes) -> Any:
-    """Return what a body says as JSON values; raises `Problem` where that is not certain."""
-    try:
-        content = json.loads(
-            body.decode(), object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
-        )  # fmt: skip
-    except UnicodeDecodeError:
-        raise Problem("invalid_json", "the body is not UTF-8; nothing was done") from None
-    except RecursionError:
-        raise Problem("invalid_json", _TOO_DEEP) from None
-    except ValueError as error:
-        raise Problem("invalid_json", f"the body cannot be read ({_said(error)}); nothing was done") from None
-    _must_be_shallow(content)
-    return content
-
-
-_TOO_DEEP = f"the body is nested deeper than {_DEEPEST} levels; nothing was done"
-
-
-def _said(error: ValueError) -> str:
-    # What Python says of a number with too many digits names a setting of this server.
-    if isinstance(error, json.JSONDecodeError | _NotStrict):
-        return str(error)
-    return "a number has too many digits"
-
-
-class _NotStrict(ValueError):
-    """JSON that some readers take and others do not, or take for something else."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _NotStrict("an object names a key twice")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _NotStrict(f"{name} is no number in JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise _NotStrict("a number is too large")
-    return number
-
-
-def _must_be_shallow(content: Any) -> None:
-    """Refuse what is too deep, and texts that are no Unicode; without recursion, for that is what depth attacks."""
-    level: list[Any] = [content]
-    for _ in range(_DEEPEST + 1):
-        below: list[Any] = []
-        for value in level:
-            match value:
-                case dict():
-                    below += [*value.keys(), *value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-                case list():
-                    below += value
-                case str() if _SURROGATE.search(value):
-                    raise Problem("invalid_json", "a text has half of a surrogate pair; nothing was done")
-                case _:
-                    pass
-        if not below:
-            return
-        level = below
-    raise Problem("invalid_json", _TOO_DEEP)
-
+_log = logging.getLogger("sayso.server")
+_M = TypeVar("_M", bound=BaseModel)
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+# -- who asks ----------------------------------------------------------------------------------------------------
+
 _STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor at its end; nothing was done"
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks, and what for they may.
+    """Who asks, and what they may do.
 
     Attributes:
         kind: Of the token; a session's is `review`.
@@ -195,6 +83,9 @@ class Principal:
 
 def principal_of(http: Http) -> Principal:
     """Return who asks; reads the store.
+
+    Where both a token and a session are sent the token alone counts, and a token that opens nothing is never made up
+    for by a session. A token needs no CSRF token, because no browser sends it by itself.
 
     Raises:
         Problem: Nobody that is known, somebody who may not review here, or a session's change that did not come from
@@ -252,37 +143,158 @@ def _stranger() -> Problem:
     return Problem("not_signed_in", _STRANGER, headers={"www-authenticate": "Bearer"})
 
 
-_log = logging.getLogger("sayso.server")
-_M = TypeVar("_M", bound=BaseModel)
+# -- input -------------------------------------------------------------------------------------------------------
+
+MAX_BODY = 2_000_000
+_LARGE = 20_000
+_BODY_TIMEOUT = 30.0
+_MAX_DEPTH = 64
+_TOO_DEEP = f"the body is nested deeper than {_MAX_DEPTH} levels; nothing was done"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Input(BaseModel):
-    """What a body or query may hold: the fields it names, of the types they have, and nothing else."""
+async def _read_body(http: Http, model: type[_M]) -> _M:
+    """Return the body of a request, checked; an empty one is an empty object.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    Raises:
+        Problem: It is too long, too slow, is not called JSON, is no strict JSON, or does not fit.
+    """
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT):
+            body = await read_bytes(http)
+    except TimeoutError:
+        raise Problem("body_too_slow", f"the body did not come in {_BODY_TIMEOUT:.0f} s; nothing was done") from None
+    kind = http.headers.get("content-type", "").partition(";")[0].strip().casefold()
+    if kind != "application/json" and (body or kind):
+        raise Problem("wrong_content_type", "send the body with Content-Type: application/json; nothing was done")
+
+    def checked() -> _M:
+        parsed(body or b"{}")
+        return _validated("body", partial(model.model_validate_json, body or b"{}"))
+
+    # In a thread, where it is large, so that nobody else has to wait.
+    return checked() if len(body) <= _LARGE else await run_in_threadpool(checked)
 
 
-class Output(BaseModel):
-    """What an answer holds."""
+def _read_query(http: Http, model: type[_M]) -> _M:
+    found: dict[str, Any] = {}
+    for name, value in http.query_params.multi_items():
+        known = model.model_fields.get(name)
+        if known is not None and get_origin(known.annotation) is list:
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise Problem("invalid_input", f"{name!a} stands twice in the query; nothing was done")
+        else:
+            found[name] = value
+    return _validated("query", partial(model.model_validate, found))
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+def _validated(where: str, validate: Callable[[], _M]) -> _M:
+    try:
+        return validate()
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join([where, *(ascii(part)[1:-1] if isinstance(part, str) else str(part) for part in each['loc'])])}"
+            f": {each['msg']}"
+            for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]
+        ]
+        raise Problem("invalid_input", f"the {where} does not fit; nothing was done", problems=problems) from None
+
+
+async def read_bytes(http: Http) -> bytes:
+    """Return the body as it came; raises `Problem` where it is too long."""
+    body = bytearray()
+    async for chunk in http.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
+    return bytes(body)
+
+
+def parsed(body: bytes) -> Any:
+    """Return a body's JSON values; raises `Problem` for what two readers could read as two things.
+
+    That is a key twice in one object, NaN, a number too large, half of a surrogate pair, and what is nested too deep.
+    """
+    try:
+        content = json.loads(
+            body.decode(), object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
+        )  # fmt: skip
+        _must_be_shallow(content)
+    except UnicodeDecodeError:
+        raise Problem("invalid_json", "the body is not UTF-8; nothing was done") from None
+    except RecursionError:
+        raise Problem("invalid_json", _TOO_DEEP) from None
+    except (json.JSONDecodeError, _NotStrict) as error:
+        raise Problem("invalid_json", f"the body cannot be read ({error}); nothing was done") from None
+    except ValueError:  # what Python says of it names a setting of this server
+        raise Problem(
+            "invalid_json", "the body cannot be read (a number has too many digits); nothing was done"
+        ) from None
+    return content
+
+
+class _NotStrict(ValueError):
+    """JSON that some readers take and others do not, or take for something else."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotStrict("an object names a key twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotStrict(f"{name} is no number in JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _NotStrict("a number is too large")
+    return number
+
+
+def _must_be_shallow(content: Any) -> None:
+    """Refuse what is too deep, and texts that are no Unicode; without recursion, for that is what depth attacks."""
+    level: list[Any] = [content]
+    for _ in range(_MAX_DEPTH + 1):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case dict():
+                    below += [*value.keys(), *value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+                case list():
+                    below += value
+                case str() if _SURROGATE.search(value):
+                    raise _NotStrict("a text has half of a surrogate pair")
+                case _:
+                    pass
+        if not below:
+            return
+        level = below
+    raise RecursionError
+
+
+# -- endpoints ---------------------------------------------------------------------------------------------------
 
 
 class Context:
-    """A request to the API, by somebody who may make it, with input that was taken.
+    """One request to the API, by a principal who may make it.
 
     Attributes:
         http: As it came.
         principal: Who asks.
-        settings: What the inbox works with.
-        in_flight: Its slot among the requests of its token that are worked on; None for a session.
+        settings: What the server works with.
+        slot: Its place among the requests of its token that are worked on; None for a session.
+        status: Of the answer; 304 sends no content.
+        headers: Further headers of the answer.
     """
 
-    def __init__(
-        self, http: Http, principal: Principal, said: Mapping[type[BaseModel], BaseModel],
-        in_flight: Slot | None,
-    ) -> None:  # fmt: skip
-        self.http, self.principal, self._said, self.in_flight = http, principal, said, in_flight
+    def __init__(self, http: Http, principal: Principal, slot: Slot | None, status: int) -> None:
+        self.http, self.principal, self.slot, self.status = http, principal, slot, status
+        self.headers: dict[str, str] = {}
         self.settings: Settings = http.app.state.settings
 
     @cached_property
@@ -295,55 +307,28 @@ class Context:
         """Return a part of the path."""
         return str(self.http.path_params[name])
 
-    def said(self, model: type[_M]) -> _M:
-        """Return the body or query as the model that the operation declares for it."""
-        return cast("_M", self._said[model])
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a handler answers when the plain model is not all: another status, or headers."""
-
-    content: BaseModel | None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-_Answered = BaseModel | Answer | Response
-Handler = Callable[[Context], _Answered] | Callable[[Context], Awaitable[_Answered]]
-
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One operation.
+    """One endpoint; `Router` says what the options are.
 
     Attributes:
-        method: `GET` and the like; a HEAD is answered as a GET is.
-        path: Below `/api`, with parameters in braces: `/v1/requests/{request_id}`.
-        summary: What it does, in one line.
-        handler: Does it: a plain function, which then runs in a thread, or a coroutine function, which must not block.
-        kinds: The kinds of tokens that may; a session counts as `review`.
-        query, body: Models that read them; None where there is none.
-        answer: The model of the answer's content.
-        status: Of the answer when all went well.
-        problems: Codes of problems beside those that every operation has.
-        headers: Request headers it reads, with what they mean.
-        also: Further statuses when all went well, with what they mean: `{304: "…"}`.
-        media_type: Of the answer.
-        waits: Whether it may answer late, when something has changed.
+        handler: Takes the context, and the checked input where there is one. A plain function runs in a thread; a
+            coroutine function must not block.
+        input: The message that it takes.
+        answer: The message that it answers; None for any other response.
     """
 
     method: str
     path: str
     summary: str
-    handler: Handler = field(repr=False)
+    handler: Callable[..., Any] = field(repr=False)
+    input: type[BaseModel] | None
+    answer: type[BaseModel] | None
     kinds: Collection[TokenKind] = KINDS
-    query: type[BaseModel] | None = None
-    body: type[BaseModel] | None = None
-    answer: type[BaseModel] | None = None
     status: int = 200
     problems: Sequence[str] = ()
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    reads: Mapping[str, str] = field(default_factory=dict[str, str])
     also: Mapping[int, str] = field(default_factory=dict[int, str])
     media_type: str = "application/json"
     waits: bool = False
@@ -351,13 +336,10 @@ class Endpoint:
     @property
     def name(self) -> str:
         """Its name in the OpenAPI document: that of its handler."""
-        return self.handler.__name__.strip("_")
+        half = "program_" if self.path.startswith("/v1/program/") else ""
+        return half + self.handler.__name__
 
-    def is_wait(self, http: Http) -> bool:
-        """Say whether a request is answered late, when something has changed."""
-        return self.waits and (self.query is None or "wait" in http.query_params)
-
-    async def answered(self, http: Http, principal: Principal, in_flight: Slot | None) -> Response:
+    async def answered(self, http: Http, principal: Principal, slot: Slot | None) -> Response:
         """Do it, for somebody who is known.
 
         Raises:
@@ -367,65 +349,80 @@ class Endpoint:
             raise Problem(
                 "wrong_token_kind", f"a token of the kind {principal.kind!r} does not do this; nothing was done"
             )
-        said: dict[type[BaseModel], BaseModel] = {}
-        if self.query is not None:
-            said[self.query] = _taken(self.query, _query(http, self.query), "query")
-        elif http.url.query:
+        context = Context(http, principal, slot, self.status)
+        takes_query = self.input is not None and self.method == "GET"
+        if http.url.query and not takes_query:
             raise Problem("invalid_input", "this takes nothing after the question mark; nothing was done")
-        if self.body is not None:
-            said[self.body] = await read_json(http, partial(_taken, self.body, where="body"))
-        asked = Context(http, principal, said, in_flight)
+        given: list[Any] = [context]
+        if self.input is not None:
+            given.append(_read_query(http, self.input) if takes_query else await _read_body(http, self.input))
         if inspect.iscoroutinefunction(self.handler):
-            return self._written(await self.handler(asked))
-        return self._written(await run_in_threadpool(cast("Callable[[Context], _Answered]", self.handler), asked))
-
-    def _written(self, answered: _Answered) -> Response:
-        if isinstance(answered, Response):
-            return answered
-        if isinstance(answered, BaseModel):
-            answered = Answer(answered, self.status)
-        headers = dict(answered.headers)
-        if answered.content is None:
-            return Response(status_code=answered.status, headers=headers)
-        # ASCII: what could deceive an eye, a terminal or a log stays an escape.
-        text = json.dumps(answered.content.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
-        return Response(text, answered.status, headers, "application/json")
+            return _written(context, await self.handler(*given))
+        return _written(context, await run_in_threadpool(self.handler, *given))
 
 
-def _query(http: Http, model: type[BaseModel]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in http.query_params.multi_items():
-        known = model.model_fields.get(name)
-        if known is not None and get_origin(known.annotation) is list:
-            found.setdefault(name, []).append(value)
-        elif name in found:
-            raise Problem("invalid_input", f"{name!a} stands twice in the query; nothing was done")
-        else:
-            found[name] = value
-    return found
+def _written(context: Context, answer: BaseModel | Response) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    if context.status == 304:
+        return Response(status_code=304, headers=context.headers)
+    # ASCII: what could deceive an eye, a terminal or a log stays an escape.
+    text = answer.model_dump_json(ensure_ascii=True)
+    return Response(text, context.status, context.headers, "application/json")
 
 
-def _taken(model: type[_M], given: Any, where: str) -> _M:
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join([where, *(ascii(part)[1:-1] if isinstance(part, str) else str(part) for part in each['loc'])])}"
-            f": {each['msg']}"
-            for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]
-        ]
-        raise Problem("invalid_input", f"the {where} does not fit; nothing was done", problems=problems) from None
+class Router:
+    """Collects endpoints.
+
+    Attributes:
+        endpoints: In the order in which they were declared.
+
+    Args:
+        options: Those of all endpoints, as of `Endpoint`: which `kinds` of tokens may (a session counts as `review`),
+            the codes of `problems` beside those that every endpoint has, the request headers that it `reads` and
+            further statuses when all went well (`also`), with what they mean; and whether it `waits`, that is, may
+            answer late, when something has changed.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.endpoints: list[Endpoint] = []
+        self._options = options
+
+    def get(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
+        """Add the decorated function as what answers a GET; a HEAD is answered as a GET is."""
+        return self._added("GET", path, summary, options)
+
+    def post(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
+        """Add the decorated function as what answers a POST."""
+        return self._added("POST", path, summary, options)
+
+    def delete(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
+        """Add the decorated function as what answers a DELETE."""
+        return self._added("DELETE", path, summary, options)
+
+    def _added(self, method: str, path: str, summary: str, options: dict[str, Any]) -> Callable[[_F], _F]:
+        def add(handler: _F) -> _F:
+            signature = inspect.signature(handler, eval_str=True)
+            _, *taken = (parameter.annotation for parameter in signature.parameters.values())
+            answer = signature.return_annotation
+            self.endpoints.append(Endpoint(
+                method, path, summary, handler, input=taken[0] if taken else None,
+                answer=answer if issubclass(answer, BaseModel) else None, **{**self._options, **options},
+            ))  # fmt: skip
+            return handler
+
+        return add
 
 
 class EndpointsAtPath:
-    """An ASGI program for all operations at one path; an answer of any kind leaves here, and no exception.
+    """An ASGI program for all endpoints at one path; an answer of any kind leaves here, and no exception.
 
     Args:
-        operations: By method; none means that there is nothing at this path.
+        endpoints: By method; none means that there is nothing at this path.
     """
 
-    def __init__(self, operations: Mapping[str, Endpoint]) -> None:
-        self._operations = operations
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -459,20 +456,20 @@ class EndpointsAtPath:
             return await self._done(http, principal, None)
         rate: Rate = http.app.state.rate
         rate.count(f"token {principal.token_id}")
-        operation, in_flight = self._operations.get(http.method), cast("InFlight", http.app.state.in_flight)
-        is_wait = operation is not None and operation.is_wait(http)
-        async with in_flight.one_of(principal.token_id, queues=is_wait) as slot:  # let go while `until_changed` sleeps
+        endpoint, in_flight = self._endpoints.get(http.method), cast("InFlight", http.app.state.in_flight)
+        queues = endpoint is not None and endpoint.waits
+        async with in_flight.one_of(principal.token_id, queues=queues) as slot:  # let go while `until_changed` sleeps
             return await self._done(http, principal, slot)
 
-    async def _done(self, http: Http, principal: Principal, in_flight: Slot | None) -> Response:
-        operation = self._operations.get("GET" if http.method == "HEAD" else http.method)
-        if operation is not None:
-            answer = await operation.answered(http, principal, in_flight)
+    async def _done(self, http: Http, principal: Principal, slot: Slot | None) -> Response:
+        endpoint = self._endpoints.get("GET" if http.method == "HEAD" else http.method)
+        if endpoint is not None:
+            answer = await endpoint.answered(http, principal, slot)
             if http.method not in LOOKING:  # who only looks writes nothing, not even that
                 tokens: Tokens = http.app.state.tokens
                 await run_in_threadpool(tokens.write_uses)
             return answer
-        if not self._operations:
+        if not self._endpoints:
             raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
-        allowed = ", ".join(sorted(self._operations))
+        allowed = ", ".join(sorted(self._endpoints))
         raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})

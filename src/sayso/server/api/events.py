@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
-from pydantic import Field
 from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -31,24 +30,12 @@ from sayso.model.ids import new_token
 from sayso.model.journal import Entry
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
-from sayso.server.api.endpoint import Context, Endpoint, Principal, is_still_good
-from sayso.server.api.review import Query
+from sayso.server.api.endpoint import Context, Principal, Router, is_still_good
+from sayso.server.api.messages import EventsQuery
 from sayso.server.events import Shutdown
 from sayso.stores.base import Filter, Store, Unwatch
 
-__all__ = [
-    "OPERATIONS",
-    "Batch",
-    "Batches",
-    "Broadcaster",
-    "Broadcasters",
-    "EventLog",
-    "EventsQuery",
-    "Listener",
-    "LoggedEvent",
-    "encoded_event",
-    "events",
-]
+__all__ = ["Batch", "Batches", "Broadcaster", "Broadcasters", "EventLog", "Listener", "LoggedEvent", "router"]
 
 _log = logging.getLogger("sayso.server")
 
@@ -522,15 +509,7 @@ class Broadcasters:
 _PING = 20
 _GRACE = 0.2  # for streams to end by themselves, before they are cut off
 _MEDIA_TYPE = "text/event-stream"
-
-
-class EventsQuery(Query):
-    """From where on."""
-
-    after: Annotated[
-        str | None,
-        Field(max_length=100, description="Id of the last event seen, where Last-LoggedEvent-ID cannot be sent."),
-    ] = None
+router = Router()
 
 
 class _Stream:
@@ -543,10 +522,10 @@ class _Stream:
         last: Id of the last event that it saw; None for one that begins.
     """
 
-    def __init__(self, asked: Context, last: str | None) -> None:
-        self._asked = asked
-        self._event_log: EventLog = asked.http.app.state.event_log
-        self._broadcasters: Broadcasters = asked.http.app.state.broadcasters
+    def __init__(self, context: Context, last: str | None) -> None:
+        self._context = context
+        self._event_log: EventLog = context.http.app.state.event_log
+        self._broadcasters: Broadcasters = context.http.app.state.broadcasters
         self._last = last
         self._bell = asyncio.Event()
         self.over = Shutdown(self._bell)
@@ -561,8 +540,8 @@ class _Stream:
                 if seen is None:
                     seen = self._event_log.number
                     yield encoded_event(self._event_log.life, seen, "open" if self._last is None else "reset", "{}")
-                is_good = partial(is_still_good, self._asked.http, self._asked.principal)
-                listener = Listener(self._asked.principal, is_good, seen, self._bell)
+                is_good = partial(is_still_good, self._context.http, self._context.principal)
+                listener = Listener(self._context.principal, is_good, seen, self._bell)
                 while (said := await broadcaster.heard(listener)) is not None and not self.over.is_set:
                     yield said
             finally:
@@ -576,19 +555,14 @@ class _Stream:
         return int(number) if is_ours else None
 
 
-async def events(asked: Context) -> Response:
-    """Stream."""
-    if asked.http.method == "HEAD":
+@router.get(
+    "/v1/events", "What happens to requests, as server-sent events", media_type=_MEDIA_TYPE,
+    reads={"Last-Event-ID": "Id of the last event seen; what followed is sent."},
+)  # fmt: skip
+async def events(context: Context, query: EventsQuery) -> Response:
+    if context.http.method == "HEAD":
         return Response(media_type=_MEDIA_TYPE)
-    last = asked.http.headers.get("last-event-id") or asked.said(EventsQuery).after
-    stream = _Stream(asked, last)
+    last = context.http.headers.get("last-event-id") or query.after
+    stream = _Stream(context, last)
     over: Any = stream.over  # of anyio's event nothing but `set` is asked
     return EventSourceResponse(stream.events(), ping=_PING, shutdown_event=over, shutdown_grace_period=_GRACE)
-
-
-OPERATIONS = (
-    Endpoint(
-        "GET", "/v1/events", "What happens to requests, as server-sent events", events, query=EventsQuery,
-        media_type=_MEDIA_TYPE, headers={"Last-LoggedEvent-ID": "Id of the last event seen; what followed is sent."},
-    ),
-)  # fmt: skip

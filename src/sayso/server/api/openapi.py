@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the operations and the pydantic models that read and write their JSON.
+"""The OpenAPI 3.1 document, made from the endpoints and the pydantic models that read and write their JSON.
 
 Nothing of a schema is written by hand. The invariant: what is not in the document does not happen, a refusal included.
 """
@@ -15,16 +15,15 @@ from pydantic.json_schema import models_json_schema
 from sayso import __version__
 from sayso.server.api import problems
 from sayso.server.api.endpoint import Endpoint
+from sayso.stores.http_messages import Message
 
 __all__ = ["Problem", "codes_of", "document"]
 
-_REF = "#/components/schemas/{model}"
 _ALWAYS = (
     "not_signed_in", "rate_limited", "internal", "store", "store_busy", "store_corrupt", "store_full",
     "store_read_only", "store_sealed", "store_unavailable", "store_version",
 )  # fmt: skip
 _WITH_BODY = ("invalid_json", "body_too_large", "wrong_content_type", "invalid_input", "not_from_here")
-_PROBLEM = "Problem"
 
 
 class Problem(BaseModel):
@@ -39,18 +38,22 @@ class Problem(BaseModel):
     code: str
 
 
-def document(operations: Iterable[Endpoint]) -> dict[str, Any]:
-    """Return the document of these operations."""
-    operations = list(operations)
-    models = {model for each in operations for model in (each.body, each.answer) if model is not None}
-    inputs = {each.body for each in operations}
-    refs, definitions = models_json_schema(
-        [(model, "validation" if model in inputs else "serialization") for model in _sorted({*models, Problem})],
-        ref_template=_REF,
-    )
-    schemas: dict[Any, dict[str, Any]] = {model: ref for (model, _), ref in refs.items()}
+def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """Return the document of these endpoints."""
+    endpoints = list(endpoints)
+    schemas: dict[type[BaseModel], dict[str, Any]] = {}
+    definitions: dict[str, Any] = {}
+    modes = {each.answer: "serialization" for each in endpoints} | {each.input: "validation" for each in endpoints}
+    modes = {model: mode for model, mode in modes.items() if model is not None} | {Problem: "serialization"}
+    # Programs and reviewers have messages of the same names.
+    for is_programs, prefix in ((True, "Program"), (False, "")):
+        wanted: list[Any] = [each for each in modes.items() if issubclass(each[0], Message) is is_programs]
+        if wanted:
+            refs, found = models_json_schema(wanted, ref_template=f"#/components/schemas/{prefix}{{model}}")
+            schemas |= {model: ref for (model, _), ref in refs.items()}  # pyright: ignore[reportAssignmentType]
+            definitions |= {prefix + name: schema for name, schema in found["$defs"].items()}
     paths: dict[str, Any] = {}
-    for each in operations:
+    for each in endpoints:
         paths.setdefault(_path(each), {})[each.method.lower()] = _operation(each, schemas)
     return {
         "openapi": "3.1.0",
@@ -61,7 +64,7 @@ def document(operations: Iterable[Endpoint]) -> dict[str, Any]:
         "servers": [{"url": "/api"}],
         "paths": paths,
         "components": {
-            "schemas": definitions["$defs"],
+            "schemas": definitions,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "`sayso token new` makes one."}
             },
@@ -70,40 +73,36 @@ def document(operations: Iterable[Endpoint]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _sorted(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
-    return sorted(models, key=lambda model: model.__name__)
+def _path(endpoint: Endpoint) -> str:
+    return re.sub(r":\w+}", "}", endpoint.path)
 
 
-def _path(operation: Endpoint) -> str:
-    return re.sub(r":\w+}", "}", operation.path)
-
-
-def _operation(operation: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
-    kinds = sorted(operation.kinds)
+def _operation(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+    kinds = sorted(endpoint.kinds)
     found: dict[str, Any] = {
-        "operationId": operation.name,
-        "summary": operation.summary,
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
         "description": f"For tokens of the kind {', '.join(kinds)}.",
         "x-token-kinds": kinds,
-        "parameters": [*_in_path(operation), *_in_query(operation), *_in_headers(operation)],
-        "responses": _answers(operation, schemas),
+        "parameters": [*_in_path(endpoint), *_in_query(endpoint), *_in_headers(endpoint)],
+        "responses": _answers(endpoint, schemas),
     }
-    if operation.body is not None:
-        content = {"application/json": {"schema": schemas[operation.body]}}
-        is_needed = any(field.is_required() for field in operation.body.model_fields.values())
+    if endpoint.input is not None and endpoint.method != "GET":
+        content = {"application/json": {"schema": schemas[endpoint.input]}}
+        is_needed = any(field.is_required() for field in endpoint.input.model_fields.values())
         found["requestBody"] = {"required": is_needed, "content": content}
     return found
 
 
-def _in_path(operation: Endpoint) -> list[dict[str, Any]]:
-    names = re.findall(r"{(\w+)", operation.path)
+def _in_path(endpoint: Endpoint) -> list[dict[str, Any]]:
+    names = re.findall(r"{(\w+)", endpoint.path)
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
-def _in_query(operation: Endpoint) -> list[dict[str, Any]]:
-    if operation.query is None:
+def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if endpoint.input is None or endpoint.method != "GET":
         return []
-    schema = operation.query.model_json_schema()
+    schema = endpoint.input.model_json_schema()
     definitions = schema.get("$defs", {})
     found: list[dict[str, Any]] = []
     for name, field in schema.get("properties", {}).items():
@@ -126,24 +125,24 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     return {key: _inlined(value, definitions) for key, value in schema.items()}  # pyright: ignore[reportUnknownVariableType]
 
 
-def _in_headers(operation: Endpoint) -> list[dict[str, Any]]:
+def _in_headers(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": said}
-        for name, said in operation.headers.items()
+        for name, said in endpoint.reads.items()
     ]
 
 
-def _answers(operation: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+def _answers(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Done."}
-    if operation.answer is not None:
-        good["content"] = {operation.media_type: {"schema": schemas[operation.answer]}}
-    elif operation.media_type != "application/json":
-        good["content"] = {operation.media_type: {"schema": {"type": "string"}}}
-    found: dict[str, Any] = {str(operation.status): good}
-    for status, said in operation.also.items():
+    if endpoint.answer is not None:
+        good["content"] = {endpoint.media_type: {"schema": schemas[endpoint.answer]}}
+    elif endpoint.media_type != "application/json":
+        good["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
+    found: dict[str, Any] = {str(endpoint.status): good}
+    for status, said in endpoint.also.items():
         found[str(status)] = {**(good if status < 300 else {}), "description": said}
     codes: dict[int, list[problems.ProblemKind]] = {}
-    for code in codes_of(operation):
+    for code in codes_of(endpoint):
         kind = problems.every()[code]
         codes.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(codes.items()):
@@ -153,11 +152,10 @@ def _answers(operation: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]
     return found
 
 
-def codes_of(operation: Endpoint) -> list[str]:
-    """Return the codes of all problems that an operation may answer."""
-    found = [*_ALWAYS, "wrong_token_kind", "not_admitted", "invalid_input", *operation.problems]
-    if operation.method != "GET":
+def codes_of(endpoint: Endpoint) -> list[str]:
+    """Return the codes of all problems that an endpoint may answer."""
+    found = [*_ALWAYS, "wrong_token_kind", "not_admitted", "invalid_input", *endpoint.problems]
+    if endpoint.method != "GET":
         found += ["not_from_here"]
-    if operation.body is not None:
-        found += _WITH_BODY
+        found += [] if endpoint.input is None else _WITH_BODY
     return list(dict.fromkeys(found))

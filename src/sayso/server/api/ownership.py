@@ -37,10 +37,10 @@ class Ownership:
         owner: The person or program in whose name the token was made; decides nothing that was asked with it.
     """
 
-    def __init__(self, asked: Context) -> None:
-        self.store: Store = asked.settings.store
-        self.me = asked.principal.requester
-        self.owner = asked.principal.reviewer.identity
+    def __init__(self, context: Context) -> None:
+        self.store: Store = context.settings.store
+        self.me = context.principal.requester
+        self.owner = context.principal.reviewer.identity
         self._readable: dict[str, bool] = {}
 
     # -- requests ----------------------------------------------------------------------------------------------
@@ -57,6 +57,13 @@ class Ownership:
         if not self.is_mine(request):
             raise errors.RequestNotFoundError(request_id)
         return request
+
+    def request_or_none(self, request_id: str) -> Request | None:
+        """Return a request of the program's; None for any other id."""
+        try:
+            return self.request(request_id)
+        except errors.RequestNotFoundError:
+            return None
 
     def page(self, wanted: Filter, cursor: str | None, limit: int, *, newest: bool) -> Page:
         """Return the program's own among a page of requests; there may be few of them and still a cursor.
@@ -101,10 +108,7 @@ class Ownership:
         if not entry.request_id:
             return entry.by == self.me.qualified or not entry.by.startswith(f"{self.me.issuer}:")
         if entry.request_id not in self._readable:
-            try:
-                self._readable[entry.request_id] = self.is_mine(self.store.get(entry.request_id))
-            except errors.RequestNotFoundError:
-                self._readable[entry.request_id] = False
+            self._readable[entry.request_id] = self.request_or_none(entry.request_id) is not None
         return self._readable[entry.request_id]
 
     def claim(self, run_id: str) -> None:
@@ -114,10 +118,10 @@ class Ownership:
             self.store.keep(Record(_RECORD, run_id, body), only_new=True)
         self.must_be_mine(run_id)  # another may have been faster
 
-    def must_be_able_to_save(self, saved: RunUpdate) -> None:
+    def must_be_able_to_save(self, update: RunUpdate) -> None:
         """Raise a not-found fault where a run, or a request that it waits for, is somebody else's."""
-        self.must_be_free(saved.run.id)
-        for request_id in {step.waits for step in saved.steps if step.waits is not None}:
+        self.must_be_free(update.run.id)
+        for request_id in {step.waits for step in update.steps if step.waits is not None}:
             try:
                 request = self.store.get(request_id)
             except errors.RequestNotFoundError:

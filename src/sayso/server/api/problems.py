@@ -50,7 +50,6 @@ _OF_HTTP = {
         ProblemKind("body_too_large", 413, "The body is too long"),
         ProblemKind("wrong_content_type", 415, "The body is not JSON by its type"),
         ProblemKind("invalid_input", 422, "The input does not fit"),
-        ProblemKind("idempotency_key_reused", 422, "This idempotency key was sent with another body"),
         ProblemKind("seen_required", 428, "An approval says what was seen"),
         ProblemKind("rate_limited", 429, "Too many requests"),
         ProblemKind("internal", 500, "Something went wrong here"),

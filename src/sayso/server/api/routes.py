@@ -1,7 +1,6 @@
-"""All operations of the API, and their routes: one place for each path, and one for every address that is none.
+"""All endpoints of the API and their routes, one for each path, and one for every address that is none.
 
-The reviewers' half is in `review` and `events`, the programs' in `ask` and `kept`.
-The invariant: whatever is below `/api` answers in JSON, and a wrong address tells nothing to who is not known.
+Whatever is below `/api` answers in JSON, and a wrong address tells nothing to who is not known.
 """
 
 from __future__ import annotations
@@ -10,34 +9,31 @@ import re
 from functools import cache
 from typing import Any, TypeVar
 
-from starlette.responses import JSONResponse
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
 
-from sayso.server.api import ask, events, openapi, review
-from sayso.server.api.endpoint import Context, Endpoint, EndpointsAtPath
+from sayso.server.api import events, openapi, program, review
+from sayso.server.api.endpoint import Context, Endpoint, EndpointsAtPath, Router
 
-__all__ = ["mounted", "operations"]
+__all__ = ["endpoints", "mounted"]
 
 _R = TypeVar("_R", Mount, Route)
+_document = Router()
 
 
-def operations() -> list[Endpoint]:
-    """Return everything that can be asked."""
-    return [_OPENAPI, *review.OPERATIONS, *ask.OPERATIONS, *events.OPERATIONS]
+def endpoints() -> list[Endpoint]:
+    """Return all endpoints."""
+    return [each for module in (review, program, events) for each in module.router.endpoints] + _document.endpoints
 
 
 def mounted() -> Mount:
-    """Return all of it, below `/api`."""
-    return _whole(Mount("/api", routes=_routes()))
-
-
-def _routes() -> list[BaseRoute]:
-    places: dict[str, dict[str, Endpoint]] = {}
-    for operation in operations():
-        places.setdefault(operation.path, {})[operation.method] = operation
-    # What takes a whole rest of a path comes after what stands below it.
-    ordered = sorted(places.items(), key=lambda place: (":path}" in place[0], place[0]))
-    return [_whole(Route(path, EndpointsAtPath(operations))) for path, operations in [*ordered, ("/{rest:path}", {})]]
+    """Return all of them, below `/api`."""
+    at: dict[str, dict[str, Endpoint]] = {"/{rest:path}": {}}
+    for endpoint in endpoints():
+        at.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    # What takes a whole rest of a path comes after what stands below it, and what takes anything last.
+    paths = sorted(at, key=lambda path: (path == "/{rest:path}", ":path}" in path, path))
+    return _whole(Mount("/api", routes=[_whole(Route(path, EndpointsAtPath(at[path]))) for path in paths]))
 
 
 def _whole(route: _R) -> _R:
@@ -47,13 +43,11 @@ def _whole(route: _R) -> _R:
 
 
 @cache
-def _document() -> dict[str, Any]:
-    return openapi.document(operations())
+def _written() -> dict[str, Any]:
+    return openapi.document(endpoints())
 
 
-def _openapi(asked: Context) -> JSONResponse:
+@_document.get("/v1/openapi.json", "This document")
+def openapi_document(context: Context) -> Response:
     # Where the inbox is mounted below another path, this is, too.
-    return JSONResponse({**_document(), "servers": [{"url": asked.http.scope["root_path"]}]})
-
-
-_OPENAPI = Endpoint("GET", "/v1/openapi.json", "This document", _openapi)
+    return JSONResponse({**_written(), "servers": [{"url": context.http.scope["root_path"]}]})

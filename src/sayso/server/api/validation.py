@@ -7,12 +7,10 @@ be all those that a gate binds, written as `canonical.encode` writes them.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, NoReturn
-
-from pydantic import Field, ValidationError
+from typing import NoReturn
 
 from sayso import errors
 from sayso.model import canonical
@@ -21,12 +19,12 @@ from sayso.model.canonical.tags import TAGS, Json, Unfit, dump
 from sayso.model.edit import schema_of
 from sayso.model.fingerprint import call_digest, fingerprint, question_digest
 from sayso.model.redaction import FAILED, Redaction, agrees
-from sayso.model.request import Call, Question, Request, State
+from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema, SchemaError
-from sayso.server.api.endpoint import Input
 from sayso.server.pages.forms import answer_fields, argument_fields
-from sayso.stores.codec import Row, Seal, asked_values, request_of, schema_id
+from sayso.stores.codec import Seal, asked_values
+from sayso.stores.http_messages import AskedRequest
 from sayso.view.card import headline, subject_rows
 
 __all__ = [
@@ -34,7 +32,6 @@ __all__ = [
     "LONGEST",
     "MOST_CLASSES",
     "MOST_VALUES",
-    "AskedRequest",
     "must_be_canonical",
     "must_be_small",
     "validate_arguments",
@@ -178,63 +175,19 @@ LONGEST = timedelta(days=30)
 """No request waits for longer, and no approval counts for longer, whatever a program says."""
 
 _SHORTEST = timedelta(seconds=1)
-_MICROSECOND = timedelta(microseconds=1)
+_MAX_SCHEMA = 500_000
 _EQUAL_QUESTIONS = 1_000  # in one run, each with a digest of its own
-
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Person = Annotated[list[str], Field(min_length=2, max_length=2)]
-
-
-class AskedRequest(Input):
-    """A request as a program asks it: the columns of its row that are the program's to say."""
-
-    id: str = Field(pattern=r"^rq_[0-9a-f]{32}$", description="Random, by the program.")
-    kind: Literal["call", "question"]
-    run_id: str = Field(min_length=1, max_length=500)
-    fingerprint: Digest = Field(description="Over run, place and digest; computed anew here.")
-    tool: str = Field(max_length=500, description="`module:function`, or the name that the gate was given.")
-    name: str = Field(max_length=200)
-    risk: str | None = Field(max_length=200)
-    asked: str = Field(max_length=500_000, description="What else the program says, as JSON text.")
-    form: str = Field(max_length=1_100_000, description="The arguments in their canonical form, as JSON text.")
-    masked: str | None = Field(max_length=1_100_000, description="The same with secrets masked.")
-    digest: Digest = Field(description="Over tool, schema and arguments; computed anew here.")
-    schema_digest: Digest
-    schema_text: str = Field(max_length=500_000, description="The function's parameters and their types, as JSON text.")
-    lasts: int = Field(ge=0, le=10**15, description="Microseconds until it ends, 30 days at most.")
+_COPIED = (
+    "id", "run_id", "fingerprint", "quorum", "process", "key", "effect", "title", "summary", "prompt", "description",
+    "risk", "rule", "context", "place", "retries", "idempotent", "notify_arguments", "escalation",
+)  # fmt: skip
 
 
-class _Words(Input):
-    """What stands in `asked`, as `sayso.stores.codec` writes it; a key that is not here is not the program's to say."""
-
-    requester: Person
-    window: int = Field(ge=0, le=10**15)
-    schema_id: str = Field(max_length=64)
-    on_behalf_of: Person | None = None
-    also_for: list[Person] = Field(default_factory=list[Person], max_length=20)
-    process: str | None = Field(None, max_length=500)
-    quorum: list[int | str] = Field(default_factory=lambda: [1], min_length=1, max_length=20)
-    key: str | None = Field(None, min_length=1, max_length=500)
-    effect: str | None = Field(None, min_length=1, max_length=500)
-    title: str | None = Field(None, max_length=500)
-    summary: str | None = Field(None, max_length=2_000)
-    prompt: str | None = None
-    description: str | None = None
-    rule: str | None = None
-    context: dict[str, Any] | None = None
-    place: str = ""
-    retries: int = Field(0, ge=0, le=100)
-    idempotent: bool = False
-    redact: list[str] = Field(default_factory=list[str], max_length=100)
-    notify_arguments: bool = False
-    escalation: tuple[int, list[str], list[Person]] | None = Field(None, strict=False)
-
-
-def validate_request(said: AskedRequest, *, me: Identity, owner: Identity, now: datetime) -> Request:
+def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now: datetime) -> Request:
     """Return the request that a program asks, pending from now on, with everything checked or set here.
 
     Args:
-        said: What came from the program.
+        asked: What came from the program.
         me: Who asks, as the token says.
         owner: In whose name the token was made; may not decide it.
         now: The server's instant.
@@ -242,90 +195,70 @@ def validate_request(said: AskedRequest, *, me: Identity, owner: Identity, now: 
     Raises:
         AskRefusedError: It is not what it says, or cannot be shown.
     """
-    must_be_small(form=said.form, asked=said.asked)
+    subject = asked.subject
+    must_be_small(
+        form=subject.text if isinstance(subject, Question) else subject.form,
+        request=asked.model_dump_json(exclude={"subject"}),
+    )
     try:
-        words = _Words.model_validate(json.loads(said.asked, parse_constant=_no_number))
-        request = _request(said, words, me, owner, now)
-        _drawn(request)
+        request = _request(asked, me, owner, now)
+        _draw(request)
     except errors.AskRefusedError:
         raise
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
-        raise errors.AskRefusedError(f"`asked` does not fit at {where or 'its top'}") from None
     except Exception as error:  # what an agent sent may break anything, and must break it here, not on a person's page
         raise errors.AskRefusedError(f"it cannot be read or drawn ({type(error).__name__})") from error
     return request
 
 
-def _request(said: AskedRequest, words: _Words, me: Identity, owner: Identity, now: datetime) -> Request:
-    subject = _question(said) if said.kind == "question" else _call(said, words)
-    if fingerprint(said.run_id, said.digest, words.place, words.key) != said.fingerprint:
-        _sound_refuse("the fingerprint is not that of this run, place, key and call")
-    if words.schema_id != schema_id(said.schema_text):
-        _sound_refuse("the schema is not the one that the request names")
-    also = [Identity(*person) for person in words.also_for]
-    behalf = owner if words.on_behalf_of is None else Identity(*words.on_behalf_of)
+def _request(asked: AskedRequest, me: Identity, owner: Identity, now: datetime) -> Request:
+    subject = asked.subject
+    if len(subject.schema) > _MAX_SCHEMA or Schema.from_text(subject.schema).digest != subject.schema_digest:
+        _refuse("the schema's digest is not that of the schema")
+    if isinstance(subject, Question):
+        _must_be_its_digest(subject)
+    else:
+        subject = _call(subject, asked.redact)
+    if fingerprint(asked.run_id, subject.digest, asked.place, asked.key) != asked.fingerprint:
+        _refuse("the fingerprint is not that of this run, place, key and call")
+    also, behalf = list(asked.also_for), asked.on_behalf_of or owner
     if owner != behalf and owner not in also:
         also.append(owner)
-    asked = request_of(_as_row(said), Seal(), lambda _: said.schema_text)
-    return replace(
-        asked, subject=subject, requester=me, on_behalf_of=behalf, also_for=tuple(also), created_at=now,
-        expires_at=now + _span(said.lasts), approval_window=_span(words.window),
+    return Request(
+        kind="question" if isinstance(subject, Question) else "call", subject=subject, requester=me,
+        on_behalf_of=behalf, also_for=tuple(also), created_at=now, expires_at=now + _span(asked.lasts),
+        approval_window=_span(asked.approval_window), redact=tuple(asked.redact),
+        **{name: getattr(asked, name) for name in _COPIED},
     )  # fmt: skip
 
 
-def _as_row(said: AskedRequest) -> Row:
-    """Return the row of a request that waits, with what the program said of it, so that the stores' codec reads it."""
-    ours = {"created_at": 0, "state": State.PENDING.value, "holds": 1, "progress": '{"ends":0}'}
-    return Row._make(ours.get(name, getattr(said, name, None)) for name in Row._fields)
-
-
-def _call(said: AskedRequest, words: _Words) -> Call:
-    _must_be_its_name(said.tool, said.name)
-    _must_be_its_shape(said)
-    tree = validate_arguments(said.form, said.schema_text)
-    if call_digest(said.tool, said.schema_digest, canonical.digest_input(said.form)) != said.digest:
-        _sound_refuse("the digest is not that of this tool, schema and arguments")
-    return Call(
-        said.tool, said.name, said.form, _masked(said, words, tree), said.digest, said.schema_text, said.schema_digest
-    )
-
-
-def _masked(said: AskedRequest, words: _Words, tree: dict[str, Any]) -> str | None:
-    """Return what people are shown: what the program says, if it is the call but for masks, with ours put on too."""
-    shown = tree if said.masked is None else canonical.load(said.masked)
+def _call(call: Call, redact: Sequence[str]) -> Call:
+    """Return the call as it is stored: people are shown what the program says, with our masks put on too."""
+    last = call.tool.rpartition(":")[2].rpartition(".")[2]
+    is_name = 0 < len(call.name) <= 200 and len(call.tool) <= 500 and call.name in {call.tool, last}
+    if not is_name or not call.tool.isprintable() or call.tool != call.tool.strip():
+        _refuse(f"{call.name!a} is not the name of the tool {call.tool!a}")
+    tree = validate_arguments(call.form, call.schema)
+    if call_digest(call.tool, call.schema_digest, canonical.digest_input(call.form)) != call.digest:
+        _refuse("the digest is not that of this tool, schema and arguments")
+    shown = tree if call.masked is None else canonical.load(call.masked)
     if shown == dict(FAILED):
-        _sound_refuse("the gate's own redactor failed, and people would be shown nothing of what would run")
+        _refuse("the gate's own redactor failed, and people would be shown nothing of what would run")
     if not agrees(shown, tree):
-        _sound_refuse(
+        _refuse(
             "what people would be shown is not what would run but for masked values (a gate's own redactor can do no"
             " more on a server, which cannot run it)"
         )
-    masked = Redaction(words.redact).mask(shown)
-    return None if said.masked is None and masked is shown else dump(masked)
+    masked = Redaction(redact).mask(shown)
+    return replace(call, masked=None if call.masked is None and masked is shown else dump(masked))
 
 
-def _question(said: AskedRequest) -> Question:
-    text = json.loads(said.form)["text"]
-    _must_be_its_shape(said)
-    digests = (question_digest(text, said.schema_digest, occasion) for occasion in range(_EQUAL_QUESTIONS))
-    if said.digest not in digests or said.tool or said.name or said.masked is not None:
-        _sound_refuse("the digest is not that of this question")
-    return Question(text, said.digest, said.schema_text, said.schema_digest)
+def _must_be_its_digest(question: Question) -> None:
+    digests = (question_digest(question.text, question.schema_digest, each) for each in range(_EQUAL_QUESTIONS))
+    if question.digest not in digests:
+        _refuse("the digest is not that of this question")
 
 
-def _must_be_its_name(tool: str, name: str) -> None:
-    last = tool.rpartition(":")[2].rpartition(".")[2]
-    if not name or name not in {tool, last} or not tool.isprintable() or tool != tool.strip():
-        _sound_refuse(f"{name!a} is not the name of the tool {tool!a}")
-
-
-def _must_be_its_shape(said: AskedRequest) -> None:
-    if Schema.from_text(said.schema_text).digest != said.schema_digest:
-        _sound_refuse("the schema's digest is not that of the schema")
-
-
-def _drawn(request: Request) -> None:
+def _draw(request: Request) -> None:
     """Draw what a reviewer would see, and write what a store would; whatever is wrong with it raises here."""
     headline(request)
     subject_rows(request, width=80)
@@ -334,13 +267,5 @@ def _drawn(request: Request) -> None:
     asked_values(request, Seal())
 
 
-def _span(microseconds: int) -> timedelta:
-    return min(max(microseconds * _MICROSECOND, _SHORTEST), LONGEST)
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _sound_refuse(reason: str) -> NoReturn:
-    raise errors.AskRefusedError(reason)
+def _span(span: timedelta) -> timedelta:
+    return min(max(span, _SHORTEST), LONGEST)

@@ -1,16 +1,17 @@
-"""What answers hold, as pydantic models: requests, rows of the journal, runs, tokens, and who asks.
+"""The messages of the reviewers' half of the API: what a query or body may hold, and what answers hold.
 
-Their JSON is that of `--json` (`sayso.view.document`); the models say so to the OpenAPI document and hold it to
-its word. The invariant: arguments and answers are masked, and no model has room for a secret of a token.
+The JSON of an answer is that of `--json` (`sayso.view.document`): arguments and answers are masked, and no message has
+room for a token's secret. The programs' messages are in `sayso.stores.http_messages`, because both sides need them.
+Pydantic, which the core has already, checks them, writes them, and makes the schemas of the OpenAPI document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from sayso.audit.export import entry_document
 from sayso.model import request
@@ -18,15 +19,167 @@ from sayso.model.journal import Entry as Row
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.reviews import Review
-from sayso.server.api.endpoint import Output
 from sayso.server.auth import tokens
 from sayso.server.auth.tokens import TokenKind
 from sayso.view.document import request_document
 
 __all__ = [
-    "Change", "Decision", "Entry", "Escalation", "Execution", "Journal", "Me", "Quorum", "Request",
-    "Requests", "Run", "Runs", "Token", "Tokens",
+    "Approve", "Cancel", "Change", "Claim", "Decision", "Entry", "Escalation", "EventsQuery", "Execution", "Extend",
+    "Feedback", "Input", "Journal", "JournalQuery", "Me", "Output", "PageQuery", "ProblemDocument", "Query", "Quorum",
+    "Reject", "Release", "Reply", "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery",
+    "Token", "Tokens",
 ]  # fmt: skip
+
+
+class Query(BaseModel):
+    """What may stand after the question mark: texts, out of which numbers and booleans are read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Input(BaseModel):
+    """What a body may hold: the fields it names, of the types they have, and nothing else."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Output(BaseModel):
+    """What an answer holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# -- queries -----------------------------------------------------------------------------------------------------
+
+Cursor = Annotated[str | None, Field(max_length=2_000, description="`cursor` of the page before.")]
+Limit = Annotated[int, Field(ge=1, le=200, description="How many at most.")]
+Text = Annotated[str | None, Field(min_length=1, max_length=1_000)]
+
+
+class RequestsQuery(Query):
+    """Which requests."""
+
+    state: list[State | Literal["all"]] = Field(
+        default_factory=list[State | Literal["all"]], max_length=12,
+        description="One or several, `all` for every one; by default all that are not final.",
+    )  # fmt: skip
+    run: Text = None
+    tool: Annotated[Text, Field(description="By its name, or `module:function`.")] = None
+    risk: Text = None
+    agent: Annotated[Text, Field(description="Asked by this program: its name, or `issuer:name`.")] = None
+    kind: Literal["call", "question"] | None = None
+    text: Annotated[Text, Field(description="With this in id, run, function, prompt or question.")] = None
+    q: Annotated[Text, Field(description="The old name of `text`.")] = None
+    older_than: Annotated[Text, Field(description="Asked so long ago or longer: `90s`, `15m`, `24h`, `7d`.")] = None
+    claimed_by: Annotated[Text, Field(description="`issuer:subject`, or the subject of a local person.")] = None
+    mine: Annotated[bool, Field(description="Only what you have claimed.")] = False
+    newest: Annotated[bool, Field(description="Newest first.")] = False
+    cursor: Cursor = None
+    limit: Limit = 50
+
+
+class JournalQuery(Query):
+    """Which rows of the journal."""
+
+    run: Text = None
+    cursor: Cursor = None
+    limit: Limit = 200
+
+
+class PageQuery(Query):
+    """Which page."""
+
+    cursor: Cursor = None
+    limit: Limit = 200
+
+
+class RunsQuery(Query):
+    """Which runs."""
+
+    state: RunState | None = None
+    name: Text = None
+    cursor: Cursor = None
+    limit: Limit = 50
+
+
+class EventsQuery(Query):
+    """From where on."""
+
+    after: Annotated[
+        str | None, Field(max_length=100, description="Id of the last event seen, where Last-Event-ID cannot be sent.")
+    ] = None
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------
+
+Comment = Annotated[str | None, Field(max_length=20_000, description="The program is told, and the record keeps it.")]
+Seen = Annotated[
+    str | None, Field(min_length=1, max_length=200, description="`fingerprint` of the request as it was looked at.")
+]
+
+
+class Approve(Input):
+    """Let the call run, as it stands or with other arguments. `seen` or `If-Match` is needed."""
+
+    changes: dict[str, Any] | None = Field(None, description="New values for some arguments.")
+    arguments: dict[str, Any] | None = Field(None, description="All arguments, in place of those that stand.")
+    comment: Comment = None
+    seen: Seen = None
+    again: bool = Field(False, description="Let it start although its effect is taken; `comment` says why.")
+
+
+class Reject(Input):
+    """Say no."""
+
+    comment: Comment = None
+    seen: Seen = None
+
+
+class Feedback(Input):
+    """Send a call back with words to the program."""
+
+    comment: str = Field(min_length=1, max_length=20_000)
+    seen: Seen = None
+
+
+class Reply(Input):
+    """Answer a question, by a value of its type."""
+
+    value: Any
+    comment: Comment = None
+
+
+class Cancel(Input):
+    """End the whole run."""
+
+    comment: Comment = None
+
+
+class Claim(Input):
+    """Take a request on; the body is empty."""
+
+
+class Release(Input):
+    """Give a claimed request back."""
+
+    force: bool = Field(False, description="Free what somebody else claimed; the journal says so.")
+
+
+class Extend(Input):
+    """Let a pending request, or an unused approval, end so long from now."""
+
+    span: str = Field(min_length=1, max_length=100, description="`90s`, `15m`, `24h`, `7d`.")
+
+
+class Resolve(Input):
+    """Say whether a call had its effect whose outcome is unknown."""
+
+    happened: bool
+    comment: Comment = None
+    force: bool = Field(False, description="Also while it is recorded as running: its worker is surely gone.")
+
+
+# -- answers ---------------------------------------------------------------------------------------------------
 
 
 class Decision(Output):
@@ -226,3 +379,15 @@ class Tokens(Output):
     """All tokens, also those that open nothing any more."""
 
     tokens: Sequence[Token]
+
+
+class ProblemDocument(BaseModel):
+    """What went wrong (RFC 9457). `code` never changes; further members depend on it."""
+
+    model_config = ConfigDict(extra="allow", title="Problem")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str

@@ -1,8 +1,7 @@
 """Answers that wait for a change: one coroutine for each program that waits, and no thread.
 
 A program says what it has seen, and is answered when something of it differs, so that it loses nothing while it is not
-connected. The invariant: who has gone, or waited long enough, or meets a server that ends, waits no longer, and leaves
-nothing watched.
+connected. A program that has gone, or has waited long enough, or meets a server that ends, leaves nothing watched.
 """
 
 from __future__ import annotations
@@ -22,18 +21,16 @@ from starlette.requests import Request as Http
 from sayso.model.ids import new_token
 from sayso.server.api.endpoint import Context
 from sayso.stores.base import Store, Unwatch
+from sayso.stores.http_messages import LONGEST_WAIT
 
-__all__ = ["LONGEST", "Changes", "until_changed"]
-
-LONGEST = 30.0
-"""Seconds; proxies end what says nothing for a minute."""
+__all__ = ["StoreVersion", "until_changed"]
 
 T = TypeVar("T")
-_END = 0.25  # seconds between two looks whether the server ends
+_SHUTDOWN_CHECK = 0.25  # seconds between two looks whether the server ends
 _LINGER = 5.0  # seconds in which a program comes back that was just answered
 
 
-class Changes:
+class StoreVersion:
     """Counts the changes of a store while programs of one event loop want to hear of any.
 
     A program that was answered comes back a moment later; what happens in between is counted, because the store is
@@ -46,22 +43,22 @@ class Changes:
 
     @classmethod
     @contextmanager
-    def counted(cls, store: Store) -> Generator[Changes]:
+    def counted(cls, store: Store) -> Generator[StoreVersion]:
         """Count from now on, while the block runs and a little longer; in the event loop."""
         place = asyncio.get_running_loop(), store
-        changes = _counts.get(place)
-        if changes is None:
-            changes = _counts[place] = cls()
-            changes._watch(*place)
-        changes._asking += 1
+        version = _counts.get(place)
+        if version is None:
+            version = _counts[place] = cls()
+            version._watch(*place)
+        version._asking += 1
         try:
-            yield changes
+            yield version
         finally:
-            changes._asking -= 1
-            changes._asked_at = time.monotonic()
+            version._asking -= 1
+            version._asked_at = time.monotonic()
 
     @property
-    def mark(self) -> str:
+    def value(self) -> str:
         """Something that differs after each change, and after one that may have been missed."""
         return f"{self._began}.{self._count}"
 
@@ -90,17 +87,17 @@ class Changes:
         self._count += 1
 
 
-_counts: dict[tuple[asyncio.AbstractEventLoop, Store], Changes] = {}  # those that are watched now
+_counts: dict[tuple[asyncio.AbstractEventLoop, Store], StoreVersion] = {}  # those that are watched now
 
 
 async def until_changed(
-    asked: Context, store: Store, request_ids: Collection[str], look: Callable[[Collection[str]], T | None],
+    context: Context, store: Store, request_ids: Collection[str], look: Callable[[Collection[str]], T | None],
     wait: float, *, is_any: bool = False,
 ) -> T | None:  # fmt: skip
     """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
 
     Args:
-        asked: The program's request, whose body has been read; it is in flight but while it sleeps.
+        context: The program's request, whose body has been read; it is in flight but while it sleeps.
         store: Where to look.
         request_ids: Those whose changes end the wait.
         look: Looks at some of them, all at first; in a thread.
@@ -118,7 +115,7 @@ async def until_changed(
         with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
             loop.call_soon_threadsafe(ring)
 
-    until, has_gone = time.monotonic() + min(wait, LONGEST), asyncio.ensure_future(_gone(asked.http))
+    until, has_gone = time.monotonic() + min(wait, LONGEST_WAIT), asyncio.ensure_future(_gone(context.http))
     unwatch: list[Unwatch] = []
     try:
         # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
@@ -131,7 +128,7 @@ async def until_changed(
             found = await run_in_threadpool(look, looked_at)
             if found is not None:
                 return found
-            async with nullcontext() if asked.in_flight is None else asked.in_flight.released():
+            async with nullcontext() if context.slot is None else context.slot.released():
                 is_rung = await _rung(bell, until, has_gone)
             if not is_rung:
                 return None
@@ -144,7 +141,7 @@ async def until_changed(
 async def _rung(bell: asyncio.Event, until: float, has_gone: asyncio.Future[None]) -> bool:
     """Wait for the bell; False where there is nothing to wait for any more."""
     while time.monotonic() < until and not has_gone.done() and not AppStatus.should_exit:
-        with anyio.move_on_after(min(_END, until - time.monotonic())):
+        with anyio.move_on_after(min(_SHUTDOWN_CHECK, until - time.monotonic())):
             await bell.wait()
             return True
     return bell.is_set()

@@ -1,0 +1,462 @@
+"""The programs' half of the API, for tokens of the kind `ask`: each endpoint is one verb of `sayso.stores.http`.
+
+A program meets its own requests and runs alone (`sayso.server.api.ownership`). Nothing here decides, and nothing that a
+program sends is believed that can be worked out here (`sayso.server.api.validation`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sayso import clock, errors
+from sayso.model import canonical
+from sayso.model.duration import ago
+from sayso.model.journal import Entry
+from sayso.model.lifecycle import MOST_KEPT, is_due
+from sayso.model.request import Request, State
+from sayso.model.run import RunRecord, RunUpdate
+from sayso.server.api.endpoint import Context, Router
+from sayso.server.api.long_poll import StoreVersion, until_changed
+from sayso.server.api.ownership import Ownership
+from sayso.server.api.problems import Problem
+from sayso.server.api.validation import validate_request
+from sayso.stores import http_messages as messages
+from sayso.stores.base import Filter
+from sayso.stores.transaction import waiting_kind
+from sayso.view.arguments import brief
+
+__all__ = ["MOST_RETRIES", "router"]
+
+router = Router(kinds=("ask",))
+_V1 = "/v1/program"
+_NOT_THERE = ("request_not_found",)
+_SAVING = ("run_not_found", "run_busy", "request_not_found")
+
+MOST_RETRIES = 5
+"""A program's call is retried no more often on a server; an idempotent one is started no more often than that again."""
+
+_MAX_SENT = 2_000_000  # characters of requests in one answer
+_MAX_LOOKED_AT = 1_000
+_MAX_WORDS, _MAX_RESULT, _MAX_STEPS = 10_000, 200_000, 10_000
+_locks = tuple(threading.Lock() for _ in range(64))
+
+
+# -- asking ------------------------------------------------------------------------------------------------------
+
+
+@router.post(
+    f"{_V1}/ask", "Ask for a person's decision on a call or question, or find it asked",
+    problems=("ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", *_SAVING),
+)  # fmt: skip
+def ask(context: Context, message: messages.Ask) -> messages.RequestMessage:
+    own = Ownership(context)
+    request = validate_request(message.request, me=own.me, owner=own.owner, now=clock.now())
+    if request.retries > MOST_RETRIES:
+        raise errors.AskRefusedError(f"a call is retried {MOST_RETRIES} times at most here; give the gate less")
+    own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
+    update = None if message.update is None else _update(own, message.update, request.run_id)
+    with _lock(own):  # so that of many who ask at once no more find room than there is
+        known = _known(own, request) or _known_by_id(own, request)
+        if known is not None and not own.is_mine(known):
+            raise errors.RunNotFoundError(request.run_id)
+        if known is None:
+            _must_have_room(context, own, request.run_id)
+        # A key is compared with what it was used for by the store.
+        if known is not None and update is None and not known.holds and request.key is None:
+            return messages.RequestMessage.of_request(known)
+        return messages.RequestMessage.of_request(own.store.ask(request, update))
+
+
+def _known(own: Ownership, request: Request) -> Request | None:
+    """Return the request that answers for this one."""
+    if request.key is not None:
+        return own.store.find_key(request.run_id, request.key)
+    known = own.store.find(request.fingerprint)
+    return None if known is not None and is_due(known, clock.now()) else known
+
+
+def _known_by_id(own: Ownership, request: Request) -> Request | None:
+    """Return the request of this id, where the program has asked it before."""
+    try:
+        known = own.store.get(request.id)
+    except errors.RequestNotFoundError:
+        return None
+    if not own.is_mine(known) or known.fingerprint != request.fingerprint:
+        raise errors.AskRefusedError("its id is taken; make a new one at random")
+    return known
+
+
+def _lock(own: Ownership) -> threading.Lock:
+    return _locks[hash(own.me) % len(_locks)]  # a run is one program's, so that this holds for its runs, too
+
+
+def _must_have_room(context: Context, own: Ownership, run_id: str) -> None:
+    """Refuse what is one too many of the run or of the program.
+
+    Of the program no more records are read than may wait, and no other request.
+    """
+    state, store, now = context.http.app.state, own.store, clock.now()
+    in_run, kind = Filter(states=frozenset({State.PENDING}), run_id=run_id), waiting_kind(own.me)
+    if store.count(in_run) >= state.open_per_run:
+        for request in store.list(in_run, limit=1_000).requests:
+            if is_due(request, now):
+                store.settle(request.id)
+        if store.count(in_run) >= state.open_per_run:
+            raise errors.TooManyOpenError(run_id, state.open_per_run)
+    if len(store.records(kind, limit=state.open_per_token)) >= state.open_per_token:
+        for record in store.records(kind, due_by=now, limit=state.open_per_token):
+            store.settle(record.key)
+        if len(store.records(kind, limit=state.open_per_token)) >= state.open_per_token:
+            raise errors.TooManyOpenForTokenError(own.me.subject, state.open_per_token)
+
+
+def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
+    """Return what is to be saved of a run, which is the program's from now on.
+
+    Args:
+        own: What is the program's.
+        update: What it sent.
+        asked_in: The run of the request that it is saved with, whose own journal says whose it is.
+
+    Raises:
+        RunNotFoundError: Another began it.
+        RequestNotFoundError: It waits for another's request.
+    """
+    run = update.run
+    if max(len(text) for text in (run.id, run.name, run.kind, run.holder or "")) > 600 or not (run.id and run.name):
+        raise Problem("invalid_input", "a run's id, name, kind and holder have 1 to 600 characters; nothing was done")
+    if len(update.steps) > _MAX_STEPS:
+        raise Problem("invalid_input", f"at most {_MAX_STEPS:,} steps are saved at a time; nothing was done")
+    own.must_be_able_to_save(update)
+    if run.id != asked_in:
+        own.claim(run.id)
+    return update
+
+
+# -- one request -------------------------------------------------------------------------------------------------
+
+
+def _answer(request: Request) -> messages.RequestMessage:
+    return messages.RequestMessage.of_request(request)
+
+
+@router.post(f"{_V1}/get", "How a request of the program's stands", problems=_NOT_THERE)
+def get(context: Context, message: messages.Get) -> messages.RequestMessage:
+    return _answer(Ownership(context).request(message.request_id))
+
+
+@router.post(f"{_V1}/settle", "Write an end that was reached", problems=_NOT_THERE)
+def settle(context: Context, message: messages.Settle) -> messages.RequestMessage:
+    own = Ownership(context)
+    return _answer(own.store.settle(own.request(message.request_id).id, gone=message.gone))
+
+
+@router.post(
+    f"{_V1}/start", "Take the single right to run an approved call",
+    problems=(
+        *_NOT_THERE, "already_started", "not_approved", "approval_expired", "effect_taken", "outcome_unknown",
+        "start_refused",
+    ),
+)  # fmt: skip
+def start(context: Context, message: messages.Start) -> messages.RequestMessage:
+    own = Ownership(context)
+    request = own.request(message.request_id)
+    _must_have_starts(own, request)
+    try:
+        return _answer(own.store.start(request.id, message.token, by=message.worker))
+    except errors.EffectTakenError as refusal:
+        if refusal.other is not None and own.is_mine(own.store.get(refusal.other)):
+            raise
+        # An effect counts across programs, and none is told of another's requests.
+        raise errors.EffectTakenError(request.id, effect=refusal.effect, other=None, state=refusal.state) from None
+
+
+def _must_have_starts(own: Ownership, request: Request) -> None:
+    """Raise `AlreadyStartedError` for a call that has had its starts: the program that ends them is not trusted.
+
+    A call that stops to ask a person something else gives its start back (`suspended`), and asks. The server gives the
+    start out again when a person has answered something in the same run since. So each start beyond those that were
+    shown at the approval is paid for by one more answer of a person.
+    """
+    execution = request.execution
+    if execution is None:
+        return
+    is_spent = execution.attempt > MOST_RETRIES
+    if execution.stopped and execution.error is None:  # an error is of a later start
+        wanted = Filter(run_id=request.run_id)
+        asked = own.page(wanted, None, _MAX_LOOKED_AT, newest=True).requests  # those of the run, the last ones first
+        is_spent = is_spent or not any(_is_answered(own, one, execution.started_at) for one in asked)
+    if is_spent:
+        at = execution.started_at
+        raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age=ago(at, clock.now()))
+
+
+def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
+    """Say whether a person decided a request, or said how its call ended, since an instant; the program is nobody."""
+    decision, execution = request.decision, request.execution
+    if decision is not None and decision.by != own.me and decision.at >= since:
+        return True
+    if execution is None or execution.resolved_by in {None, own.me} or execution.finished_at is None:
+        return False
+    return execution.finished_at >= since
+
+
+@router.post(
+    f"{_V1}/finish", "Say how a started call ended", problems=(*_SAVING, "start_refused", "argument")
+)  # fmt: skip
+def finish(context: Context, message: messages.Finish) -> messages.RequestMessage:
+    own, outcome = Ownership(context), message.outcome
+    request = own.request(message.request_id)
+    for name, text, limit in (
+        ("result", outcome.result, _MAX_RESULT), ("kept", outcome.kept, MOST_KEPT),
+        ("error", outcome.error, _MAX_WORDS), ("not_kept", outcome.not_kept, 500),
+    ):  # fmt: skip
+        if text is not None and len(text) > limit:
+            raise Problem("invalid_input", f"`{name}` has at most {limit:,} characters; nothing was done")
+    for text in filter(None, (outcome.result, outcome.kept)):
+        _must_be_shown(text)
+    update = None if message.update is None else _update(own, message.update, request.run_id)
+    return _answer(own.store.finish(request.id, message.token, outcome, update))
+
+
+def _must_be_shown(result: str) -> None:
+    try:
+        tree = canonical.load(result)
+        canonical.display(tree)
+        brief(tree["result"], 200)
+    except Exception as error:  # what cannot be shown must not get onto a reviewer's page
+        raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
+
+
+@router.post(f"{_V1}/withdraw", "Take a request back, or forget a no", problems=_NOT_THERE)
+def withdraw(context: Context, message: messages.Withdraw) -> messages.RequestMessage:
+    own = Ownership(context)
+    return _answer(own.store.withdraw(own.request(message.request_id).id, own.me, message.reason))
+
+
+@router.post(
+    f"{_V1}/send-back", "Let an approved edit wait anew that the function's own types refuse", problems=_NOT_THERE
+)
+def send_back(context: Context, message: messages.SendBack) -> messages.RequestMessage:
+    own = Ownership(context)
+    return _answer(own.store.send_back(own.request(message.request_id).id, own.me, message.problems))
+
+
+@router.post(
+    f"{_V1}/verify", "Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown")
+)  # fmt: skip
+def verify(context: Context, message: messages.Verify) -> messages.RequestMessage:
+    own = Ownership(context)
+    request = own.request(message.request_id)
+    # Recorded as the program's word: what it calls its hook says nothing that could be known here.
+    return _answer(own.store.resolve(
+        request.id, own.me, roles=None, channel="verify", happened=message.happened, comment=None
+    ))  # fmt: skip
+
+
+@router.post(
+    f"{_V1}/get-result", "What a call with a key returned", problems=(*_NOT_THERE, "value_not_kept")
+)  # fmt: skip
+def get_result(context: Context, message: messages.GetResult) -> messages.Result:
+    own = Ownership(context)
+    return messages.Result.of(result=own.store.result(own.request(message.request_id).id))
+
+
+# -- many requests -----------------------------------------------------------------------------------------------
+
+
+@router.post(f"{_V1}/find", "The request that holds a fingerprint")
+def find(context: Context, message: messages.Find) -> messages.Found:
+    own = Ownership(context)
+    return _found(own, own.store.find(message.fingerprint))
+
+
+@router.post(f"{_V1}/find-key", "The request that was asked with a key in a run")
+def find_key(context: Context, message: messages.FindKey) -> messages.Found:
+    own = Ownership(context)
+    return _found(own, own.store.find_key(message.run_id, message.key))
+
+
+def _found(own: Ownership, found: Request | None) -> messages.Found:
+    return messages.Found.of(found=None if found is None or not own.is_mine(found) else _answer(found))
+
+
+@router.post(f"{_V1}/by-effect", "The program's requests with an effect")
+def by_effect(context: Context, message: messages.ByEffect) -> messages.Requests:
+    own = Ownership(context)
+    return messages.Requests.of(requests=[*filter(own.is_mine, own.store.by_effect(message.effect))], cursor=None)
+
+
+@router.post(f"{_V1}/match", "Ids of the program's requests, by how they begin")
+def match(context: Context, message: messages.Match) -> messages.Ids:
+    own = Ownership(context)
+    ids = own.store.match(message.prefix, _MAX_LOOKED_AT)
+    return messages.Ids.of(ids=[one for one in ids if own.is_mine(own.store.get(one))][: message.limit])
+
+
+@router.post(f"{_V1}/list", "The program's requests")
+def list_requests(context: Context, message: messages.List) -> messages.Requests:
+    own = Ownership(context)
+    try:
+        page = own.page(message.wanted, message.cursor, message.limit, newest=message.newest)
+    except ValueError as error:
+        raise _unfit(error) from None
+    return messages.Requests.of(requests=page.requests, cursor=page.cursor)
+
+
+def _unfit(error: ValueError) -> Problem:
+    return Problem("invalid_input", f"{error}; nothing was done")
+
+
+@router.post(f"{_V1}/sweep", "Write all ends that were reached")
+def sweep(context: Context, _: messages.Sweep) -> messages.Swept:
+    return messages.Swept.of(changed=Ownership(context).store.sweep())
+
+
+@router.post(f"{_V1}/note", "Note in a run's journal what was denied", problems=("run_not_found",))
+def note(context: Context, message: messages.Note) -> messages.Done:
+    own = Ownership(context)
+    own.claim(message.run_id)
+    own.store.note(message.run_id, message.event, own.me, dict[str, Any](message.detail))
+    return messages.Done()
+
+
+@router.post(
+    f"{_V1}/journal", "What happened to a request, or in a run", problems=("request_not_found", "run_not_found")
+)
+def journal(context: Context, message: messages.Journal) -> messages.Entries:
+    own = Ownership(context)
+    if message.request_id is not None:
+        own.request(message.request_id)
+    elif message.run_id is not None:
+        own.must_be_mine(message.run_id)
+    else:
+        raise Problem("invalid_input", "say run_id or request_id; nothing was done")
+    found, after, limit = list[Entry](), message.after, message.limit
+    while True:  # until there is something that the program may read: an empty page is taken for the end
+        rows = own.store.journal(run_id=message.run_id, request_id=message.request_id, after=after, limit=limit)
+        found += filter(own.may_read, rows)
+        if found or len(rows) < limit:
+            return messages.Entries.of(entries=found)
+        after = rows[-1].run_id, rows[-1].seq
+
+
+@router.post(f"{_V1}/wait", "Wait until a request differs from what was seen", waits=True)
+async def wait(context: Context, message: messages.Wait) -> messages.Changes:
+    own = Ownership(context)
+    if message.version is None:
+        return await _changes(context, own, message, None)
+    with StoreVersion.counted(own.store) as version:
+        return await _changes(context, own, message, version)
+
+
+async def _changes(
+    context: Context, own: Ownership, message: messages.Wait, version: StoreVersion | None
+) -> messages.Changes:
+    def look(request_ids: Collection[str]) -> messages.Changes | None:
+        found = [_answer(one) for one in map(own.request_or_none, request_ids) if one is not None]
+        changed = [one for one in found if one.etag != message.seen[one.request.id]]
+        if not changed and (version is None or version.value == message.version):
+            return None
+        return messages.Changes.of(
+            changed={one.request.id: one.etag for one in changed}, version=None if version is None else version.value,
+            requests=_as_many_as_fit(changed),
+        )  # fmt: skip
+
+    found = await until_changed(
+        context, own.store, message.seen, look, message.seconds, is_any=version is not None
+    )  # fmt: skip
+    return found or messages.Changes.of(changed={}, version=message.version, requests=[])
+
+
+def _as_many_as_fit(found: Sequence[messages.RequestMessage]) -> list[messages.RequestMessage]:
+    fitting, room = list[messages.RequestMessage](), _MAX_SENT
+    for one in found:
+        room -= len(one.model_dump_json())
+        if room < 0:
+            break
+        fitting.append(one)
+    return fitting
+
+
+# -- runs: what stands in the steps is the program's own business and is not looked into -------------------------
+
+_READY = (1_000, 10_000, 100_000)  # of all programs' runs, looked through one after the other
+_READY_TIMEOUT = 2.0  # seconds
+
+
+@router.post(f"{_V1}/runs", "The program's runs, newest first")
+def runs(context: Context, message: messages.Runs) -> messages.RunsPage:
+    own = Ownership(context)
+    found, looked_at, cursor = list[RunRecord](), 0, message.cursor
+    while True:
+        try:
+            page, cursor = own.store.runs(message.wanted, cursor=cursor, limit=message.limit - len(found))
+        except ValueError as error:
+            raise _unfit(error) from None
+        found += [run for run in page if own.is_my_run(run.id)]
+        looked_at += len(page)
+        if cursor is None or len(found) == message.limit or looked_at >= _MAX_LOOKED_AT:
+            return messages.RunsPage.of(runs=found, cursor=cursor)
+
+
+@router.post(f"{_V1}/get-run", "A run and its steps", problems=("run_not_found",))
+def get_run(context: Context, message: messages.GetRun) -> messages.RunSnapshotMessage:
+    return messages.RunSnapshotMessage.of(snapshot=Ownership(context).run(message.run_id))
+
+
+@router.post(f"{_V1}/save-run", "Save a run that the program holds", problems=_SAVING)
+def save_run(context: Context, message: messages.SaveRun) -> messages.Done:
+    own = Ownership(context)
+    own.store.save_run(_update(own, message.update))
+    return messages.Done()
+
+
+@router.post(f"{_V1}/take-run", "Take a run", problems=_SAVING)
+def take_run(context: Context, message: messages.TakeRun) -> messages.RunSnapshotMessage:
+    own = Ownership(context)
+    own.must_be_mine(message.run_id)
+    return messages.RunSnapshotMessage.of(
+        snapshot=own.store.take_run(message.run_id, message.holder, gone=message.gone)
+    )
+
+
+@router.post(f"{_V1}/leave-run", "Hand a run back", problems=_SAVING)
+def leave_run(context: Context, message: messages.LeaveRun) -> messages.Done:
+    own = Ownership(context)
+    own.store.leave_run(_update(own, message.update), message.state)
+    return messages.Done()
+
+
+@router.post(f"{_V1}/ready-runs", "Runs that can go on")
+def ready_runs(context: Context, message: messages.ReadyRuns) -> messages.RunsPage:
+    own = Ownership(context)
+    found: list[RunRecord] = []
+    for run_id in _ready(own, message.names):
+        try:
+            found.append(own.run(run_id).run)
+        except errors.RunNotFoundError:
+            continue
+        if len(found) == message.limit:
+            break
+    return messages.RunsPage.of(runs=found, cursor=None)
+
+
+def _ready(own: Ownership, names: Sequence[str]) -> Iterator[str]:
+    """Yield runs that can go on, also those behind any number of other programs', as far as time allows."""
+    ends, seen = time.monotonic() + _READY_TIMEOUT, set[str]()
+    for most in _READY:
+        found = own.store.ready_runs(names, most)
+        for run_id in found:
+            if run_id in seen:
+                continue
+            seen.add(run_id)
+            yield run_id
+            if time.monotonic() > ends:
+                return
+        if len(found) < most:
+            return

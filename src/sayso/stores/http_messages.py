@@ -1,0 +1,413 @@
+"""The messages between a program's `HttpStore` and a sayso server: one class for each verb, and for each answer.
+
+They carry requests, runs and outcomes as `sayso.model` has them and no columns of a table, so a changed table changes
+no message. Unknown fields and wrong types are refused on both sides; what the server checks beyond that is in
+`sayso.server.api.validation`. The OpenAPI document is made from these classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sayso.model.journal import Entry
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Call, Question, Request
+from sayso.model.reviewer import Escalation, Identity, Quorum
+from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
+from sayso.model.text import storable
+from sayso.stores.filter import Filter, RunFilter
+
+__all__ = [
+    "LONGEST_WAIT",
+    "Ask",
+    "AskedRequest",
+    "ByEffect",
+    "Changes",
+    "Done",
+    "Entries",
+    "Find",
+    "FindKey",
+    "Finish",
+    "Found",
+    "Get",
+    "GetResult",
+    "GetRun",
+    "Ids",
+    "Journal",
+    "LeaveRun",
+    "List",
+    "Match",
+    "Message",
+    "Note",
+    "ReadyRuns",
+    "RequestMessage",
+    "Requests",
+    "Result",
+    "RunSnapshotMessage",
+    "Runs",
+    "RunsPage",
+    "SaveRun",
+    "SendBack",
+    "Settle",
+    "Start",
+    "Sweep",
+    "Swept",
+    "TakeRun",
+    "Verify",
+    "Wait",
+    "Withdraw",
+]  # fmt: skip
+
+LONGEST_WAIT = 30.0
+"""Seconds; proxies close a connection that is silent for a minute."""
+
+Name = Annotated[str, Field(min_length=1, max_length=500)]
+OptionalName = Annotated[str | None, Field(min_length=1, max_length=500)]
+Holder = Annotated[str, Field(min_length=1, max_length=600)]
+RequestId = Annotated[str, Field(max_length=100)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Message(BaseModel):
+    """A message; a subclass has the fields that it names, of the types that they have, and no other."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @classmethod
+    def of(cls, **fields: Any) -> Self:
+        """Return a message that is not checked here: whoever receives it does."""
+        return cls.model_construct(**fields)
+
+    @classmethod
+    def path(cls) -> str:
+        """Return the path of its endpoint below `/v1/program`: `/find-key` for `FindKey`."""
+        return "/" + re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
+
+# -- what programs send ------------------------------------------------------------------------------------------
+
+
+class AskedRequest(Message):
+    """A request as a program asks it: the fields of `Request` that are the program's to say.
+
+    The server computes the digests and the fingerprint again, and sets the requester and every instant itself.
+    """
+
+    id: str = Field(pattern=r"^rq_[0-9a-f]{32}$", description="Random, by the program.")
+    run_id: Name
+    fingerprint: Digest
+    subject: Call | Question
+    lasts: timedelta = Field(description="Until it expires; 30 days at most.")
+    approval_window: timedelta
+    quorum: Quorum = Quorum()
+    on_behalf_of: Identity | None = None
+    also_for: tuple[Identity, ...] = Field((), max_length=20)
+    process: OptionalName = None
+    key: OptionalName = None
+    effect: OptionalName = None
+    title: str | None = Field(None, max_length=500)
+    summary: str | None = Field(None, max_length=2_000)
+    prompt: str | None = None
+    description: str | None = None
+    risk: str | None = Field(None, max_length=200)
+    rule: str | None = None
+    context: dict[str, Any] | None = None
+    place: str = ""
+    retries: int = Field(0, ge=0, le=100)
+    idempotent: bool = False
+    redact: tuple[str, ...] = Field((), max_length=100)
+    notify_arguments: bool = False
+    escalation: Escalation | None = None
+
+    @classmethod
+    def of_request(cls, request: Request) -> AskedRequest:
+        """Return what a program sends of a new request."""
+        fields = {name: getattr(request, name) for name in cls.model_fields if name != "lasts"}
+        for name in ("title", "summary", "prompt", "description", "rule", "context"):
+            fields[name] = _storable(fields[name])
+        return cls.of(**fields, lasts=request.expires_at - request.created_at)
+
+
+def _storable(value: Any) -> Any:
+    """Return a JSON value with lone surrogates written out, which no JSON text takes."""
+    match value:
+        case str():
+            return storable(value)
+        case dict():
+            return {storable(name): _storable(each) for name, each in cast("dict[str, Any]", value).items()}
+        case list() | tuple():
+            return [_storable(each) for each in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+class Ask(Message):
+    """Ask for a person's decision on a call or question, or find it asked; save the run that waits for it."""
+
+    request: AskedRequest
+    update: RunUpdate | None = None
+
+
+class Get(Message):
+    """Say how a request stands."""
+
+    request_id: RequestId
+
+
+class GetResult(Message):
+    """Return what a call with a key returned."""
+
+    request_id: RequestId
+
+
+class Settle(Message):
+    """Write down that a request has reached its end, or that its worker is gone."""
+
+    request_id: RequestId
+    gone: str | None = Field(None, max_length=500, description="A worker on the program's own machine that has ended.")
+
+
+class Start(Message):
+    """Take the single right to run an approved call."""
+
+    request_id: RequestId
+    token: Name = Field(description="New, random, and kept: `finish` wants it back.")
+    worker: Name = Field(description="The process that runs the call.")
+
+
+class Finish(Message):
+    """Say how a started call ended, and save the run that it belongs to."""
+
+    request_id: RequestId
+    token: Name
+    outcome: Outcome
+    update: RunUpdate | None = None
+
+
+class Withdraw(Message):
+    """Take a request back, or forget a no."""
+
+    request_id: RequestId
+    reason: str | None = Field(None, max_length=2_000)
+
+
+class SendBack(Message):
+    """Say why the function's own types refuse an edit that was approved; the request waits again."""
+
+    request_id: RequestId
+    problems: list[Annotated[str, Field(min_length=1, max_length=1_000)]] = Field(min_length=1, max_length=50)
+
+
+class Verify(Message):
+    """Say, for the gate's own `verify=` hook, whether a call with an unknown outcome took effect."""
+
+    request_id: RequestId
+    happened: bool
+
+
+class Find(Message):
+    """Find the request that holds a fingerprint."""
+
+    fingerprint: Digest
+
+
+class FindKey(Message):
+    """Find the request that was asked with a key in a run."""
+
+    run_id: Name
+    key: Name
+
+
+class ByEffect(Message):
+    """List the program's requests with an effect."""
+
+    effect: Name
+
+
+class Match(Message):
+    """List ids of the program's requests by how they begin."""
+
+    prefix: RequestId
+    limit: int = Field(10, ge=1, le=100)
+
+
+class List(Message):
+    """List the program's requests."""
+
+    wanted: Filter = Filter()
+    cursor: str | None = Field(None, max_length=200)
+    limit: int = Field(50, ge=1, le=1_000)
+    newest: bool = False
+
+
+class Wait(Message):
+    """Wait until a request differs from what was seen of it, or until anything changes."""
+
+    seen: dict[str, str | None] = Field(max_length=2_000, description="ETags by id; null for none yet.")
+    version: str | None = Field(None, max_length=200, description="Of the store as a whole, to hear of any change.")
+    seconds: float = Field(0.0, ge=0, le=LONGEST_WAIT)
+
+
+class Sweep(Message):
+    """Write down all ends that were reached."""
+
+
+class Note(Message):
+    """Add a row to a run's journal that is about no request."""
+
+    run_id: Name
+    event: Literal[
+        "denied", "confirm.requested", "confirm.decided", "confirm.cancelled", "plan_approved", "plan_rejected"
+    ]
+    detail: dict[str, str | int | bool | None] = Field(max_length=20)
+
+
+class Journal(Message):
+    """List rows of the journal, of a run or of a request."""
+
+    run_id: OptionalName = None
+    request_id: RequestId | None = None
+    after: tuple[str, int] | None = Field(None, description="Run and place of the last row that was seen.")
+    limit: int = Field(1_000, ge=1, le=1_000)
+
+
+class Runs(Message):
+    """List the program's runs, newest first."""
+
+    wanted: RunFilter = RunFilter()
+    cursor: str | None = Field(None, max_length=200)
+    limit: int = Field(50, ge=1, le=1_000)
+
+
+class GetRun(Message):
+    """Show a run and its steps."""
+
+    run_id: Name
+
+
+class SaveRun(Message):
+    """Save a run that the program holds."""
+
+    update: RunUpdate
+
+
+class TakeRun(Message):
+    """Take a run, so that no other process goes on with it."""
+
+    run_id: Name
+    holder: Holder
+    gone: Holder | None = Field(None, description="A holder on the program's own machine that has let go.")
+
+
+class LeaveRun(Message):
+    """Save what is left to save of a run, and hand it back."""
+
+    update: RunUpdate
+    state: RunState
+
+
+class ReadyRuns(Message):
+    """List runs that can go on, of runnables with one of these names."""
+
+    names: list[Name] = Field(max_length=1_000)
+    limit: int = Field(100, ge=1, le=1_000)
+
+
+# -- what the server answers -------------------------------------------------------------------------------------
+
+
+class RequestMessage(Message):
+    """A request as it stands, with an ETag that each change of it changes."""
+
+    request: Request
+    etag: str
+
+    @classmethod
+    def of_request(cls, request: Request) -> RequestMessage:
+        """Return what the server sends of a request."""
+        return cls.of(request=request, etag=etag_of(request))
+
+
+class Found(Message):
+    """The request that was looked for, if there is one."""
+
+    found: RequestMessage | None
+
+
+class Requests(Message):
+    """A part of a list; there may be few and still a cursor, which leads to the rest."""
+
+    requests: Sequence[Request]
+    cursor: str | None = None
+
+
+class Result(Message):
+    """What a call with a key returned, in its canonical form, as JSON text."""
+
+    result: str
+
+
+class Ids(Message):
+    """Ids of requests."""
+
+    ids: Sequence[str]
+
+
+class Changes(Message):
+    """The requests that differ from what was seen, by id with their ETags, and the version of the whole store.
+
+    `requests` holds as many of them as there is room for; the others are to be asked for.
+    """
+
+    changed: dict[str, str]
+    version: str | None
+    requests: Sequence[RequestMessage] = ()
+
+
+class Swept(Message):
+    """How many requests have reached their end."""
+
+    changed: int
+
+
+class Done(Message):
+    """Done; there is nothing to tell."""
+
+
+class Entries(Message):
+    """Rows of the journal, each as run, place, instant, request, event, who, channel, detail and link."""
+
+    entries: Sequence[Entry]
+
+
+class RunSnapshotMessage(Message):
+    """A run and its steps."""
+
+    snapshot: RunSnapshot
+
+
+class RunsPage(Message):
+    """A page of runs."""
+
+    runs: Sequence[RunRecord]
+    cursor: str | None = None
+
+
+_CHANGING = {
+    "request": {
+        "state", "holds", "votes", "decision", "edited", "returned", "claimed_by", "claimed_at", "escalated_at",
+        "approval_expires_at", "execution", "expires_at", "purged_at",
+    }
+}  # fmt: skip
+
+
+def etag_of(request: Request) -> str:
+    """Return a text that differs after each change of a request."""
+    changing = RequestMessage.of(request=request, etag="").model_dump_json(include=_CHANGING)
+    return hashlib.sha256(changing.encode()).hexdigest()[:32]
