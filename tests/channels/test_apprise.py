@@ -12,7 +12,7 @@ import pytest
 
 from sayso import errors
 from sayso.channels import registry
-from sayso.channels.notification import Channel, Notification, NotTakenError
+from sayso.channels.notification import Channel, DeliveryError, Notification
 from tests.channels.test_webhook_out import NOTICE
 from tests.support.receiver import Receiver, receiver
 
@@ -63,7 +63,7 @@ def test_a_service_that_fails_is_tried_again_alone(service: Receiver) -> None:
         other.status = 500
         phones = channel(url_of(service), url_of(other))
         for _ in range(2):
-            with pytest.raises(NotTakenError, match="json did not take"):
+            with pytest.raises(DeliveryError, match="json did not take"):
                 phones.send(NOTICE)
         other.status = 200
         phones.send(NOTICE)
@@ -75,7 +75,7 @@ def test_a_service_that_fails_is_tried_again_alone(service: Receiver) -> None:
 def test_no_redirect_is_followed(service: Receiver) -> None:
     with receiver() as other:
         service.status, service.headers = 307, {"location": other.url, "content-length": "0"}
-        with pytest.raises(NotTakenError):
+        with pytest.raises(DeliveryError):
             channel(url_of(service)).send(NOTICE)
         assert other.got == []
 
@@ -86,7 +86,7 @@ def test_no_url_of_a_service_is_shown_or_logged(service: Receiver, caplog: pytes
     shown = list[str]()
     phones = channel(url_of(service))
     service.status = 500
-    with pytest.raises(NotTakenError) as caught:
+    with pytest.raises(DeliveryError) as caught:
         phones.send(NOTICE)
     shown += [repr(phones), str(caught.value)]
     for wrong in ["hunter2://x", "json://", "hunter2", "json://127.0.0.1:hunter2/", "mailto://hunter2"]:

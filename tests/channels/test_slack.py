@@ -16,7 +16,7 @@ from slack_sdk.socket_mode import SocketModeClient
 import sayso
 from sayso import errors
 from sayso.channels import notification
-from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
+from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.outbox import deliver
 from sayso.channels.slack import SlackChannel, make
 from sayso.channels.slack_review import SlackReviews
@@ -161,7 +161,7 @@ def test_what_slack_refuses_is_tried_again_unless_it_never_will_be(
     notification = notification_for(memory.ask(sample_call()))
     slack.fails[:] = ["ratelimited", "channel_not_found", "invalid_auth"]
     for _ in range(3):
-        with pytest.raises(NotTakenError):
+        with pytest.raises(DeliveryError):
             ops.send(notification)
     slack.fails[:] = ["invalid_blocks"]
     with pytest.raises(UndeliverableError):
@@ -175,7 +175,7 @@ def test_tokens_stand_nowhere(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     slack.fails[:] = ["invalid_auth"]
-    with pytest.raises(NotTakenError) as caught:
+    with pytest.raises(DeliveryError) as caught:
         ops.send(notification_for(memory.ask(sample_call())))
     assert "hunter2" not in f"{ops!r} {caught.value!r} {caught.value.__cause__!r} {caplog.text}"
 

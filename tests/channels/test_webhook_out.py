@@ -20,7 +20,7 @@ from sayso import Review, errors
 from sayso import clock as sayso_clock
 from sayso.channels import webhook
 from sayso.channels.http_post import Destination, post
-from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
+from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.outbox import deliver
 from sayso.channels.webhook import WebhookChannel, WebhookKeys, document, make
 from sayso.model.lifecycle import Outcome
@@ -105,7 +105,7 @@ def test_everything_else_is_tried_again_later_and_no_redirect_is_followed(
     ops: WebhookChannel, hook: Receiver, status: int
 ) -> None:
     hook.status, hook.headers = status, {"location": hook.url + "&led=on", "content-length": "0"}
-    with pytest.raises(NotTakenError, match=f"answered {status}"):
+    with pytest.raises(DeliveryError, match=f"answered {status}"):
         ops.send(NOTICE)
     assert len(hook.got) == 1
 

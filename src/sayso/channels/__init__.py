@@ -1,9 +1,8 @@
-"""How a request reaches a person.
+"""How a request reaches a person: questions that a program awaits, and notifications.
 
-Here is the awaitable human: a question, the coroutine that carries it to somebody, and the tool that puts both before
-a model; and here is the outbox, which tells people elsewhere that something waits. Each question is a request in the
-store; no channel keeps an answer of its own, so that a question carried through one of them can be answered through any
-other. Invariant: a channel that fails or ends leaves the request as it was.
+`human` has the awaitable question, and the tool that lets a model ask one. The outbox sends notifications through
+channels: webhooks, Slack, Apprise, the terminal, a queue, or one of your own. Every question is a request in the store,
+so it can be answered through any channel. A channel that fails leaves the request as it was.
 """
 
 from __future__ import annotations

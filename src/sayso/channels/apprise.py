@@ -1,8 +1,7 @@
-"""Messages to everything else, mail, phones and chats, through Apprise: a title, one line and a link.
+"""Notifications by mail, to phones and to chats, through Apprise: a title, one line and a link.
 
-Each service is named by a URL of Apprise's, which holds passwords and tokens. Of several services one may fail, and the
-message is then tried again with that one only. Invariant: no URL of a service, and nothing that Apprise says of one,
-stands in a message, log or `repr`; what is shown of it is its scheme.
+Apprise names each service by a URL, which holds passwords and tokens: only its scheme is shown in messages, logs and
+`repr`, and Apprise's own log is silenced. If one of several services fails, the message is sent again to that one only.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 import apprise
 
-from sayso.channels.notification import Notification, NotTakenError
+from sayso.channels.notification import DeliveryError, Notification
 from sayso.channels.settings import Table
 
 __all__ = ["AppriseChannel", "make"]
@@ -38,7 +37,7 @@ class AppriseChannel:
         self.name = name
         self._services = services
         self._lock = threading.Lock()
-        self._taken: OrderedDict[str, set[int]] = OrderedDict()  # which services have a message that others lack
+        self._taken: OrderedDict[str, set[int]] = OrderedDict()  # by message id: the services that have it already
 
     def __repr__(self) -> str:
         return f"AppriseChannel({self.name!r}, {', '.join(scheme for scheme, _ in self._services)})"
@@ -47,7 +46,7 @@ class AppriseChannel:
         """Notify every service that does not have this notification yet.
 
         Raises:
-            NotTakenError: One of them did not take it.
+            DeliveryError: One of them did not take it.
         """
         taken, failed = self._taken_by(notification.id), list[str]()
         for at, (scheme, service) in enumerate(self._services):
@@ -58,7 +57,7 @@ class AppriseChannel:
             else:
                 failed.append(scheme)
         if failed:
-            raise NotTakenError(f"{', '.join(failed)} did not take the message; it is tried again later")
+            raise DeliveryError(f"{', '.join(failed)} did not take the message; it is tried again later")
         with self._lock:
             self._taken.pop(notification.id, None)
 
@@ -76,15 +75,15 @@ class AppriseChannel:
 
 def _notify(service: Any, notification: Notification) -> bool:
     body = "\n".join(filter(None, (notification.line, notification.link)))
-    with _unheard():
+    with _silenced():
         return bool(service.notify(body, title=notification.title, body_format="text", timeout=_SECONDS))
 
 
 @contextmanager
-def _unheard() -> Generator[None]:
-    """Let nobody hear what Apprise, and the client that it sends with, log meanwhile: it may quote a service's URL.
+def _silenced() -> Generator[None]:
+    """Silence the logs of Apprise and of its HTTP client meanwhile, as they may quote the URL of a service.
 
-    It works in threads of its own, so nothing tells its words here from those of another program in this process.
+    Apprise sends from threads of its own, so its records cannot be told from those of other code in this process.
     """
 
     def is_heard(_: logging.LogRecord) -> bool:
@@ -109,17 +108,17 @@ def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
     table = Table(f"channels.{name}", settings, known=_KNOWN)
     urls = table.secret("urls_env").split() if "urls_env" in settings else table.texts("urls")
     if not urls:
-        raise table.fault("urls", "is missing; list URLs of Apprise there, or name the variable that does by urls_env")
+        raise table.error("urls", "is missing; list URLs of Apprise there, or name the variable that does by urls_env")
     services = [_service(url) for url in urls]
     wrong = [str(at) for at, service in enumerate(services, 1) if service is None]
     if wrong:
-        raise table.fault("urls", f"holds what Apprise does not know as a service: number {', '.join(wrong)}")
+        raise table.error("urls", f"holds what Apprise does not know as a service: number {', '.join(wrong)}")
     return AppriseChannel(name, [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)])
 
 
 def _service(url: str) -> Any:
-    # A receiver that redirects would be given the message, and what stands in its headers, for somebody else.
+    # A redirect would send the message, and the secrets in its headers, to another host.
     known = cast("Any", apprise)
     service = known.Apprise(asset=known.AppriseAsset(app_id="sayso", http_redirects=False))
-    with _unheard():
+    with _silenced():
         return service if service.add(url) else None

@@ -1,12 +1,8 @@
-"""The lines of stdin, one by one, read so that waiting for one can be broken off.
+"""Questions at the console: printed, and answered by the next line that is typed.
 
-Beside what a terminal types, stdin may be a pipe in which many lines stand at once; what was read of it and not yet
-wanted is kept. Where something stands in for stdin or for `input`, as in notebooks and tests, that is asked.
-
-A question at the console: printed, and answered by the next line that is typed.
-
-The program goes on meanwhile: a thread reads, and can be left at any time. Invariant: one question at a time has the
-console, and what was typed at a terminal before the question was shown is no answer to it.
+A thread reads stdin and can be cancelled, so that the program goes on meanwhile. One question at a time has the
+console, and what was typed before it was shown is not its answer. Stdin may also be a pipe that holds many lines, each
+of which answers one question; where `input` or stdin was replaced, as in notebooks and tests, `input` is called.
 """
 
 from __future__ import annotations
@@ -33,73 +29,71 @@ from sayso.view import card
 from sayso.view.card import decided
 from sayso.view.summary import short
 
-__all__ = ["Left", "Lines", "console_requester"]
+__all__ = ["ReadCancelled", "StdinReader", "console_requester"]
 
 _POLL = 0.1
 _LONGEST = 65_536
 
 
-class Left(Exception):
-    """Nobody needs the line any more."""
+class ReadCancelled(Exception):
+    """The line is not needed any more."""
 
 
-class Lines:
-    """What stdin says. One thread at a time may ask it."""
+class StdinReader:
+    """Reads lines of stdin, one thread at a time. What a pipe brought too early is kept for the next line."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._buffer = b""
 
-    def after(self, prompt: str, is_left: Callable[[], bool]) -> str:
+    def read_line(self, prompt: str, is_cancelled: Callable[[], bool]) -> str:
         """Show the prompt on stderr and return the line that follows, without its end.
 
         Args:
             prompt: Shown as it is.
-            is_left: Asked about ten times a second; True breaks the waiting off. Not where `input` is asked instead.
+            is_cancelled: Called about ten times a second; True cancels the read. Not where `input` is called.
 
         Raises:
-            EOFError: There will be none.
-            Left: `is_left` said so.
+            EOFError: Stdin has ended.
+            ReadCancelled: `is_cancelled` returned True.
         """
         fd = _fd()
         if fd is None:
             return input(prompt)
         if os.isatty(fd):
-            self._rest = b""
+            self._buffer = b""
             _forget_typed(fd)
-        with suppress(
-            AttributeError, OSError, ValueError
-        ):  # no stderr, or one that nobody reads: then there is no prompt
+        with suppress(AttributeError, OSError, ValueError):  # no stderr, or one that nobody reads
             sys.stderr.write(prompt)
             sys.stderr.flush()
-        while b"\n" not in self._rest:
+        while b"\n" not in self._buffer:
             is_ready = False
             while not is_ready:
                 is_ready = _has_input(fd)
-                if is_left():
-                    raise Left  # what is there belongs to whoever reads next
+                if is_cancelled():
+                    raise ReadCancelled  # what is there belongs to the next read
             piece = os.read(fd, 4096)
-            if not piece and not self._rest:
+            if not piece and not self._buffer:
                 raise EOFError
-            self._rest += piece or b"\n"
-            if len(self._rest) > _LONGEST and b"\n" not in self._rest:
+            self._buffer += piece or b"\n"
+            if len(self._buffer) > _LONGEST and b"\n" not in self._buffer:
                 raise EOFError(f"a line of more than {_LONGEST:,} bytes")
-        line, _, self._rest = self._rest.partition(b"\n")
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode(sys.stdin.encoding or "utf-8", errors="backslashreplace").removesuffix("\r")
 
 
 def _fd() -> int | None:
-    """Return what to wait for and read from; None where `input` has to do it."""
+    """Return the file descriptor of stdin; None where `input` must be called."""
     if sys.platform == "win32" or not isinstance(builtins.input, BuiltinFunctionType):
         return None
     try:
         return sys.stdin.fileno()
-    except (AttributeError, ValueError, io.UnsupportedOperation):  # none at all, a closed one, one that stands in
+    except (AttributeError, ValueError, io.UnsupportedOperation):  # no stdin, a closed one, or a replaced one
         return None
 
 
 def _has_input(fd: int) -> bool:
     if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
-        time.sleep(_POLL)  # in the background: reading would stop the whole program
+        time.sleep(_POLL)  # in the background, where reading would stop the process
         return False
     return bool(select.select([fd], [], [], _POLL)[0])
 
@@ -113,17 +107,17 @@ def _forget_typed(fd: int) -> None:
 
 
 _LOOK_AGAIN = 0.05
-_lines = Lines()
+_stdin = StdinReader()
 
 
 async def console_requester(request: HumanInputRequest) -> None:
     """Ask at the console where this program runs, in the name of the configured reviewer.
 
-    Questions that come at the same time are asked one after the other. When the question is decided elsewhere, the
-    console says so and is free again.
+    Questions at the same time are asked one after the other. When a question is decided elsewhere, the console says so
+    and asks the next one.
 
     Raises:
-        EOFError: Nobody is at the console; the question still waits in the store.
+        EOFError: Stdin has ended; the question still waits in the store.
         StoreError: The store failed.
         DecisionRefusedError: The configured reviewer may not answer this.
     """
@@ -134,12 +128,12 @@ async def console_requester(request: HumanInputRequest) -> None:
 
 async def _asked(request: HumanInputRequest) -> None:
     turn = terminal.turn()
-    while not turn.acquire(blocking=False):  # noqa: ASYNC110  whoever has it may be in no loop, and rings no bell
+    while not turn.acquire(blocking=False):  # noqa: ASYNC110  its holder may be a thread without a loop, which cannot wake this one
         await asyncio.sleep(_LOOK_AGAIN)
     try:
         typed = await _typed(_prompt(request), turn)
     except asyncio.CancelledError:
-        _take_leave(request)
+        _say_it_still_waits(request)
         raise
     except EOFError:
         raise EOFError(f"nobody is at the console to answer; {short(request.id)} still waits") from None
@@ -147,8 +141,8 @@ async def _asked(request: HumanInputRequest) -> None:
 
 
 async def _typed(prompt: str, turn: threading.Lock) -> str:
-    """Return the line that follows the prompt; the thread that reads it gives the turn back when it has ended."""
-    loop, left = asyncio.get_running_loop(), threading.Event()
+    """Return the line that follows the prompt; the thread that reads it releases the turn at its end."""
+    loop, cancelled = asyncio.get_running_loop(), threading.Event()
     read: asyncio.Future[Attempt] = loop.create_future()
 
     def hand_over(attempt: Attempt) -> None:
@@ -157,19 +151,19 @@ async def _typed(prompt: str, turn: threading.Lock) -> str:
 
     def work() -> None:
         try:
-            attempt = Attempt(_lines.after(prompt, left.is_set), None)
+            attempt = Attempt(_stdin.read_line(prompt, cancelled.is_set), None)
         except BaseException as error:  # noqa: BLE001  it belongs to the task that waits
             attempt = Attempt(None, error)
         turn.release()
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(hand_over, attempt)
 
-    # Not a pool's thread: where `input` reads it cannot be left, and the program would not end without it.
+    # Not a thread of a pool: `input` cannot be cancelled, and the program would wait for it at its end.
     threading.Thread(target=work, name="sayso-console", daemon=True).start()
     try:
         return (await read).unwrap()
     finally:
-        left.set()
+        cancelled.set()
 
 
 def _prompt(request: HumanInputRequest) -> str:
@@ -178,7 +172,7 @@ def _prompt(request: HumanInputRequest) -> str:
     return "\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "])
 
 
-def _take_leave(request: HumanInputRequest) -> None:
+def _say_it_still_waits(request: HumanInputRequest) -> None:
     known = request.known
     if known is not None and known.state is State.PENDING:
         terminal.say_what_waits(request.store, known, is_interrupted=True)

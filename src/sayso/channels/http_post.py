@@ -1,4 +1,9 @@
-"""One POST to one address that a setting names: where it may go, and no more read than sent for."""
+"""One HTTP POST to an address from the settings, with a check of where it may go.
+
+A name is resolved once, every address is checked against private, local and reserved networks, and the connection goes
+to a checked address, so that a name that resolves differently the second time changes nothing. Redirects are not
+followed, the body of the answer is not read, and the whole exchange has one deadline.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +30,22 @@ _PORTS = frozenset({443, 8443})
 _LONGEST_URL, _LONGEST_HOST = 2_000, 253
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what the last label of an address in an odd spelling looks like
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # the last label of an address in an unusual spelling
 _VISIBLE = re.compile(r"[!-~]+")
 
-# Written out, for what counts as global differs between versions of Python.
+# Written out, because `is_global` differs between versions of Python.
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
         "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
-        "168.63.129.16/32",  # a public address that in one cloud is the host beside the machine
+        "168.63.129.16/32",  # a public address, which in Azure is the host of the machine
         "2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
     )
 )  # fmt: skip
 _GLOBAL_6 = ipaddress.ip_network("2000::/3")
-# With these an operator's own network is meant; link-local and metadata addresses are nobody's receivers.
+# `allow_private` takes these; link-local and metadata addresses are never taken.
 _PRIVATE = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -51,11 +56,11 @@ _NEVER = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254"
 
 
 class AddressRefusedError(errors.SaysoError):
-    """A name leads where no message may go; there was no connection.
+    """A name resolves to an address that is not allowed; there was no connection.
 
     Attributes:
         host: The name.
-        address: What it resolved to, where that is why.
+        address: What it resolved to; None where it resolved to nothing.
     """
 
     def __init__(self, host: str, address: str | None, why: str) -> None:
@@ -66,14 +71,14 @@ class AddressRefusedError(errors.SaysoError):
 
 @dataclass(frozen=True)
 class Destination:
-    """Where messages of a channel go.
+    """Where a channel posts to.
 
     Attributes:
-        is_tls: Whether by https.
-        host: As named in the Host header and to TLS.
-        port: At which port.
-        path: What is asked for there, with the query. May hold a secret, so it is in no message and no `repr`.
-        allow_private: Whether the operator's own network, and plain http, may be meant.
+        is_tls: Whether it is https.
+        host: As in the Host header and for TLS.
+        port: The port.
+        path: The path with the query. It may hold a secret, so it is in no message and no `repr`.
+        allow_private: Whether private networks and plain http are allowed.
     """
 
     is_tls: bool
@@ -87,13 +92,13 @@ class Destination:
 
     @property
     def origin(self) -> str:
-        """What may be shown of it."""
+        """The part of the URL that may be shown."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
 
     @classmethod
     def parse(cls, url: str, *, allow_private: bool = False, ports: Collection[int] = ()) -> Destination:
-        """Return where a URL leads.
+        """Return the destination of a URL.
 
         Args:
             url: `https://host/path`, in its plain spelling.
@@ -101,8 +106,8 @@ class Destination:
             ports: Further ports, beside 443 and 8443.
 
         Raises:
-            ConfigError: It is spelt in a way that two programs may read as two places, or leads where no message may
-                go. The fault says nothing of the path, which may hold a secret.
+            ConfigError: Two programs could read it as two places, or it leads to an address that is not allowed. The
+                message leaves out the path, which may hold a secret.
         """
         if len(url) > _LONGEST_URL or _VISIBLE.fullmatch(url) is None or "\\" in url:
             raise _fault("is too long, or has spaces, backslashes or characters beyond ASCII (write names as xn--…)")
@@ -138,11 +143,11 @@ class Destination:
             raise _fault("has a host without a dot, which is a name of the own network")
 
     def resolve(self, resolve: Resolve | None = None) -> tuple[str, ...]:
-        """Return the addresses to connect to; the name is asked for once.
+        """Return the addresses to connect to; the name is resolved once.
 
         Raises:
-            AddressRefusedError: One of them is no address for messages, so none of them is used.
-            OSError: The name is not known now.
+            AddressRefusedError: One of them is not allowed, so none is used.
+            OSError: The name cannot be resolved now.
         """
         literal = _literal(self.host)
         found = [str(literal)] if literal else list(dict.fromkeys((resolve or _by_system)(self.host, self.port)))
@@ -168,7 +173,7 @@ def _path(path: str, query: str) -> str:
 
 
 def _literal(host: str) -> _Address | None:
-    """Return the address that a host is; None where it is a name. Python reads the plain spellings alone."""
+    """Return the address that a host is; None where it is a name, or an unusual spelling of an address."""
     if "%" in host:
         return None
     try:
@@ -183,7 +188,7 @@ def _is_allowed(address: _Address, *, allow_private: bool) -> bool:
     if allow_private and any(address in network for network in _PRIVATE):
         return True
     if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_6:
-        return False  # with it those that stand for an IPv4 address: mapped, compatible, NAT64
+        return False  # among them those that stand for an IPv4 address: mapped, compatible, NAT64
     return not any(address in network for network in _NOT_PUBLIC)
 
 
@@ -202,16 +207,16 @@ def post(
     """Send a body and return the status of the answer; the answer itself is not read.
 
     Args:
-        where: To whom.
-        body: What is sent.
-        headers: With which headers, beside those of HTTP itself.
-        resolve: Finds addresses, in place of the system.
+        where: The receiver.
+        body: The body.
+        headers: The headers, beside those of HTTP itself.
+        resolve: Resolves names, in place of the system.
         ca_file: Certificates that are trusted, in place of the system's.
-        seconds: How long all of it may take, names left out.
+        seconds: The deadline for all but resolving the name.
 
     Raises:
-        AddressRefusedError: The name leads where no message may go.
-        OSError: There was no connection, no trust, or no answer in time.
+        AddressRefusedError: The name resolves to an address that is not allowed.
+        OSError: There was no connection, no trusted certificate, or no answer in time.
     """
     link = _Pinned(where, where.resolve(resolve), ca_file, time.monotonic() + seconds)
     with closing(link):
@@ -224,22 +229,22 @@ def post(
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to addresses that are known, which is cut off at a deadline."""
+    """A connection to checked addresses, which is shut down at a deadline."""
 
     def __init__(self, where: Destination, addresses: Sequence[str], ca_file: str | None, deadline: float) -> None:
         super().__init__(where.host, where.port)
         self._where, self._addresses, self._deadline = where, addresses, deadline
         self._trust = ssl.create_default_context(cafile=ca_file) if where.is_tls else None
         self.default_port = 443 if where.is_tls else 80  # what the Host header leaves out
-        self._cutter: socket.socket | None = None
+        self._duplicate: socket.socket | None = None
         self._timer: threading.Timer | None = None
 
     def connect(self) -> None:
         """Connect to the first address that answers."""
         self.sock = plain = self._first()
-        # A timeout counts for each piece, and who sends one byte a second would hold the line for a day.
-        self._cutter = plain.dup()  # the handshake takes the first one over
-        self._timer = threading.Timer(self._left(), _cut, (self._cutter,))
+        # A socket's timeout counts for each read: a receiver that sends one byte a second would hold it for a day.
+        self._duplicate = plain.dup()  # the TLS handshake takes the first one over
+        self._timer = threading.Timer(self._left(), _shut_down, (self._duplicate,))
         self._timer.daemon = True
         self._timer.start()
         if self._trust is not None:
@@ -259,14 +264,14 @@ class _Pinned(http.client.HTTPConnection):
         return left
 
     def close(self) -> None:
-        """Close it, and let nobody cut it any more."""
+        """Close the connection and its timer."""
         super().close()
         if self._timer is not None:
             self._timer.cancel()
-        if self._cutter is not None:
-            self._cutter.close()
+        if self._duplicate is not None:
+            self._duplicate.close()
 
 
-def _cut(line: socket.socket) -> None:
+def _shut_down(line: socket.socket) -> None:
     with suppress(OSError):  # it has ended by itself
         line.shutdown(socket.SHUT_RDWR)

@@ -32,20 +32,20 @@ __all__ = ["HumanInputRequest", "Requester", "carried", "human_in_the_loop"]
 class HumanInputRequest:
     """A question to a person, and its response.
 
-    It is recorded when it is first needed: by `ask`, `response`, `set_response` or `id`. The run that it belongs to is
-    the one in which it is made.
+    It is recorded by the first of `ask`, `response`, `set_response` and `id`, and belongs to the run in which it is
+    created.
 
     Args:
-        question: What is asked.
+        question: The question.
         expires: How long it waits for an answer.
-        roles: Whoever answers must have one of these.
+        roles: Who answers must have one of these.
         risk: A word of yours.
-        store: Where it lives, instead of the configured store.
+        store: The store, in place of the configured one.
 
     Attributes:
-        question: What is asked.
-        store: Where it lives.
-        channel: How it reaches the person, as the record of the answer will say; a requester puts its own word here.
+        question: The question.
+        store: Its store.
+        channel: How it reaches the person, for the record of the answer; a requester sets its own name.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class HumanInputRequest:
 
     @property
     def id(self) -> str:
-        """Its id in the store, by which it can be answered from anywhere."""
+        """Its id in the store; it can be answered by it from anywhere."""
         return drive(self._asked()).id
 
     @property
     def known(self) -> Request | None:
-        """The request as it was last seen here; None before it is recorded."""
+        """The request as this object last read it; None before it is recorded."""
         return self._request
 
     async def ask(self) -> bool:
@@ -85,7 +85,7 @@ class HumanInputRequest:
         return (await adrive(self._asked())).state is State.PENDING
 
     async def response(self) -> str:
-        """Wait for the answer, through whichever channel it comes. A cancelled wait leaves the question pending.
+        """Wait for the answer through any channel. A cancelled wait leaves the question pending.
 
         Raises:
             ConfirmationExpired: Nobody answered in time.
@@ -101,7 +101,7 @@ class HumanInputRequest:
             self._forget()
 
     def set_response(self, response: str, *, by: Reviewer | str | None = None, comment: str | None = None) -> None:
-        """Give the answer, from any thread or loop; whoever waits goes on. Durable on return.
+        """Give the answer, from any thread or loop, and wake who waits. Durable on return.
 
         It writes to the store; in a coroutine where that matters, `await asyncio.to_thread(request.set_response, …)`.
 
@@ -112,17 +112,17 @@ class HumanInputRequest:
 
         Raises:
             AlreadyDecidedError: Somebody was first; says who, when and through which channel.
-            DecisionRefusedError: Another of its kinds, e.g. because the question has expired.
-            InvalidAnswerError: It is no text.
+            DecisionRefusedError: It was refused otherwise, e.g. because the question has expired.
+            InvalidAnswerError: It is not a text.
         """
         review = Review(self.store, channel=self.channel)
         self._request = review.answer(self.id, response, by=by, comment=comment)
         self._has_answered = True
 
     async def meanwhile(self, work: Awaitable[None]) -> None:
-        """Await `work`, and break it off when the question is decided first: then nobody needs to be asked any more.
+        """Await `work`, and cancel it when the question is decided first.
 
-        What `work` raises is raised, unless the question was decided by then.
+        An exception of `work` is raised, unless the question was decided by then.
 
         Raises:
             StoreError: The store failed.
@@ -141,7 +141,7 @@ class HumanInputRequest:
                 _report(working)
 
     def when_decided_elsewhere(self, forget: Callable[[], object]) -> None:
-        """Call `forget` when `response` has ended by an answer that did not come through this object."""
+        """Call `forget` when `response` ends by an answer that was not given through this object."""
         self._forgets.append(forget)
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -178,15 +178,15 @@ class HumanInputRequest:
 
 
 Requester = Callable[[HumanInputRequest], Awaitable[None]]
-"""Carries a request to a person, who may answer it there: calls `set_response`, or sees to it that somebody can."""
+"""Brings a request to a person: calls `set_response`, or arranges that somebody can answer it."""
 
 
 async def carried(request: HumanInputRequest, requester: Requester) -> str:
-    """Have a requester carry the request, unless it is decided already, and return the response.
+    """Let a requester bring the request to a person, unless it is decided already, and return the response.
 
     Raises:
-        Exception: What the requester raised while nobody had answered; the question still waits in the store.
-        ConfirmationRejected: As `HumanInputRequest.response` says.
+        Exception: The requester failed before anybody answered; the question still waits in the store.
+        ConfirmationRejected: As for `HumanInputRequest.response`.
         StoreError: The store failed.
     """
     if await request.ask():
@@ -204,7 +204,7 @@ def _came_second(work: asyncio.Future[None]) -> bool:
 
 
 async def _ended(work: asyncio.Future[Any]) -> None:
-    """Cancel what still runs, and wait until it has ended, also when this task is cancelled meanwhile."""
+    """Cancel a future and wait until it has ended, even if this task is cancelled meanwhile."""
     work.cancel()
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
@@ -217,7 +217,7 @@ async def _ended(work: asyncio.Future[Any]) -> None:
 
 
 def _report(work: asyncio.Future[None]) -> None:
-    """Tell the loop's handler how a requester failed whose question was decided all the same."""
+    """Report the failure of a requester whose question was decided to the exception handler of the loop."""
     if not work.cancelled() and work.exception() is not None and not _came_second(work):
         told = {"message": "a requester failed after its question was decided", "exception": work.exception()}
         asyncio.get_running_loop().call_exception_handler(told)
@@ -231,13 +231,13 @@ def human_in_the_loop(
 ) -> Tool:  # fmt: skip
     """Return a tool with one argument, `question`, that asks a person: `answer = await tool.acall(question="…")`.
 
-    Give it to an `Agent` or a `ReAct` as well. It waits where it stands, and takes the first answer, whoever gives it
-    and through whichever channel; the requester is then broken off, if it is still at work. In a run with an id, a
-    question that was asked before the program stopped is found again with its answer.
+    An `Agent` or a `ReAct` takes it as a tool, too. It blocks until the first answer through any channel, and then
+    cancels the requester. In a run with an id, a question that was asked before the program stopped is found again with
+    its answer.
 
     Args:
-        requester: Carries each question to a person.
-        name, description: What a model sees.
+        requester: Brings each question to a person.
+        name, description: For the model.
         expires, roles, risk, store: As for `HumanInputRequest`.
     """
     if not callable(requester):

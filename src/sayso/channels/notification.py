@@ -17,8 +17,15 @@ from sayso.view.document import moment
 from sayso.view.summary import name_of, time_left, token
 
 __all__ = [
-    "Channel", "Event", "NotTakenError", "Notification", "TerminalChannel", "UndeliverableError", "notification_for",
-    "outcome_of", "test_notification",
+    "Channel",
+    "DeliveryError",
+    "Event",
+    "Notification",
+    "TerminalChannel",
+    "UndeliverableError",
+    "notification_for",
+    "outcome_of",
+    "test_notification",
 ]  # fmt: skip
 
 Event = Literal["asked", "reminder", "escalated", "outcome", "test"]
@@ -28,8 +35,8 @@ class UndeliverableError(SaysoError):
     """A channel will never deliver this notification, so it is not tried again. The request stays as it was."""
 
 
-class NotTakenError(OSError):
-    """A receiver did not take a message; it is tried again later."""
+class DeliveryError(OSError):
+    """A receiver did not accept a message; it is tried again later."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,12 @@ class Notification:
     """One message about one request.
 
     Attributes:
-        id: Stable: one for each request, channel and event, so that receivers can tell a repeated one.
+        id: The same whenever the message is sent again, so that receivers recognize a repeated one.
         event: What it is about.
-        request_id, run_id, tool, kind, risk, state, fingerprint: Of the request, as it stands.
-        title: What it says first; holds no value of an argument.
+        request_id, run_id, tool, kind, risk, state, fingerprint: Of the request as it is now.
+        title: The first line; it holds no value of an argument.
         line: One plain line, escaped.
-        link: Opens a page, and never decides; None where the inbox has no address.
+        link: Opens the request's page, and decides nothing; None where the inbox has no address.
         asked_at, expires_at: Of the request.
         arguments, program_title, summary: The arguments, masked, and the program's words for the function and for this
             call, escaped. Only where the gate has opted in by `notify_arguments`: a summary quotes arguments.
@@ -70,7 +77,7 @@ class Notification:
 
 
 class Channel(Protocol):
-    """A channel that messages leave by. What it raises means: try again later; `UndeliverableError` means never."""
+    """Sends notifications. What it raises means: try again later; `UndeliverableError` means never."""
 
     name: str
 
@@ -79,7 +86,7 @@ class Channel(Protocol):
         ...
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:
-        """Edit a message, or follow it up, with the outcome."""
+        """Edit the message, or send another one, with the outcome."""
         ...
 
 
@@ -112,13 +119,13 @@ _ENDS = {
 def notification_for(
     request: Request, event: Event, mark: str, *, channel: str, base_url: str | None, now: datetime
 ) -> Notification:  # fmt: skip
-    """Return the message about a request.
+    """Return the notification about a request.
 
     Args:
-        request: As it stands.
-        event: What the message is about.
-        mark: Which one of its event it is: a state, the percentage of a reminder.
-        channel: Through which channel it goes.
+        request: The request as it is now.
+        event: What the notification is about.
+        mark: Which one of its event it is: a state, or the percentage of a reminder.
+        channel: The name of the channel.
         base_url: Where the inbox is; None leaves the link out.
         now: To say how long is left.
     """
@@ -153,7 +160,7 @@ def _escaped(text: str | None) -> str | None:
 
 
 def test_notification(channel: str, base_url: str | None) -> Notification:
-    """Return a message that is about no request, to see that a channel works."""
+    """Return a notification about no request, to test a channel."""
     now = clock.now()
     title = f"a test of the channel {channel}: nothing waits, and nothing is to be done"
     return Notification(
@@ -195,7 +202,7 @@ def _title(request: Request, event: Event, outcome: str | None) -> str:
 
 
 def _those_of(escalation: Escalation | None) -> str:
-    """Return whom an escalation names, each in its own room, and how many more there are."""
+    """Return whom an escalation names, up to three, and how many more there are."""
     if escalation is None:
         return "more people"
     roles = [f"the role {token(role, _ROOM)}" for role in sorted(escalation.roles)]

@@ -24,20 +24,20 @@ class QueueChannel:
         self._loop = asyncio.get_running_loop() if isinstance(queue, asyncio.Queue) else None
 
     def send(self, notification: Notification) -> None:
-        """Put it on; raises `queue.Full` or `TimeoutError` where there is no room for it in time."""
+        """Put it on the queue; raises `queue.Full` or `TimeoutError` after ten seconds without room."""
         if isinstance(self._queue, queues.Queue):
             self._queue.put(notification, timeout=_SECONDS)
         elif self._loop is not None:
-            # An asyncio queue is its loop's own, and this is another thread.
+            # An asyncio queue may be used in its own loop only, and this is another thread.
             putting = asyncio.run_coroutine_threadsafe(self._queue.put(notification), self._loop)
             try:
                 putting.result(_SECONDS)
             except TimeoutError:
-                putting.cancel()  # else it would come once more
+                putting.cancel()  # else it would be put there twice
                 raise
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  there is nothing to edit
-        """Put the outcome on."""
+        """Put the outcome on the queue."""
         self.send(notification)
 
 
@@ -47,11 +47,11 @@ def queue_channel(
     """Return a channel that puts notifications on a queue, for `sayso.channels.deliver`.
 
     Args:
-        queue: A `queue.Queue`, or an `asyncio.Queue`, which is to be given inside of its loop.
+        queue: A `queue.Queue`, or an `asyncio.Queue`; call this in the loop of the latter.
         name: The channel's name.
 
     Raises:
-        RuntimeError: An `asyncio.Queue` was given where no loop runs.
+        RuntimeError: An `asyncio.Queue` was given outside of a running loop.
     """
     return QueueChannel(queue, name)
 
@@ -61,14 +61,14 @@ def create_queue_requester(
 ) -> Requester:
     """Return a requester that puts each question on a queue.
 
-    Create it in the loop in which the queue is read; it may then be used from other loops and threads too.
+    Create it in the event loop that reads the queue; it may then be used from other loops and threads too.
 
     Args:
         request_queue: Gets `{"type": "human_input", "id": …, "question": …}`. The id is the request's in the store.
-            A queue of limited size that is full lets the asker wait, who takes an answer from elsewhere meanwhile.
+            While a bounded queue is full the asker waits, and takes an answer through another channel meanwhile.
         pending_requests: Gets `{"request": …, "question": …, "sent": …}` under the id, before the item is on the queue;
-            `sent` becomes true when it is. Whoever calls `request.set_response` takes the entry out; what was decided
-            elsewhere, or has expired, is taken out when its asker hears of it.
+            `sent` becomes true when it is. Who calls `request.set_response` removes the entry; an entry that was
+            decided elsewhere, or has expired, is removed when its asker learns of it.
     """
     home = _running_loop()
 
@@ -94,7 +94,7 @@ async def _id_of(request: HumanInputRequest) -> str:
 
 
 def _forget(pending: MutableMapping[str, dict[str, Any]], request_id: str, entry: dict[str, Any]) -> None:
-    # The same question, asked once more, may stand there by now.
+    # The same question may have been asked again meanwhile.
     if pending.get(request_id) is entry:
         pending.pop(request_id, None)
 
@@ -107,7 +107,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _put(queue: asyncio.Queue[Any], item: dict[str, Any], home: asyncio.AbstractEventLoop | None) -> None:
-    # An asyncio queue that is filled from another loop does not wake its reader.
+    # An item that another loop puts on an asyncio queue does not wake its reader.
     if home is None or home.is_closed() or home is asyncio.get_running_loop():
         await queue.put(item)
     else:

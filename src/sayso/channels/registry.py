@@ -1,4 +1,4 @@
-"""Which channels there are, how they are made from `sayso.toml`, and what `sayso doctor` says of each."""
+"""The channels of `sayso.toml` and those that a store knows: made, registered, and checked for `sayso doctor`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def kind_of(name: str, settings: Mapping[str, Any]) -> str:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could not stand in keys and addresses; raises `ConfigError`."""
+    """Raise `ConfigError` for a name that cannot be used in keys and addresses."""
     if _NAME.fullmatch(name) is None:
         raise errors.ConfigError(f"a channel's name is up to 40 of a-z, 0-9, - and _, not {name!a}")
 
@@ -102,7 +102,7 @@ def configured() -> dict[str, Channel]:
 
 
 MOST_WAITING = 50
-"""How many requests that waited before a channel was known are announced to it without being asked for."""
+"""How many requests that waited already are announced to a new channel without `--backlog`."""
 
 _CHUNK = 200
 _SEEN_EVERY = timedelta(minutes=1)
@@ -111,18 +111,18 @@ _AWAY_AFTER = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class ChannelHealth:
-    """How one channel is.
+    """How the deliveries of one channel go.
 
     Attributes:
         name: The channel.
-        kind: The class of its channel, or its type in `sayso.toml`.
-        waiting: How many messages are due now and were not tried yet.
-        failing: How many were tried in vain, and will be tried again.
-        given_up: How many are not tried any more, of the last seven days.
-        seen_at: When somebody delivered to it last, to the minute.
-        sent_at: When a message went out last.
-        failed_at: When one failed last.
-        error: What that failure said.
+        kind: Its class.
+        waiting: How many messages are due and were not tried yet.
+        failing: How many failed and will be tried again.
+        given_up: How many were given up in the last seven days.
+        seen_at: When a deliverer last looked, to the minute.
+        sent_at: When the last message was sent.
+        failed_at: When the last failure was.
+        error: The message of that failure.
     """
 
     name: str
@@ -175,7 +175,7 @@ class ChannelRegistry:
                 self._begin(channel.name)
 
     def _begin(self, name: str) -> None:
-        """Announce to a new channel what waits already, or say that it is not announced."""
+        """Announce what waits already to a new channel, or log that it is too much for that."""
         waiting = self._store.count(_waiting())
         if waiting <= MOST_WAITING:
             self.announce_waiting(name)
@@ -191,7 +191,7 @@ class ChannelRegistry:
             self._store.swap(record, replace(record, body=body))
 
     def announce_waiting(self, name: str) -> int:
-        """Let a channel announce what waits and was never announced to it; return how many requests that are."""
+        """Make due the requests that wait and were never announced to a channel; return how many."""
         number, cursor = 0, None
         while True:
             page = self._store.list(_waiting(), cursor=cursor, limit=_CHUNK)
@@ -240,7 +240,7 @@ def forget(store: Store, name: str) -> bool:
 
 
 def health(store: Store) -> list[ChannelHealth]:
-    """Return how the channels are, by name; for `sayso doctor` and the inbox's settings."""
+    """Return the health of the channels that a store knows, by name."""
     return [_health(store, record) for record in store.records(CHANNEL)]
 
 
@@ -273,7 +273,7 @@ def _at(channel: Record, name: str) -> datetime | None:
 
 
 def all_records(store: Store, kind: str) -> Iterator[Record]:
-    """Yield all records of a kind, read in parts."""
+    """Yield all records of a kind, page by page."""
     after = ""
     while found := store.records(kind, after=after):
         yield from found
@@ -281,13 +281,13 @@ def all_records(store: Store, kind: str) -> Iterator[Record]:
 
 
 class ChannelCheck(NamedTuple):
-    """One channel that was looked at.
+    """One channel that was checked.
 
     Attributes:
         name: The channel.
-        kind: Its type, as the settings file says it, or after the class of what a program brings along.
-        is_configured: Whether it stands in the settings file.
-        health: How it is, as far as the store knows; None where nobody has delivered to it, or the store is not known.
+        kind: Its type in the settings file, or the name of its class where a program registered it.
+        is_configured: Whether it is in the settings file.
+        health: How its deliveries go; None where the store does not know it, or is not open.
         problem: What is wrong with it, in a sentence; None where nothing is.
     """
 
@@ -299,10 +299,10 @@ class ChannelCheck(NamedTuple):
 
 
 def check(known: Sequence[ChannelHealth]) -> tuple[list[ChannelCheck], str | None]:
-    """Return the channels that are announced to, those of the settings file first, and what is wrong with that file.
+    """Return all channels, those of the settings file first, and what is wrong with that file.
 
     Args:
-        known: Those of the store; none where it does not open.
+        known: Those that the store knows; none where it does not open.
     """
     fault, tables = None, dict[str, dict[str, Any]]()
     try:
@@ -325,7 +325,7 @@ def _brought(health: ChannelHealth) -> ChannelCheck:
 
 
 def _unmakable(name: str, table: Mapping[str, Any]) -> str | None:
-    """Return why a channel of the settings file can send nothing; None where it can be made."""
+    """Return why a channel of the settings file cannot be made; None where it can."""
     try:
         make(name, table)
     except ConfigError as fault:

@@ -38,61 +38,61 @@ class Table:
         self._settings = settings
         unknown = sorted(set(settings) - set(known))
         if unknown:
-            raise self.fault(unknown[0], f"is not known; known are {', '.join(sorted(known))}")
+            raise self.error(unknown[0], f"is not known; known are {', '.join(sorted(known))}")
 
-    def fault(self, name: str, what: str) -> errors.ConfigError:
-        """Return the fault that a setting is wrong."""
+    def error(self, name: str, what: str) -> errors.ConfigError:
+        """Return the error for a wrong setting."""
         return errors.ConfigError(f"[{self.where}] {name} {what}")
 
     def get(self, name: str, kind: type[T], default: T) -> T:
-        """Return a setting of a plain type; raises `ConfigError` where it has another one."""
+        """Return a setting; raises `ConfigError` where it has another type."""
         value = self._settings.get(name)
         if value is None:
             return default
         if type(value) is not kind:
-            raise self.fault(name, f"must be {_WORDS[kind]}")
+            raise self.error(name, f"must be {_WORDS[kind]}")
         return value
 
     def text(self, name: str) -> str:
         """Return a text that must be there."""
         value = self.get(name, str, "")
         if not value:
-            raise self.fault(name, "is missing")
+            raise self.error(name, "is missing")
         return value
 
     def texts(self, name: str) -> list[str]:
         """Return a list of texts; empty where it is not set."""
         value: list[Any] = self.get(name, list, [])
         if not all(isinstance(one, str) and one for one in value):
-            raise self.fault(name, "must be a list of texts")
+            raise self.error(name, "must be a list of texts")
         return value
 
-    def person(self, name: str, said: Any, *, issuer: str, roles: Collection[str] = ()) -> Reviewer:
+    def person(self, name: str, given: Any, *, issuer: str, roles: Collection[str] = ()) -> Reviewer:
         """Return the reviewer whom a setting names.
 
         Args:
-            name: The setting, for what is said of a fault.
-            said: A name, or a table with one, and perhaps roles and an issuer.
-            issuer: Who vouches for the name where the table does not say it.
-            roles: Those of somebody for whom none are said.
+            name: The setting, for messages.
+            given: A name, or a table with one, and perhaps roles and an issuer.
+            issuer: The issuer where the table has none.
+            roles: The roles where the table has none.
 
         Raises:
             ConfigError: It is neither, or cannot be used.
         """
-        given: dict[str, Any] = {"name": said} if isinstance(said, str) else said
-        if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it came from a file
-            raise self.fault(name, 'must be a name, or a table {name = "ada", roles = ["finance"]}')
-        one = Table(f"{self.where}.{name}", given, known=_PERSON)
+        fields: dict[str, Any] = {"name": given} if isinstance(given, str) else given
+        if not isinstance(fields, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it came from a file
+            raise self.error(name, 'must be a name, or a table {name = "ada", roles = ["finance"]}')
+        one = Table(f"{self.where}.{name}", fields, known=_PERSON)
         try:
             return Reviewer(
-                one.text("name"), roles=one.texts("roles") if "roles" in given else roles,
+                one.text("name"), roles=one.texts("roles") if "roles" in fields else roles,
                 issuer=one.get("issuer", str, issuer),
             )  # fmt: skip
         except ValueError as error:
-            raise self.fault(name, f"cannot be used: {error}") from None
+            raise self.error(name, f"cannot be used: {error}") from None
 
     def secret(self, name: str) -> str:
-        """Return the secret that stands in the environment variable which a setting names.
+        """Return the secret in the environment variable that a setting names.
 
         Raises:
             ConfigError: The setting names none, or the variable is not set.
@@ -100,7 +100,7 @@ class Table:
         variable = self.text(name)
         value = os.environ.get(variable, "").strip()
         if not value:
-            raise self.fault(name, f"names the environment variable {variable!a}, which is not set")
+            raise self.error(name, f"names the environment variable {variable!a}, which is not set")
         return value
 
 
@@ -111,29 +111,31 @@ _WORDS: dict[type[Any], str] = {
 
 @dataclass(frozen=True)
 class ReviewerAllowlist:
-    """Who may review.
+    """Who may review at all: on pages, by the API, by hooks, and in channels in which people decide.
+
+    A request may ask for more, which the store checks.
 
     Attributes:
-        reviewers: As `name` or `issuer:name`, to the letter; None is everybody who is known.
-        role: What whoever reviews must have; None is nothing.
+        reviewers: As `name` or `issuer:name`, to the letter; None is every authenticated person.
+        role: The role that a reviewer must have; None is none.
     """
 
     reviewers: Collection[str] | None = None
     role: str | None = None
 
     def admits(self, reviewer: Reviewer) -> bool:
-        """Say whether somebody who is known may review here."""
+        """Say whether an authenticated person may review here."""
         if self.role is not None and self.role not in reviewer.roles:
             return False
         return self.reviewers is None or not {reviewer.subject, reviewer.identity.qualified}.isdisjoint(self.reviewers)
 
 
 def allowed_reviewers() -> ReviewerAllowlist:
-    """Return what `[serve]` of the settings file says.
+    """Return `reviewers` and `required_role` of `[serve]` in the settings file.
 
     Raises:
-        ConfigError: The file cannot be used, or one of the two is not of its kind.
+        ConfigError: The file cannot be used, or one of the two has a wrong type.
     """
     found = config.table("serve")
-    table = Table("serve", found, known=found)  # what else stands there is looked at where it is used
+    table = Table("serve", found, known=found)  # the others are checked where they are used
     return ReviewerAllowlist(table.texts("reviewers") or None, table.get("required_role", str, "") or None)

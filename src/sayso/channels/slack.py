@@ -1,8 +1,8 @@
-"""Slack: a message with a Review button, a modal in which it is decided, and the message edited with the outcome.
+"""Slack: a message with a Review button, and the message edited with the outcome.
 
-Messages go out by Slack's Web API and presses come in by Socket Mode, a connection that this side opens, so that
-nothing of sayso needs to be reachable from outside. `slack_review` shows requests and takes decisions.
-Invariant: Slack is answered within its three seconds, and tokens stand in no message, log or `repr`.
+Messages go out by the Web API; button presses come in by Socket Mode, a connection that sayso opens, so that nothing of
+it needs to be reachable from outside. `slack_review` shows requests and takes decisions. Slack is answered within its
+three seconds, and tokens are in no message, log or `repr`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 
-from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
+from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import ReviewerAllowlist, Table, allowed_reviewers
 from sayso.channels.slack_review import (
     CALLBACK,
@@ -55,7 +55,7 @@ _API = "https://slack.com/api/"
 _SECONDS, _GRACE = 10, 0.5
 _BUFFER = 16_384  # with the client's own 1,024, a submission of a long modal comes near Python's limit of recursion
 _SOONEST, _LATEST = 1.0, 60.0
-# About this very message; anything else may be mended, and is tried again.
+# Errors about the message itself; others may go away, so the message is sent again.
 _NEVER = frozenset({"cant_update_message", "edit_window_closed", "invalid_blocks", "message_not_found", "msg_too_long"})
 
 
@@ -85,7 +85,7 @@ def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
 
 
 def outcome(notification: Notification) -> dict[str, Any]:
-    """Return what a message becomes when its request was decided: the same words, the outcome, and no Review."""
+    """Return the message after its request was decided: the title, the outcome, and no Review button."""
     blocks = [section(notification.title), section(notification.outcome or notification.state)]
     if notification.link is not None:
         blocks.append({"type": "actions", "elements": inbox_button(notification.link)})
@@ -156,7 +156,7 @@ class SlackChannel:
 
     @contextmanager
     def listening(self, store: Store, base_url: str | None) -> Generator[None]:
-        """Hear who presses what, and decide it on this store, while the block lasts.
+        """Receive button presses, and decide on this store, while the block runs.
 
         It connects in the background, and again whenever the connection ends; a failure is logged.
         """
@@ -167,7 +167,7 @@ class SlackChannel:
             yield
         finally:
             connection.close()
-            connecting.join(_GRACE)  # where it hangs it hangs up by itself
+            connecting.join(_GRACE)  # a connection that hangs ends by its own timeout
 
     def _reviews_for(self, store: Store, base_url: str | None) -> Any:
         def reviews(team: str) -> SlackReviews:
@@ -183,21 +183,21 @@ class SlackChannel:
         return f"{answer['channel']}/{answer['ts']}"
 
     def _call(self, method: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Call the Web API; raises `UndeliverableError` or `OSError`, which say what Slack said and no more."""
+        """Call the Web API; raises `UndeliverableError` or `OSError` with Slack's error code and nothing else."""
         web: Any = self._web
         try:
             answer = web.api_call(method, json=dict(content))
         except SlackApiError as fault:
             said = _said(fault)
             words = f"Slack refused {method}: {said}"
-            raise (UndeliverableError(words) if said in _NEVER else NotTakenError(words)) from None
+            raise (UndeliverableError(words) if said in _NEVER else DeliveryError(words)) from None
         except (SlackClientError, http.client.HTTPException) as fault:
-            raise NotTakenError(f"Slack did not take {method}: {type(fault).__name__}") from None
+            raise DeliveryError(f"Slack did not take {method}: {type(fault).__name__}") from None
         return answer.data
 
 
 class _Connection:
-    """The connection by which presses come in, opened until it succeeds, and closed fast."""
+    """The Socket Mode connection: opened with retries, and closed at once."""
 
     def __init__(self, call: Any, web: WebClient, app_token: str, reviews_for: Any) -> None:
         self._call, self._web, self._app_token, self._reviews_for = call, web, app_token, reviews_for
@@ -206,12 +206,12 @@ class _Connection:
         self._reviews: SlackReviews | None = None
 
     def open(self) -> None:
-        """Connect, and try again for as long as that fails; the client itself sees to connections that end."""
+        """Connect, with retries; the client itself reconnects when a connection ends."""
         pause = 0.0
         while not self._over.wait(pause):
             try:
                 self._connect()
-            except Exception as fault:  # noqa: BLE001  whatever the network brings: a thread that ended would not try again
+            except Exception as fault:  # noqa: BLE001  whatever it is: a thread that ended would not try again
                 self._hang_up()
                 said = _said(fault) if isinstance(fault, SlackApiError) else str(fault)
                 _log.warning("no connection to Slack, nobody can press Review: %s", said)
@@ -225,13 +225,13 @@ class _Connection:
         client.socket_mode_request_listeners.append(self._heard)
         client.connect()
         if self._over.is_set():
-            _end(client)  # it was ended while it connected, and what it has opened since then is ended here
+            _end(client)  # closed while it connected: what it has opened meanwhile is closed here
 
     def _heard(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
         payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]
         reviews = self._reviews
         if self._over.is_set():
-            return  # Slack sends it again, to whoever is connected then
+            return  # Slack sends it again on another connection
         is_ours = payload.get("type") == "view_submission" and _callback(payload) == CALLBACK
         reply = reviews.decide(envelope.envelope_id, payload) if reviews is not None and is_ours else None
         client.send_socket_mode_response(SocketModeResponse(envelope.envelope_id, reply))
@@ -252,19 +252,19 @@ class _Connection:
 
 
 def _end(client: SocketModeClient) -> None:
-    """End a client at once, and all of its threads; it may be ended again."""
+    """End a client and its threads at once; may be called twice."""
     client.auto_reconnect_enabled = client.default_auto_reconnect_enabled = False
     client.closed = True
-    client.enqueue_message("{}")  # wakes the thread that would wait for a second
+    client.enqueue_message("{}")  # wakes a thread that waits for a second
     session = client.current_session
     if session is not None and session.sock is not None:
-        with suppress(OSError):  # wakes the thread that would wait for three
+        with suppress(OSError):  # wakes a thread that waits for three seconds
             session.sock.shutdown(socket.SHUT_RDWR)
     client.close()
 
 
 def _said(fault: SlackApiError) -> str:
-    """Return Slack's own word for a fault; its other words hold what was sent."""
+    """Return Slack's error code; the rest of the error quotes what was sent."""
     response: Any = fault.response  # pyright: ignore[reportUnknownMemberType]
     return str(response.get("error"))
 
@@ -286,7 +286,7 @@ def make(name: str, settings: Mapping[str, Any]) -> SlackChannel:
     api_url = table.get("api_url", str, _API)
     parts = urlsplit(api_url)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
-        raise table.fault("api_url", "must begin with https://, as it gets the tokens")
+        raise table.error("api_url", "must begin with https://, as it gets the tokens")
     return SlackChannel(
         name, bot_token=table.secret("bot_token_env"), app_token=table.secret("app_token_env"),
         channel=table.text("channel"), people=people, inline=table.get("inline", bool, False), api_url=api_url,

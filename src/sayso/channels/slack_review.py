@@ -126,7 +126,7 @@ def modal(
 
 
 def message_modal(words: str) -> dict[str, Any]:
-    """Return a modal that only says something."""
+    """Return a modal with a text and nothing to decide."""
     return {
         "type": "modal",
         "title": plain_text("sayso", 24),
@@ -140,7 +140,7 @@ def _header(words: str) -> Block:
 
 
 def _texts(rows: Sequence[str]) -> list[str] | None:
-    """Return rows as few texts that Slack takes; None where one row alone is too long."""
+    """Return rows joined to as few texts as Slack takes; None where one row alone is too long."""
     texts: list[str] = []
     for row in rows:
         if len(row) > ROOM:
@@ -187,7 +187,7 @@ def _input(block_id: str, label: str, element: Block, *, is_optional: bool = Fal
 
 
 def _choice(verbs: Mapping[str, str]) -> Block:
-    # None of them is chosen beforehand, so that nobody approves by pressing one button.
+    # None is preselected, so that nobody approves by pressing one button.
     options = [{"text": plain_text(words, 70), "value": verb} for verb, words in verbs.items()]
     return {"type": "radio_buttons", "action_id": "verb", "options": options}
 
@@ -201,14 +201,14 @@ def _note() -> Block:
 
 
 def field_of(at: int) -> str:
-    """Return the name of the field in which the value of an argument can be changed."""
+    """Return the name of the input for an argument."""
     return f"argument-{at}"
 
 
 def editable(request: Request) -> dict[str, str]:
-    """Return the arguments that can be changed in Slack, as the text that stands in each field.
+    """Return the arguments that can be changed in Slack, with the text in their inputs.
 
-    These are plain values in one line, in which nothing is hidden or masked; the inbox can change the others.
+    These are plain values of one line, in which nothing is hidden or masked; others can be changed in the inbox.
     """
     found = {name: text for name, tree in request.effective.shown.items() if (text := _text(tree)) is not None}
     return dict(list(found.items())[:_MOST_FIELDS])
@@ -223,11 +223,11 @@ def _text(tree: Json) -> str | None:
 
 
 def problems_in(problems: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
-    """Return problems of an edit by the field at which Slack shows them.
+    """Return the problems of an edit by the input at which Slack shows them.
 
     Args:
         problems: One line each, `where: what is wrong`.
-        names: The fields by the name of the argument.
+        names: The inputs by the name of the argument.
     """
     found: dict[str, str] = {}
     for problem in problems:
@@ -237,13 +237,13 @@ def problems_in(problems: Sequence[str], names: Mapping[str, str]) -> dict[str, 
 
 
 WebApi = Callable[[str, Mapping[str, Any]], Any]
-"""Calls a method of Slack's Web API with its arguments; raises `OSError` where that failed."""
+"""Calls a method of the Web API with its arguments; raises `OSError` where that fails."""
 
 Reply = dict[str, Any]
 
 _log = logging.getLogger("sayso.slack")
 
-_IN_TIME = 2.0  # Slack shows a fault to whoever pressed Decide after three seconds
+_IN_TIME = 2.0  # after three seconds Slack shows an error to the person
 _MOST_ENVELOPES = 1_000
 _NOT_HIGH = frozenset({"low", "medium", "moderate", "minor", "none"})
 _BUSY = "This takes longer than usual. This window says how it ended."
@@ -258,7 +258,7 @@ _NOT_ADMITTED = (
 
 
 def is_high(risk: str | None) -> bool:
-    """Say whether a risk is to be decided in the inbox: every word of a gate that does not say that it is small."""
+    """Say whether a risk must be decided in the inbox: every word but those that say that it is small."""
     return risk is not None and risk.strip().casefold() not in _NOT_HIGH
 
 
@@ -277,10 +277,10 @@ class SlackReviews:
         store: Where the requests are.
         call: Slack's Web API.
         people: The reviewers by their member ids.
-        team: The workspace whose members they are.
-        inline: Whether what is risky is decided in Slack, too.
-        base_url: How people reach the inbox; None where they do not.
-        in_time: How many seconds a decision may take before Slack is answered without it.
+        team: Their workspace.
+        inline: Whether risky requests are decided in Slack, too.
+        base_url: Where the inbox is; None where there is none.
+        in_time: After how many seconds Slack is answered before the decision is taken.
         allowed: Who of these people may review at all.
     """
 
@@ -291,18 +291,18 @@ class SlackReviews:
         self._store, self._call, self._people = store, call, people
         self._team, self._inline, self._base_url, self._in_time = team, inline, base_url, in_time
         self._allowed = allowed or ReviewerAllowlist()
-        self._lock = threading.Lock()  # one envelope may come twice at once
+        self._lock = threading.Lock()  # an envelope may come twice at the same time
         self._replies: OrderedDict[str, Future[Reply]] = OrderedDict()
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="sayso-slack")
 
     def close(self) -> None:
-        """Take no further decisions; one that is being taken is finished."""
+        """Take no further decisions; a decision in progress is finished."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     # -- Review ------------------------------------------------------------------------------------------------
 
     def open_modal(self, payload: Mapping[str, Any]) -> None:
-        """Open the modal for whoever pressed Review, or tell them why not; every other button needs nothing."""
+        """Open the modal for the person who pressed Review, or tell them why not; ignore other buttons."""
         request_id = _reviewed_id(payload)
         if request_id is None:
             return
@@ -330,7 +330,7 @@ class SlackReviews:
             self._call("views.open", {"trigger_id": payload.get("trigger_id"), "view": view})
 
     def _modal(self, review: Review, request: Request) -> dict[str, Any] | str:
-        """Return what is shown of a request, or in words why it is not decided here."""
+        """Return the modal of a request, or a message that says why it is not decided here."""
         if request.state is not State.PENDING:
             return f"It does not wait any more: {stands(request, clock.now())}."
         link = None if self._base_url is None else f"{self._base_url}/r/{request.id}"
@@ -346,7 +346,7 @@ class SlackReviews:
         return is_high(request.risk) and not self._inline
 
     def _tell(self, payload: Mapping[str, Any], words: str) -> None:
-        """Say something that only who pressed sees; where that fails, the log has to do."""
+        """Show a message to the person alone; log it where that fails."""
         channel, user = _part(payload, "channel").get("id"), _part(payload, "user").get("id")
         try:
             self._call("chat.postEphemeral", {"channel": channel, "user": user, **ephemeral(words)})
@@ -356,7 +356,7 @@ class SlackReviews:
     # -- Decide ------------------------------------------------------------------------------------------------
 
     def decide(self, envelope_id: str, payload: Mapping[str, Any]) -> Reply:
-        """Take the decision of a modal, once, and return what Slack is answered: a new view, or what is wrong."""
+        """Take the decision of a modal, once for each envelope, and return the answer to Slack: a view, or errors."""
         with self._lock:
             reply = self._replies.get(envelope_id)
             if reply is None:
@@ -387,7 +387,7 @@ class SlackReviews:
             return {"response_action": "errors", "errors": wrong.problems}
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
             return _update(escape(str(fault)))
-        except Exception as fault:  # noqa: BLE001  the edge to Slack: whoever pressed must be told, whatever it was
+        except Exception as fault:  # noqa: BLE001  the person must be told, whatever it was
             _log.error("a decision by Slack failed: %s", fault)
             return _update("The store does not answer, or something else failed; look in the inbox how it stands.")
 
@@ -407,7 +407,7 @@ class SlackReviews:
         return Review(self._store, reviewer=person, channel="slack")
 
     def _person(self, payload: Mapping[str, Any]) -> Reviewer | str:
-        """Return the reviewer who pressed; in words why there is none, also for members of other workspaces."""
+        """Return the reviewer, or a message that says why the person is none; members of other workspaces are none."""
         user = _part(payload, "user")
         team = user.get("team_id") or _part(payload, "team").get("id")
         person = self._people.get(str(user.get("id"))) if team == self._team else None
@@ -417,7 +417,7 @@ class SlackReviews:
 
 
 class _Submission:
-    """What somebody filled into a modal."""
+    """The inputs of a submitted modal."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         self._values = _part(_part(_part(payload, "view"), "state"), "values")
@@ -431,13 +431,13 @@ class _Submission:
         return chosen
 
     def text(self, field: str) -> str | None:
-        """Return what stands in a field; None where that is nothing."""
+        """Return the text of an input; None where it is blank."""
         text = _part(_part(self._values, field), "text").get("value")
         return text if isinstance(text, str) and text.strip() else None
 
     @property
     def is_again(self) -> bool:
-        """Whether the call may start although its effect is taken."""
+        """Whether the box to approve a taken effect is ticked."""
         return bool(_part(_part(self._values, "again"), "again").get("selected_options"))
 
 
@@ -486,7 +486,7 @@ def _approve(review: Review, request: Request, said: _Submission, seen: str) -> 
 
 def _answer(request: Request, text: str | None) -> object:
     if request.kind != "question" or request.state is not State.PENDING:
-        return text  # the door says why not
+        return text  # `review.answer` refuses it and says why
     if text is None:
         raise _InvalidSubmission({"answer": "Write an answer; nothing was decided."})
     try:
@@ -506,7 +506,7 @@ def _update(words: str) -> Reply:
 
 
 def _shown(payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return which request a modal showed, and its fingerprint."""
+    """Return the request id and the fingerprint that the modal showed."""
     try:
         found: Any = json.loads(str(_part(payload, "view").get("private_metadata", "")))
         return str(found["id"]), str(found["seen"])
@@ -525,6 +525,6 @@ def _reviewed_id(payload: Mapping[str, Any]) -> str | None:
 
 
 def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object inside what Slack sent; an empty one where there is none."""
+    """Return an object in a payload of Slack; an empty one where there is none."""
     part = whole.get(name)
     return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}

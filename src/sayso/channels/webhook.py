@@ -19,7 +19,7 @@ from typing import Any
 
 from sayso import clock, errors
 from sayso.channels.http_post import Destination, Resolve, post
-from sayso.channels.notification import Notification, NotTakenError, UndeliverableError
+from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import Table
 
 __all__ = ["ID", "SIGNATURE", "TIMESTAMP", "WINDOW", "WebhookChannel", "WebhookKeys", "document", "make"]
@@ -121,7 +121,7 @@ class WebhookChannel:
 
         Raises:
             UndeliverableError: The receiver said that it is gone for good (410).
-            NotTakenError: It said anything else than yes.
+            DeliveryError: It said anything else than yes.
             AddressRefusedError: Its name leads where no message may go.
             OSError: It could not be reached, or did not answer in time.
         """
@@ -134,7 +134,7 @@ class WebhookChannel:
         if status == _GONE:
             raise UndeliverableError(f"{self._where.origin} is gone for good (410); nothing more is sent there")
         if not 200 <= status < 300:
-            raise NotTakenError(f"{self._where.origin} answered {status}; it is tried again later")
+            raise DeliveryError(f"{self._where.origin} answered {status}; it is tried again later")
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
         """Post the outcome."""
@@ -171,7 +171,7 @@ def make(name: str, settings: Mapping[str, Any]) -> WebhookChannel:
     url = table.secret("url_env") if "url_env" in settings else table.text("url")
     ports: list[Any] = table.get("ports", list, [])
     if not all(type(port) is int for port in ports):
-        raise table.fault("ports", "must be a list of numbers")
+        raise table.error("ports", "must be a list of numbers")
     keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
     where = Destination.parse(url, allow_private=table.get("allow_private", bool, False), ports=ports)
     return WebhookChannel(name, where, keys, ca_file=table.get("ca_file", str, "") or None)

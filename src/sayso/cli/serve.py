@@ -181,7 +181,7 @@ def provider() -> Provider | None:
     table = Table("oidc", found, known=_OIDC)
     scopes = table.texts("scopes") or ["openid"]
     if "openid" not in scopes:
-        raise table.fault("scopes", "must have 'openid' among them")
+        raise table.error("scopes", "must have 'openid' among them")
     return Provider(
         Oidc(
             table.text("issuer"), table.text("client_id"),
@@ -292,7 +292,7 @@ def _rate(said: str | None) -> str | None:
 def _file(table: Table, name: str) -> Path | None:
     text = table.get(name, str, "")
     if text and not Path(text).is_absolute():
-        raise table.fault(name, "must be an absolute path; nothing is served")
+        raise table.error(name, "must be an absolute path; nothing is served")
     return Path(text) if text else None
 
 

@@ -73,14 +73,14 @@ class Hook:
         table = Table(f"hooks.{name}", settings, known=_KNOWN)
         listed: list[Any] = table.get("reviewers", list, [])
         if not listed:
-            raise table.fault(
+            raise table.error(
                 "reviewers", "must list the people for whom this hook speaks; without them it is not open"
             )
         roles, issuer = table.texts("roles"), table.get("issuer", str, f"hook-{name}")
         found = [table.person("reviewers", said, issuer=issuer, roles=roles) for said in listed]
         people = {one.subject: one for one in found}
         if len(people) < len(found):
-            raise table.fault("reviewers", "names somebody twice; a message could mean either")
+            raise table.error("reviewers", "names somebody twice; a message could mean either")
         keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
         return cls(name, keys, people)
 
