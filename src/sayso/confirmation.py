@@ -14,12 +14,12 @@ from sayso import config, errors, scope
 from sayso.gates import requester
 from sayso.gates.options import check_known
 from sayso.gating import ConfirmOptions, gate
+from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.stores.base import Store
-from sayso.view.arguments import brief
 
 __all__ = [
     "ConfirmationRejected",

@@ -21,12 +21,11 @@ from sayso.gates.captured import CapturedValues
 from sayso.gates.options import check_text, quorum_of, redact_names, span_of, tool_of
 from sayso.model import canonical
 from sayso.model.redaction import Redaction
-from sayso.model.request import Request, State
+from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.signature import Signature, chosen
 from sayso.signals import trim
 from sayso.stores.base import Store
-from sayso.view.for_model import not_run
 from sayso.wait import Block, Waiter, until_ended
 
 __all__ = ["Held", "HeldBase", "hold", "holding"]

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from sayso.errors import SaysoError, StoreError
 from sayso.model.ids import new_request_id
-from sayso.model.request import Call, Request
+from sayso.model.request import Call, Request, not_run
 from sayso.view import line
-from sayso.view.for_model import not_run
 from sayso.view.summary import is_random, short
 
 __all__ = [

@@ -20,14 +20,14 @@ from sayso import clock, config, errors
 from sayso.model.duration import ago
 from sayso.model.edit import is_target
 from sayso.model.redaction import MASK
-from sayso.model.request import Request, State
+from sayso.model.rendering import brief, value
+from sayso.model.request import Request, State, changed
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import escape
 from sayso.reviews import Review, edited_call, schema_of
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.arguments import brief, value
-from sayso.view.card import changed, decided, stands
+from sayso.view.card import decided, stands
 from sayso.view.hint import choices_of, kinds_of
 from sayso.view.summary import in_short, is_random, short, time_left, token
 

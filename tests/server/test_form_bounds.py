@@ -19,4 +19,5 @@ def test_a_short_schema_with_any_number_of_parts_has_a_form_with_an_end(store: S
     schema = {"type": "object", "properties": many, "$defs": {"o": {"type": "object", "properties": many}}}
     with sayso.run("forms"):
         held = sayso.hold("build", {}, schema=schema, key="1")
+    assert held.request is not None
     assert fields_of(argument_fields(held.request, schema_of(held.request))) < 2_000

@@ -17,12 +17,12 @@ from pydantic import Field, SecretStr
 
 import sayso
 from sayso import config
-from sayso.model.request import Request, State
+from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema
 from sayso.testing import sample_call
 from sayso.view import card, summary
-from sayso.view.card import changed, decided, stands
+from sayso.view.card import decided, stands
 from sayso.view.hint import choices_of, kinds_of
 from tests.conftest import Clock
 

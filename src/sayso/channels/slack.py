@@ -36,10 +36,10 @@ from sayso.channels.slack_review import (
     post,
     section,
 )
+from sayso.model.rendering import value
 from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.model.text import escape
 from sayso.stores.base import Store
-from sayso.view.arguments import value
 from sayso.view.summary import short
 
 if TYPE_CHECKING:

@@ -22,14 +22,14 @@ from sayso.channels.settings import ReviewerAllowlist
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK, Json
 from sayso.model.edit import is_target, schema_of
-from sayso.model.request import Request, State
+from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.card import changed, stands
+from sayso.view.card import stands
 from sayso.view.summary import short
 
 __all__ = [

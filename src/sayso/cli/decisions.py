@@ -28,7 +28,7 @@ from sayso.cli.errors import report
 from sayso.cli.output import WRONG, complain, exit_code, out, print_json, table
 from sayso.model.edit import edited_call
 from sayso.model.lifecycle import is_due
-from sayso.model.request import Call, Request, State
+from sayso.model.request import Call, Request, State, changed
 from sayso.model.schema import SchemaError
 from sayso.reviews import schema_of
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed, is_there
@@ -276,7 +276,7 @@ def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request
     gone = [PROGRAM_GONE] if cli.review.program_is_gone(request) else []
     if request.state is not State.APPROVED:
         return [*_status_rows(request), *gone]  # one vote of several
-    changes = [change.line() for change in card.changed(before[request.id], request.effective, request.redact)]
+    changes = [change.line() for change in changed(before[request.id], request.effective, request.redact)]
     head = f"{short(request.id)} approved"
     if len(changes) > 1:
         rows = [head, *(f"  {change}" for change in changes)]

@@ -20,11 +20,11 @@ import click
 
 from sayso import clock, errors
 from sayso.model.duration import text as span
+from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
-from sayso.view.arguments import brief
 from sayso.view.summary import RUN_ROOM, SHORT, columns, is_random, padded, short, time_left, token
 
 __all__ = [

@@ -28,12 +28,12 @@ from sayso.cli.context import (
     json_option,
 )
 from sayso.cli.output import COLOURS, complain, is_reader_gone, out, paint, print_json, table
-from sayso.model.request import LIVE, Request, State
+from sayso.model.request import LIVE, Request, State, changed
 from sayso.model.text import escape
 from sayso.reviews import Review, schema_of
 from sayso.terminal import PROGRAM_GONE, command
 from sayso.view import card
-from sayso.view.card import changed, outcome_rows, stands
+from sayso.view.card import outcome_rows, stands
 from sayso.view.document import event_rows, request_document
 from sayso.view.hint import kinds_of
 from sayso.view.summary import short

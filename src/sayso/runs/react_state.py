@@ -15,11 +15,10 @@ from sayso import errors
 from sayso.gates.masking import secrets_of
 from sayso.model import canonical
 from sayso.model.redaction import MASK, Redaction, scrub
-from sayso.model.request import Call, Request
+from sayso.model.request import Call, Request, secrets_of_call
 from sayso.model.reviewer import Identity
 from sayso.runs.messages import Message, ModelCall, Reply
 from sayso.runs.tool import Tool
-from sayso.view.for_model import secrets_of_call
 
 __all__ = ["ReActState", "Waiting"]
 

@@ -19,7 +19,7 @@ from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_known
 from sayso.gating import gated_call
 from sayso.model import canonical
-from sayso.model.request import Request, State
+from sayso.model.request import Request, State, not_run
 from sayso.model.text import storable
 from sayso.questions import aask
 from sayso.runs import options as run_options
@@ -30,7 +30,6 @@ from sayso.runs.options import ToolOptions, check_handler
 from sayso.runs.runnable import Run, Runnable
 from sayso.runs.signature import Fields
 from sayso.signals import trim, trimmed
-from sayso.view.for_model import not_run
 
 __all__ = [
     "ASK",

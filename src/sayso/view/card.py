@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from sayso.model import canonical
 from sayso.model.canonical.decode import fields_of
-from sayso.model.canonical.tags import MASK, Json
+from sayso.model.canonical.tags import Json
 from sayso.model.duration import ago
 from sayso.model.redaction import Redaction, masked_besides
-from sayso.model.request import Call, Decision, Execution, Question, Request, State
+from sayso.model.rendering import brief
+from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape
-from sayso.view.arguments import Layout, brief, wrapped
-from sayso.view.diff import Change, changes
+from sayso.view.layout import Layout, wrapped
 from sayso.view.summary import columns, line, lines, name_of, padded, short, time_left, token, warnings
 
 __all__ = [
     "NARROW",
     "ask_rows",
     "cautions",
-    "changed",
     "decided",
     "effect_cautions",
     "headline",
@@ -38,7 +37,6 @@ __all__ = [
 _COMMENT_ROOM = 300
 _RESULT_ROOM = 1_000
 _EFFECTS_SHOWN = 3
-_CHANGED = f"{MASK} (changed)"
 
 
 def said_by(decision: Decision, now: datetime) -> str:
@@ -132,37 +130,6 @@ def outcome_rows(request: Request) -> Iterator[str]:
         yield f"  error {brief(execution.error, _RESULT_ROOM)}"
     if execution.resolved_by is not None:
         yield f"  resolved by {name_of(execution.resolved_by)}"
-
-
-def changed(before: Call, after: Call, redact: Collection[str] = ()) -> list[Change]:
-    """Return what an edit changes, as it may be shown: a masked value that changed is named and stays masked.
-
-    Args:
-        before: The call as it stood.
-        after: The call as it stands.
-        redact: Names that the gate masks beside the usual ones (`Request.redact`).
-    """
-    found: list[Change] = []
-    old, new = canonical.load(before.form), canonical.load(after.form)
-    seen, will = before.shown, after.shown
-    is_secret = Redaction(redact).is_secret
-    for name in {**old, **new}:
-        real = changes(_only(old, name), _only(new, name), is_secret=is_secret)
-        if not real:
-            continue  # also where a redactor draws an unchanged value in another way
-        visible = changes(_only(seen, name), _only(will, name))
-        paths = {change.path for change in visible}
-        visible += [change for change in real if _is_masked(change) and change.path not in paths]
-        found += visible or [Change(escape(name), MASK, _CHANGED)]
-    return found
-
-
-def _is_masked(change: Change) -> bool:
-    return {change.before, change.after} <= {None, MASK, _CHANGED}
-
-
-def _only(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    return {name: tree[name]} if name in tree else {}
 
 
 NARROW = 60

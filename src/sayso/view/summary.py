@@ -12,10 +12,9 @@ from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import Json
 from sayso.model.duration import left
 from sayso.model.ids import ID_LENGTH
-from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.rendering import Change, changes, fill, is_light, name_of, quoted, token, value, word
 from sayso.model.text import escape, hidden_in, mixed_direction, mixed_script
-from sayso.view.arguments import Layout, brief, fill, is_light, quoted, value, word
-from sayso.view.diff import Change, changes
+from sayso.view.layout import Layout
 
 __all__ = [
     "RUN_ROOM",
@@ -43,9 +42,6 @@ SHORT = len("rq_") + 8
 RUN_ROOM = 48
 """What a list leaves to the id of a run: people copy it, and `confirm:` with a UUID has 44 characters."""
 
-_ROOM = 80
-_SHORTEST_ISSUER = 12
-_PLAIN = re.compile(r"[\w.@:/#+<>-]+")
 _WHOLE_ID = re.compile(rf"\brq_[0-9a-z]{{{ID_LENGTH - 3}}}\b")
 _RANDOM_RUN = re.compile("run_[0-9a-z]{26,32}")
 
@@ -63,21 +59,6 @@ def in_short(text: str) -> str:
 def is_random(run_id: str) -> bool:
     """Say whether nobody named this run, so that no later process can be in it again."""
     return _RANDOM_RUN.fullmatch(run_id) is not None
-
-
-def token(text: str, room: int = _ROOM) -> str:
-    """Return a name for a line of ours: as it is where it is one plain word, else in quotes, escaped and shortened."""
-    if len(text) <= room and _PLAIN.fullmatch(text) is not None and text == escape(text):
-        return text
-    return brief(text, room)
-
-
-def name_of(who: Identity, room: int = _ROOM) -> str:
-    """Return how a person or program is named to people; the issuer is left out for people of this machine."""
-    if who.issuer == LOCAL:
-        return token(who.subject, room)
-    issuer = token(who.issuer, max(room // 2, _SHORTEST_ISSUER))
-    return f"{token(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
 
 
 def time_left(end: datetime, now: datetime) -> str:

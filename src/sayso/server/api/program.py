@@ -17,6 +17,7 @@ from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import MOST_KEPT, is_due
+from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunUpdate
 from sayso.server.api.endpoint import Context, Router
@@ -27,7 +28,6 @@ from sayso.server.api.validation import validate_request
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
 from sayso.stores.transaction import waiting_kind
-from sayso.view.arguments import brief
 
 __all__ = ["MOST_RETRIES", "router"]
 

@@ -17,11 +17,12 @@ from typing import Any, Literal, cast
 from sayso.model.canonical import MASK, Json, display
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
 from sayso.model.json_schema import Node
+from sayso.model.rendering import brief
 from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.text import escape
-from sayso.view.arguments import Layout, brief
 from sayso.view.hint import kind_of, kinds_of
+from sayso.view.layout import Layout
 
 __all__ = [
     "ABSENT",

@@ -16,7 +16,8 @@ from starlette.responses import Response
 
 from sayso import audit, clock, errors
 from sayso.model.edit import PLAN_TOOL, edited_call, is_target, schema_of
-from sayso.model.request import Request, State
+from sayso.model.rendering import brief, value
+from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape
 from sayso.server.context import RequestContext, redirect
@@ -26,8 +27,7 @@ from sayso.server.pages.forms import Widget, answer_fields, argument_fields, wit
 from sayso.server.pages.rendering import facts, render, row_of
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import Change, card
-from sayso.view.arguments import brief, value
-from sayso.view.card import changed, outcome_rows
+from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 
 __all__ = ["VERBS", "Submitted", "act", "fields_for", "request_page", "show_request", "standing"]

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.clock import instant
 from sayso.model.duration import ago
+from sayso.model.rendering import brief
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import escape
@@ -22,7 +23,6 @@ from sayso.runs.load import Span, load_run
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.filter import RunFilter
-from sayso.view.arguments import brief
 from sayso.view.document import event_rows, moment
 from sayso.view.summary import token
 

@@ -1,34 +1,43 @@
-"""A call's arguments as people see them: values as Python writes them, laid out to a width."""
+"""Values as text: whole, in brief, by name, and what differs between two of them.
+
+Texts are of the canonical tree, as Python writes values; what hides or deceives is escaped (`sayso.model.text`).
+How they are laid out to a width is in `sayso.view.layout`.
+"""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
+from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import MASK, Json
+from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.text import escape
 
 __all__ = [
-    "NARROWEST",
-    "Layout",
+    "Change",
     "Parts",
     "brief",
     "bytes_of",
+    "changes",
     "clip",
     "fill",
     "is_light",
+    "name_of",
     "parts_of",
     "quoted",
+    "token",
     "value",
     "word",
-    "wrapped",
 ]
 
+_ROOM = 80
+_SHORTEST_ISSUER = 12
+_PLAIN = re.compile(r"[\w.@:/#+<>-]+")
 _CALLS = {"$decimal": "Decimal", "$path": "Path", "$uuid": "UUID"}
 _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
@@ -257,152 +266,159 @@ def _short(name: str) -> str:
     return escape(name.rpartition(":")[2].rpartition("<locals>.")[2])
 
 
-NARROWEST = 40
-_SHORT = 24
-_MARK, _GOES_ON = "| ", ": "
-_SPACE = "<U+0020>"
-# Short pieces, so that any of them fits into the narrowest line, and an escape is never broken.
-_TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}>| {1,12}|[^ <]{1,12}|<")
+def token(text: str, room: int = _ROOM) -> str:
+    """Return a name for a line of ours: as it is where it is one plain word, else in quotes, escaped and shortened."""
+    if len(text) <= room and _PLAIN.fullmatch(text) is not None and text == escape(text):
+        return text
+    return brief(text, room)
+
+
+def name_of(who: Identity, room: int = _ROOM) -> str:
+    """Return how a person or program is named to people; the issuer is left out for people of this machine."""
+    if who.issuer == LOCAL:
+        return token(who.subject, room)
+    issuer = token(who.issuer, max(room // 2, _SHORTEST_ISSUER))
+    return f"{token(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
+
+
+# -- what differs -----------------------------------------------------------------------------------------------------
+
+_CHANGE_ROOM = 160
+_CONTEXT = 20
+_ABSENT: Json = {"$absent": None}
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How much of a value is shown, and how wide.
+class Change:
+    """One value that differs between two argument trees.
 
     Attributes:
-        width: The longest line, in columns of a terminal.
-        limit: The most characters of one text, or bytes of one bytes value; None for all.
-        height: The most lines of one argument; counted only where there is a limit.
+        path: Where, e.g. `order.lines[2].price`.
+        before: The text of the old value; None where there was none.
+        after: The text of the new value; None where there is none.
     """
 
-    width: int
-    limit: int | None
-    height: int = 120
+    path: str
+    before: str | None
+    after: str | None
 
-    def rows(self, tree: Json) -> list[str]:
-        """Return the lines of one argument."""
-        rows = self._rows(tree, max(self.width, NARROWEST))
-        if self.limit is None or len(rows) <= self.height:
-            return rows
-        head, tail = self.height * 2 // 3, self.height // 3
-        left_out = rows[head - 1 : -tail]
-        # Lines that are left out may announce what they leave out themselves.
-        more = ", with what they leave out," if any(row.lstrip().startswith("(…") for row in left_out) else ""
-        note = f"(… {len(left_out):,} of {len(rows):,} lines{more} not shown …)"
-        return [*rows[: head - 1], note, *rows[-tail:]]
-
-    def _rows(self, tree: Json, width: int) -> list[str]:
-        if isinstance(tree, str):
-            text = value(tree) if len(tree) <= width - 2 and "\n" not in tree else None
-            if text is None:
-                return self._block(tree, "characters", width)
-            return [text] if _columns(text) <= width else list(wrapped(text, width))
-        data = bytes_of(tree)
-        if data is not None and len(data) > width // 4:
-            return self._block(data, "bytes", width)
-        if is_light(tree, 8 * width) and not _is_tall(tree):
-            text = value(tree)
-            if _columns(text) <= width:
-                return [text]
-        ends = None if self.limit is None else (self.height * 2 // 3 - 3, self.height // 3 - 3)
-        parts = parts_of(tree, ends=ends, key_room=None if self.limit is None else 2 * width)
-        if parts is None:
-            return list(wrapped(value(tree), width))
-        # Deep values stop moving to the right, or a surface would break the lines, and what then stands at its left
-        # edge would not carry our mark.
-        indent = "  " if width > NARROWEST else ""
-        inside = width - len(indent)
-        rows = self._items(parts, inside, 0 if ends is None else ends[0])
-        return [*_fitting(parts.opening, width), *(indent + row for row in rows), parts.closing]
-
-    def _items(self, parts: Parts, width: int, head: int) -> list[str]:
-        missing = parts.size - len(parts.items)
-        if not missing:
-            return self._run(parts.items, width)
-        note = f"(… {missing:,} of {parts.size:,} {parts.noun} not shown …)"
-        return [*self._run(parts.items[:head], width), note, *self._run(parts.items[head:], width)]
-
-    def _run(self, items: list[tuple[str, Json]], width: int) -> list[str]:
-        rows = _packed(items, width)
-        return [row for prefix, item in items for row in self._named(prefix, item, width)] if rows is None else rows
-
-    def _named(self, prefix: str, item: Json, width: int) -> list[str]:
-        if _columns(prefix) > width // 2:
-            return [*wrapped(prefix.rstrip(), width), *self._rows(item, width)]
-        first, *rest = self._rows(item, width)
-        return [prefix + first, *rest] if _columns(prefix + first) <= width else [prefix.rstrip(), first, *rest]
-
-    def _block(self, content: str | bytes, unit: str, width: int) -> list[str]:
-        size = len(content)
-        header = f"({size:,} {unit})"
-        if self.limit is None or size <= self.limit:
-            return [header, *_block_lines(content, width)]
-        head, tail = self.limit - self.limit // 2, self.limit // 2
-        note = f"(… {size - head - tail:,} of {size:,} {unit} not shown …)"
-        return [header, *_block_lines(content[:head], width), note, *_block_lines(content[size - tail :], width)]
+    def line(self) -> str:
+        """Return `amount  320.0 -> 80.0`; what was or is not there reads `(nothing)`."""
+        before, after = ("(nothing)" if text is None else text for text in (self.before, self.after))
+        return f"{self.path}  {before} -> {after}"
 
 
-def _block_lines(content: str | bytes, width: int) -> list[str]:
-    texts = [repr(content)] if isinstance(content, bytes) else map(escape, content.split("\n"))
-    return [row for text in texts for row in wrapped(text, width)]
+def changes(
+    before: dict[str, Json], after: dict[str, Json], *, is_secret: Callable[[str], bool] | None = None
+) -> list[Change]:
+    """Return every changed, added or removed leaf between two argument trees; types count, the order of keys does not.
+
+    Args:
+        before: The arguments as they were.
+        after: The arguments as they would be.
+        is_secret: Which names hide their values (`Redaction.is_secret`). Given the real trees, a secret that was
+            changed is then listed and not shown; masked trees need none, and do not tell.
+    """
+    return list(_changes(before, after, (), is_secret))
 
 
-def wrapped(text: str, width: int) -> Iterator[str]:
-    """Yield one line of escaped text behind our marks, broken before spaces where that is possible."""
-    if _columns(text) <= width - len(_MARK) and not text.endswith(" "):
-        yield _MARK + text
+_Steps = tuple[str | int, ...]
+_IsSecret = Callable[[str], bool] | None
+
+
+def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> Iterator[Change]:
+    old, new = _children(before), _children(after)
+    if old is None or new is None or _kind(before) != _kind(after):
+        if _exact(before) != _exact(after):
+            yield Change(_where(steps), *_pair(before, after))
         return
-    room = width - len(_MARK) - len(_SPACE)
-    mark, row, used, gap = _MARK, list[str](), 0, 0
-    for token in _TOKEN.findall(text):
-        size = _columns(token)
-        while row and used + size > room:
-            cut = gap or len(row)
-            yield mark + _closed("".join(row[:cut]))
-            row, mark, gap = row[cut:], _GOES_ON, 0
-            used = sum(map(_columns, row))
-        if token[0] == " " and row:
-            gap = len(row)
-        row.append(token)
-        used += size
-    yield mark + _closed("".join(row))
+    for step in {**old, **new}:
+        here = (*steps, step)
+        if isinstance(step, str) and is_secret is not None and is_secret(step):
+            yield from _secret_change(old.get(step, _ABSENT), new.get(step, _ABSENT), here)
+        elif step not in old:
+            yield from (Change(path, None, text) for path, text in _leaves(new[step], here, is_secret))
+        elif step not in new:
+            yield from (Change(path, text, None) for path, text in _leaves(old[step], here, is_secret))
+        else:
+            yield from _changes(old[step], new[step], here, is_secret)
 
 
-def _closed(row: str) -> str:
-    # A space at the end of a line cannot be seen.
-    return row[:-1] + _SPACE if row.endswith(" ") else row
+def _secret_change(before: Json, after: Json, steps: _Steps) -> Iterator[Change]:
+    if after is _ABSENT:
+        yield Change(_where(steps), MASK, None)
+    elif before is _ABSENT:
+        yield Change(_where(steps), None, MASK)
+    elif _exact(before) != _exact(after):
+        yield Change(_where(steps), MASK, f"{MASK} (changed)")
 
 
-def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
-    """Return a list of short plain values with many of them on a line, None for any other container."""
-    if any(
-        prefix or isinstance(item, dict | list) or not is_light(item, _SHORT) or _is_tall(item)
-        for prefix, item in items
-    ):
-        return None
-    if not items:
-        return []
-    rows = [""]
-    for index, (_, item) in enumerate(items):
-        text = value(item) + ("," if index < len(items) - 1 else "")
-        if rows[-1] and _columns(rows[-1]) + 1 + _columns(text) > width:
-            rows.append("")
-        rows[-1] += f" {text}" if rows[-1] else text
-    return rows if all(_columns(row) <= width for row in rows) else None
+def _leaves(tree: Json, steps: _Steps, is_secret: _IsSecret) -> Iterator[tuple[str, str]]:
+    children = _children(tree)
+    if not children:
+        yield _where(steps), brief(tree, _CHANGE_ROOM)
+        return
+    for step, child in children.items():
+        if isinstance(step, str) and is_secret is not None and is_secret(step):
+            yield _where((*steps, step)), MASK
+        else:
+            yield from _leaves(child, (*steps, step), is_secret)
 
 
-def _fitting(text: str, width: int) -> list[str]:
-    return [text] if _columns(text) <= width else list(wrapped(text, width))
+def _children(tree: Json) -> dict[str | int, Json] | None:
+    fields = fields_of(tree)
+    if fields is not None:
+        return {**fields}
+    items = items_of(tree)
+    return None if items is None else dict(enumerate(items))
 
 
-def _columns(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+def _kind(tree: Json) -> tuple[str, str | None]:
+    if fields_of(tree) is not None:
+        return "fields", class_in(tree)
+    return ("list" if isinstance(tree, list) else "tuple"), None
 
 
-def _is_tall(tree: Json) -> bool:
-    if isinstance(tree, str):
-        return "\n" in tree
-    parts = parts_of(tree)
-    return parts is not None and any(_is_tall(item) for _, item in parts.items)
+def _exact(tree: Json) -> str:
+    # As text, because 1 == 1.0 == True and -0.0 == 0.0, and they are different arguments.
+    return repr(tree)
+
+
+def _where(steps: _Steps) -> str:
+    return escape(place(steps))
+
+
+def _pair(before: Json, after: Json) -> tuple[str, str]:
+    if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _CHANGE_ROOM - 2:
+        start, end = _common(before, after)
+        return _around(before, start, end), _around(after, start, end)
+    shown = brief(before, _CHANGE_ROOM), brief(after, _CHANGE_ROOM)
+    if shown[0] != shown[1]:
+        return shown
+    return shown[0], f"{shown[1]} (changed{'' if shown[1] == MASK else ' where it is not shown'})"
+
+
+def _common(before: str, after: str) -> tuple[int, int]:
+    """Return how many characters two texts share at their heads and, of the rest, at their tails."""
+    shorter = min(len(before), len(after))
+    start = _longest(shorter, lambda size: before[:size] == after[:size])
+    return start, _longest(shorter - start, lambda size: before[len(before) - size :] == after[len(after) - size :])
+
+
+def _longest(most: int, fits: Callable[[int], bool]) -> int:
+    least = 0
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle - 1)
+    return least
+
+
+def _around(text: str, start: int, end: int) -> str:
+    first, last = max(start - _CONTEXT, 0), min(len(text) - end + _CONTEXT, len(text))
+    head = f"(… {first:,} characters …) " if first else ""
+    tail = f" (… {len(text) - last:,} characters …)" if last < len(text) else ""
+    return f"{head}{_cut(text[first:last])}{tail}"
+
+
+def _cut(text: str) -> str:
+    return quoted(text) if len(text) <= _CHANGE_ROOM else brief(text, _CHANGE_ROOM)
