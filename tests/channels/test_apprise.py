@@ -13,7 +13,7 @@ import pytest
 from sayso import errors
 from sayso.channels import registry
 from sayso.channels.notification import Channel, DeliveryError, Notification
-from tests.channels.test_webhook_out import NOTICE
+from tests.channels.test_webhook import NOTICE
 from tests.support.receiver import Receiver, receiver
 
 # Apprise loads all of its plugins at its first URL, and what one of them needs imports `imghdr`.

@@ -21,7 +21,7 @@ from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from sayso.view.summary import short
-from tests.channels.test_webhook_in import KEYS, SECRET, body_of, signed
+from tests.server.test_hooks import KEYS, SECRET, body_of, signed
 from tests.support.browsing import BASE, browser, text_of
 from tests.support.calling import caller, code_of
 from tests.support.commands import sayso as run

@@ -11,23 +11,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sayso.testing.clock import Clock as Clock
+    from sayso.testing.clock import frozen_clock as frozen_clock
     from sayso.testing.contract import StoreContract as StoreContract
-    from sayso.testing.frozen import Clock as Clock
-    from sayso.testing.frozen import frozen_clock as frozen_clock
+    from sayso.testing.model import Asked as Asked
+    from sayso.testing.model import ScriptedModel as ScriptedModel
     from sayso.testing.reviewer import ScriptedReviewer as ScriptedReviewer
     from sayso.testing.sample import sample_call as sample_call
     from sayso.testing.sample import sample_edit as sample_edit
     from sayso.testing.sample import sample_question as sample_question
-    from sayso.testing.scripted import Asked as Asked
-    from sayso.testing.scripted import ScriptedModel as ScriptedModel
 
 _HOMES = {
-    "Asked": "scripted",
-    "Clock": "frozen",
-    "ScriptedModel": "scripted",
+    "Asked": "model",
+    "Clock": "clock",
+    "ScriptedModel": "model",
     "ScriptedReviewer": "reviewer",
     "StoreContract": "contract",
-    "frozen_clock": "frozen",
+    "frozen_clock": "clock",
     "sample_call": "sample",
     "sample_edit": "sample",
     "sample_question": "sample",

@@ -1,6 +1,6 @@
-"""A reviewer that follows a script, for tests of gated programs: each step decides the next request that waits.
+"""A reviewer that follows a script, for tests of gated programs: each step decides the oldest request that waits.
 
-Decisions go through `sayso.Review` like anybody's, so that what a person could not do the script cannot do either.
+Decisions go through `sayso.Review`, so the script can do nothing that a person could not.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ScriptedReviewer:
     # -- at work -----------------------------------------------------------------------------------------------
 
     def decide_next(self) -> Request:
-        """Decide the oldest request that waits by the next step, and return it as it is then.
+        """Decide the oldest request that waits by the next step, and return it.
 
         Raises:
             AssertionError: Nothing waits, or no step is left.
@@ -141,12 +141,12 @@ class ScriptedReviewer:
                 continue
             try:
                 self._decide(request)
-            except Exception as error:  # noqa: BLE001  # the test is told at its end; a dead thread would let it hang
+            except Exception as error:  # noqa: BLE001  # reported at the end of the test; a dead thread would let it hang
                 self._problems.append(f"{type(error).__name__}: {error}")
                 self._give_up(request)
 
     def _give_up(self, request: Request) -> None:
-        """Let the program go on: a test that waits for ever tells nobody what is wrong."""
+        """Cancel a request without a step, so that the test fails instead of waiting for ever."""
         self._left.add(request.id)
         anybody = Reviewer("scripted reviewer", roles=request.quorum.roles, issuer="script")
         with suppress(SaysoError):  # somebody else was faster
@@ -168,7 +168,7 @@ class ScriptedReviewer:
         if error is None:
             self.must_be_done()
         elif problems := self._reported():
-            error.add_note(f"scripted reviewer: {problems}")  # most likely the cause of what the block raised
+            error.add_note(f"scripted reviewer: {problems}")  # probably the cause of what the block raised
 
     def must_be_done(self) -> None:
         """Check that every step was used and every request met one; each problem is reported once.

@@ -18,7 +18,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Call, Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Filter, Store
-from sayso.testing.frozen import Clock, frozen_clock
+from sayso.testing.clock import Clock, frozen_clock
 from sayso.testing.sample import sample_call, sample_question
 
 __all__ = ["ADA", "BOB", "Scene", "outcomes_of", "refusal"]

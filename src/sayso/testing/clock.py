@@ -1,4 +1,4 @@
-"""A clock that stands still until the test moves it."""
+"""A clock that moves only when the test moves it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Clock", "frozen_clock"]
 
 
 class Clock:
-    """An instant that moves when it is told to; a source for `sayso.clock.use`.
+    """A clock that stands still; a source for `sayso.clock.use`.
 
     Attributes:
         at: The instant, aware and in UTC.

@@ -1,7 +1,7 @@
 """A model that follows a script, for tests of agents without a provider.
 
-It keeps no place in its script: which turn comes next is read from the history, so that many runs may use one script at
-the same time, and a run that goes on in another process gets the turn that follows.
+The next turn is computed from the history, so that concurrent runs may share one script, and a run that is resumed in
+another process gets the turn that follows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Asked", "ScriptedModel"]
 
 
 class Asked(NamedTuple):
-    """What a scripted model was asked in one turn, as it was then."""
+    """The messages and tools of one turn, as the scripted model got them."""
 
     messages: list[Message]
     tools: list[dict[str, Any]]
@@ -37,7 +37,7 @@ class ScriptedModel:
             async, that returns one of these.
 
     Attributes:
-        seen: What it was asked, in the order in which it came. Concurrent runs mingle.
+        seen: Every turn that was asked of it, in order; concurrent runs are mixed.
     """
 
     name = "script"
