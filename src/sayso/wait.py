@@ -329,7 +329,11 @@ class _Decided(Effect):
 
     def _look(self) -> Request:
         try:
-            look: Callable[[str], Request] = getattr(self._store, "as_heard", self._store.get)
+            # A look by `as_heard` is short, so that a cancelled wait ends, and an end that is reached must be heard.
+            is_over = is_due(self._request, clock.now())
+            look: Callable[[str], Request] = (
+                self._store.get if is_over else getattr(self._store, "as_heard", self._store.get)
+            )
             request = look(self._request.id)
             return self._store.settle(request.id) if is_due(request, clock.now()) else request
         except StoreUnavailableError:

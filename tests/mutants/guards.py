@@ -746,4 +746,45 @@ MUTANTS = [
         "os.urandom(16).hex()", "os.urandom(8).hex()",
         "promises/test_12_ids_are_random.py::test_12_ids_are_random_and_knowing_one_gives_no_right",
     ),
+    # -- a program and its server -----------------------------------------------------------------------------------
+    Mutant(
+        "a field that a program's message does not have is refused", "stores/http_messages.py",
+        'ConfigDict(extra="forbid", strict=True, frozen=True)', 'ConfigDict(extra="ignore", strict=True, frozen=True)',
+        "stores/test_http_attacks.py::test_a_program_says_nothing_of_state_decision_or_time",
+    ),
+    Mutant(
+        "what a program shows people is what would run", "server/api/validation.py",
+        "    if not agrees(shown, tree):", "    if False:",
+        "stores/test_http_attacks.py::test_a_view_that_is_not_the_call_is_refused",
+    ),
+    Mutant(
+        "the server masks what a program does not mask", "server/api/validation.py",
+        "masked = Redaction(redact).mask(shown)", "masked = shown",
+        "stores/test_http_attacks.py::test_a_secret_that_the_program_does_not_mask_is_masked_by_the_server",
+    ),
+    Mutant(
+        "one token leaves threads of the server to the others", "server/api/limits.py",
+        "CapacityLimiter(2 * most)", "CapacityLimiter(most)",
+        "server/test_api_input.py::test_a_token_that_takes_all_of_its_slots_leaves_threads_to_the_others",
+    ),
+    Mutant(
+        "a server that limits ends no wait", "stores/http.py",
+        "raise errors.StoreUnavailableError(str(limited)) from limited", "raise",
+        "stores/test_http_patience.py::test_a_look_of_one_who_waits_ends_soon_and_ends_no_wait",
+    ),
+    Mutant(
+        "a look of one who waits is short", "stores/http.py",
+        "messages.Get.of(request_id=request_id), is_brief=True", "messages.Get.of(request_id=request_id)",
+        "stores/test_http_patience.py::test_a_look_of_one_who_waits_ends_soon_and_ends_no_wait",
+    ),
+    Mutant(
+        "the listener waits as long as the server says", "stores/http.py",
+        "self._put_off(jittered(later.seconds, never_less=True))", "pass",
+        "stores/test_http_patience.py::test_the_listener_asks_again_when_the_server_says_so_and_not_before",
+    ),
+    Mutant(
+        "an end that is reached is asked for with patience", "wait.py",
+        "is_over = is_due(self._request, clock.now())", "is_over = False",
+        "stores/test_http_patience.py::test_an_end_that_is_reached_is_asked_for_as_long_as_a_server_limits",
+    ),
 ]  # fmt: skip

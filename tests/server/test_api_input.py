@@ -256,11 +256,15 @@ class Wire:
         self._server.of(store, **options)
         self._headers = {**bearer(store, "ask"), "content-type": "application/json"}
 
-    def sent(self, method: str, path: str, body: Any = None) -> http.client.HTTPConnection:
+    def sent(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> http.client.HTTPConnection:
         """Send a request, whose answer is read later."""
         connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=60)
         self._stack.enter_context(closing(connection))
-        connection.request(method, f"/api/v1{path}", None if body is None else json.dumps(body), self._headers)
+        connection.request(
+            method, f"/api/v1{path}", None if body is None else json.dumps(body), headers or self._headers
+        )
         return connection
 
     def asked(self) -> str:
@@ -299,6 +303,24 @@ def test_programs_that_sleep_take_no_room_and_those_that_wake_look_in_turn(
         assert {one.status for one in answers} == {200}
         assert all(request_id in json.load(one)["changed"] for one in answers)
         assert wire.sent("GET", "/me").getresponse().status == 200
+
+
+def test_a_token_that_takes_all_of_its_slots_leaves_threads_to_the_others(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots = 64  # the default, and more than the threads that anyio gives by itself
+    with ExitStack() as stack:
+        wire, bob = Wire(memory, stack), bearer(memory, name="bob")
+        request_id = wire.asked()
+        held = Held(memory, monkeypatch)
+        under_way = [wire.sent("POST", "/program/get", {"request_id": request_id}) for _ in range(slots)]
+        try:
+            held.until_inside(slots)
+            assert wire.sent("GET", "/me").getresponse().status == 429, "a slot is left"
+            assert wire.sent("GET", "/me", headers=bob).getresponse().status == 200
+        finally:
+            held.free.set()
+        assert {one.getresponse().status for one in under_way} == {200}
 
 
 def test_a_program_that_comes_to_wait_queues_for_a_slot(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:

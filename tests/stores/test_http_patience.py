@@ -24,11 +24,15 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.server import create_app
+from sayso.stores import http as stores_http
 from sayso.stores import http_transport
 from sayso.stores.base import Filter, Store
-from sayso.stores.http import HttpStore
+from sayso.stores.http import HttpStore, Listener
+from sayso.stores.http_transport import LaterError
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.watch import Bell
 from sayso.testing import sample_call
+from tests.conftest import Clock
 from tests.support.serving import Serving, new_token, reserved_port, serving
 
 PATIENCE = 60
@@ -268,6 +272,77 @@ def test_a_withdrawal_gives_up_after_two_seconds(
             here.withdraw(request.id, requester(), "nobody waits for it", is_brief=True)
         here.close()
     assert hours.now <= 2
+
+
+@pytest.mark.parametrize("fault", [_is_down, _hangs, _limits], ids=lambda fault: fault.__name__)
+def test_a_look_of_one_who_waits_ends_soon_and_ends_no_wait(
+    there: Store, hours: Hours, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]
+) -> None:
+    with serving(store=there) as server:
+        here = HttpStore(server.of(there), new_token(there))
+        request = here.ask(sample_call())
+        fault(here, server, hours, monkeypatch)
+        with pytest.raises(errors.StoreUnavailableError):  # after which a wait goes on
+            here.as_heard(request.id)
+        here.close()
+    assert hours.now <= 2
+
+
+def test_an_end_that_is_reached_is_asked_for_as_long_as_a_server_limits(
+    there: Store, hours: Hours, clock: Clock
+) -> None:
+    @sayso.gate(wait="block", name="refund", expires="1h")
+    def refund(amount: int) -> None: ...
+
+    with serving(store=there) as server:
+        taking = server.app
+        here = HttpStore(server.url, new_token(there))
+
+        async def limits_once_it_is_asked(scope: Any, receive: Any, send: Any) -> None:
+            await taking(scope, receive, send)
+            if scope["path"].endswith("/ask"):
+                clock.tick(hours=1)
+                server.app = limiting(taking, [(429, "59")])
+
+        server.app = limits_once_it_is_asked
+        sayso.configure(store=here)
+        with pytest.raises(sayso.ConfirmationExpired):
+            refund(1)
+        here.close()
+    assert hours.now >= 59
+
+
+def test_the_listener_asks_again_when_the_server_says_so_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours, bell, sent = Hours(), Bell(), list[float]()
+
+    class Limiting:
+        """A transport to a server that wants to be left alone for a minute, and then hears that nobody waits."""
+
+        def connect(self, _: float) -> Any:
+            return HTTPConnection("127.0.0.1")
+
+        def send_once(self, *_: object) -> Any:
+            sent.append(hours.now)
+            if len(sent) == 1:
+                raise LaterError(60)
+            leave()
+            raise ConnectionResetError
+
+    class News(threading.Event):
+        """Wakes early again and again, as when others come to wait."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            hours.now += min(timeout or 0, 7)
+            return True
+
+    monkeypatch.setattr(stores_http, "time", hours)
+    transport: Any = Limiting()
+    listener = Listener(bell, transport)
+    listener._news = News()
+    leave = bell.add("rq_1", lambda: None)
+    listener._run()
+    first, second = sent
+    assert 60 <= second - first <= 140
 
 
 def test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal(

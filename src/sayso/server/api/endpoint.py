@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, NoReturn, TypeVar, cast, get_origin
 
+from anyio import to_thread
 from pydantic import BaseModel, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Http
 from starlette.responses import Response
@@ -37,12 +37,13 @@ from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
 from sayso.server.context import Settings, is_same_origin, is_signed_in
 
 __all__ = [
-    "MAX_BODY", "Context", "Endpoint", "EndpointsAtPath", "Principal", "Router", "is_still_good", "parsed",
+    "MAX_BODY", "Context", "Endpoint", "EndpointsAtPath", "Principal", "Router", "in_thread", "is_still_good", "parsed",
     "principal_of", "read_bytes",
 ]  # fmt: skip
 
 _log = logging.getLogger("sayso.server")
 _M = TypeVar("_M", bound=BaseModel)
+T = TypeVar("T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -173,7 +174,13 @@ async def _read_body(http: Http, model: type[_M]) -> _M:
         return _validated("body", partial(model.model_validate_json, body or b"{}"))
 
     # In a thread, where it is large, so that nobody else has to wait.
-    return checked() if len(body) <= _LARGE else await run_in_threadpool(checked)
+    return checked() if len(body) <= _LARGE else await in_thread(http, checked)
+
+
+async def in_thread(http: Http, work: Callable[[], T]) -> T:
+    """Return what `work` returns, done in one of the API's threads."""
+    in_flight: InFlight = http.app.state.in_flight
+    return await to_thread.run_sync(work, limiter=in_flight.threads)
 
 
 def _read_query(http: Http, model: type[_M]) -> _M:
@@ -358,7 +365,7 @@ class Endpoint:
             given.append(_read_query(http, self.input) if takes_query else await _read_body(http, self.input))
         if inspect.iscoroutinefunction(self.handler):
             return _written(context, await self.handler(*given))
-        return _written(context, await run_in_threadpool(self.handler, *given))
+        return _written(context, await in_thread(http, partial(self.handler, *given)))
 
 
 def _written(context: Context, answer: BaseModel | Response) -> Response:
@@ -445,7 +452,7 @@ class EndpointsAtPath:
 
     async def _answered(self, http: Http) -> Response:
         try:
-            principal = await run_in_threadpool(principal_of, http)  # by its headers: no body has been read
+            principal = await in_thread(http, partial(principal_of, http))  # by its headers: no body has been read
         except Problem:
             strangers: Rate = http.app.state.stranger_rate
             strangers.count(f"stranger {'' if http.client is None else http.client.host}")
@@ -467,7 +474,7 @@ class EndpointsAtPath:
             answer = await endpoint.answered(http, principal, slot)
             if http.method not in LOOKING:  # who only looks writes nothing, not even that
                 tokens: Tokens = http.app.state.tokens
-                await run_in_threadpool(tokens.write_uses)
+                await in_thread(http, tokens.write_uses)
             return answer
         if not self._endpoints:
             raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")

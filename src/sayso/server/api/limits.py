@@ -65,6 +65,10 @@ class Rate:
 class InFlight:
     """How many requests of one token are worked on at a time; used in the event loop alone.
 
+    Attributes:
+        threads: In which all requests to the API are worked on. There are twice as many as one token may take, so that
+            one that takes all of its slots leaves threads for the others, and pages have threads of their own.
+
     Args:
         most: For each token.
 
@@ -75,6 +79,7 @@ class InFlight:
     def __init__(self, most: int) -> None:
         if most < 1:
             raise errors.ConfigError(f"in_flight must be 1 or more, not {most}; no token could ask anything")
+        self.threads = CapacityLimiter(2 * most)
         self._most = most
         self._tokens = dict[str, _Token]()
 

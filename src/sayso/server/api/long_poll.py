@@ -15,11 +15,10 @@ from typing import TypeVar
 
 import anyio
 from sse_starlette.sse import AppStatus
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as Http
 
 from sayso.model.ids import new_token
-from sayso.server.api.endpoint import Context
+from sayso.server.api.endpoint import Context, in_thread
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT
 
@@ -125,7 +124,7 @@ async def until_changed(
         while True:
             bell.clear()
             looked_at, rung = rung, set[str]()
-            found = await run_in_threadpool(look, looked_at)
+            found = await in_thread(context.http, partial(look, looked_at))
             if found is not None:
                 return found
             async with nullcontext() if context.slot is None else context.slot.released():
