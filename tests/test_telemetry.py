@@ -67,7 +67,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heard]:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", found.tracers)
     monkeypatch.setattr(metrics_internal, "_METER_PROVIDER", found.meters)
     assert metrics.get_meter_provider() is found.meters
-    monkeypatch.setattr(telemetry, "_known", [])
+    monkeypatch.setattr(telemetry, "_cached", [])
     yield found
     found.tracers.shutdown()
     found.meters.shutdown()
@@ -202,10 +202,10 @@ def test_a_fault_of_telemetry_reaches_no_gate(
 ) -> None:
     refund = refund_of(ran)
     heard.tracers.add_span_processor(Broken())
-    monkeypatch.setattr(telemetry, "_of_metric", breaks)
+    monkeypatch.setattr(telemetry, "_metric_attributes", breaks)
     sayso.Review(reviewer="ada").approve(held(refund, "o-1", 5).confirmation_id)
     assert refund("o-1", 5) == "paid"
-    monkeypatch.setattr(telemetry, "_signals", breaks)
+    monkeypatch.setattr(telemetry, "_instruments", breaks)
     sayso.Review(reviewer="ada").approve(held(refund, "o-2", 5).confirmation_id)
     assert refund("o-2", 5) == "paid"
 
@@ -214,7 +214,7 @@ def test_where_nobody_listens_nothing_is_recorded(
     memory: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = list[int]()
-    monkeypatch.setattr(telemetry, "_signals", lambda: made.append(1))
+    monkeypatch.setattr(telemetry, "_instruments", lambda: made.append(1))
     refund = refund_of(ran)
     sayso.Review(reviewer="ada").approve(held(refund, "o-1", 5).confirmation_id)
     refund("o-1", 5)

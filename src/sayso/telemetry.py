@@ -1,9 +1,9 @@
-"""Spans and metrics for OpenTelemetry: what a program asked, how long it waited, and how the call went.
+"""Spans and metrics of a program, by OpenTelemetry: requests, waits, decisions and executed calls.
 
 Names follow the semantic conventions for generative AI where these have one (`execute_tool NAME`, `gen_ai.tool.name`,
-`gen_ai.execute_tool.duration`); the others begin with `sayso.`. Nothing is loaded, and nothing done, unless the program
-has told OpenTelemetry where it goes to (extra `otel`). The invariant: no argument, no result and no word of a person is
-in any of it, and a fault in here reaches no gate.
+`gen_ai.execute_tool.duration`); the others begin with `sayso.`. Nothing is imported or recorded unless the program has
+set a tracer or meter provider (extra `otel`). No argument, no result and no word of a person is recorded, and an error
+in here reaches no gate. The metrics of a server are in `sayso.server.metrics`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _API = "opentelemetry.trace"
 _EXECUTE = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
 
 
-class _Signals(NamedTuple):
-    """What is recorded with; made once for a pair of providers."""
+class _Instruments(NamedTuple):
+    """The tracer and the instruments; made once for a pair of providers."""
 
     providers: tuple[object, object]
     tracer: Tracer
@@ -39,53 +39,53 @@ class _Signals(NamedTuple):
     executing: Histogram
 
 
-_known: list[_Signals] = []  # one at most: a program that changes its providers begins anew
+_cached: list[_Instruments] = []  # one at most; made again when the program sets other providers
 
 
 def asked(request: Request) -> Request:
     """Record that a request was asked, and return it."""
-    if _API not in sys.modules or not _is_heard():
+    if _API not in sys.modules or not _is_recording():
         return request
-    with _safe() as signals:
-        if signals is not None:
-            signals.tracer.start_span(f"sayso.ask {_name(request)}", attributes=_of_span(request)).end()
-            signals.requests.add(1, _of_metric(request))
+    with _recording() as instruments:
+        if instruments is not None:
+            instruments.tracer.start_span(f"sayso.ask {_name(request)}", attributes=_span_attributes(request)).end()
+            instruments.requests.add(1, _metric_attributes(request))
     return request
 
 
 def denied(tool: str) -> None:
     """Record that a rule refused a call."""
-    with _safe() as signals:
-        if signals is not None:
-            signals.denials.add(1, {"gen_ai.tool.name": tool})
+    with _recording() as instruments:
+        if instruments is not None:
+            instruments.denials.add(1, {"gen_ai.tool.name": tool})
 
 
 def decided(request: Request, verb: Verb, channel: str) -> Request:
-    """Record what a person said of a request, and return it as it stands after that."""
-    if not _is_heard():
+    """Record a decision or a vote, and return the request."""
+    if not _is_recording():
         return request
-    with _safe() as signals:
-        if signals is not None:
-            said = {**_of_metric(request), "sayso.decision.verb": verb, "sayso.channel": channel}
-            signals.decisions.add(1, said)
-            if request.decision is not None:  # else it was one vote of several
+    with _recording() as instruments:
+        if instruments is not None:
+            attributes = {**_metric_attributes(request), "sayso.decision.verb": verb, "sayso.channel": channel}
+            instruments.decisions.add(1, attributes)
+            if request.decision is not None:  # otherwise it was one vote of several
                 waited = (request.decision.at - request.created_at).total_seconds()
-                signals.deciding.record(max(0.0, waited), said)
+                instruments.deciding.record(max(0.0, waited), attributes)
     return request
 
 
 def executing(request: Request, effect: UserCall) -> UserCall:
-    """Return the effect that also records how the started call goes; the same one where nobody records."""
-    return _TracedCall(request, effect) if _API in sys.modules and _is_heard() else effect
+    """Return the effect with a span around the started call; the same effect where nothing is recorded."""
+    return _TracedCall(request, effect) if _API in sys.modules and _is_recording() else effect
 
 
 def waiting(request: Request, effect: Effect) -> Effect:
-    """Return the effect that also records how long the program stands and waits; the same where nobody records."""
-    return _TracedWait(request, effect) if _is_heard() else effect
+    """Return the effect with a span around the wait; the same effect where nothing is recorded."""
+    return _TracedWait(request, effect) if _is_recording() else effect
 
 
 class _TracedCall(UserCall):
-    """A call inside of its span, so that what the call records stands below it."""
+    """A call inside its span, which is the parent of the spans that the call makes."""
 
     def __init__(self, request: Request, effect: UserCall) -> None:
         self._request, self._effect = request, effect
@@ -113,24 +113,26 @@ class _TracedWait(Effect):
 
 
 class _Span:
-    """A span that is the current one while its block runs; what goes wrong with it stays in here."""
+    """A span that is the current one while its block runs; it raises nothing."""
 
-    def __init__(self, operation: str, request: Request, **said: str) -> None:
-        self._operation, self._request, self._said = operation, request, said
+    def __init__(self, operation: str, request: Request, **attributes: str) -> None:
+        self._operation, self._request, self._said = operation, request, attributes
         self._span: Span | None = None
         self._leave: Callable[[], object] | None = None
         self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
-        with _safe() as signals:
-            if signals is not None:
+        with _recording() as instruments:
+            if instruments is not None:
                 named = f"{self._operation} {_name(self._request)}"
-                self._span = signals.tracer.start_span(named, attributes=self._said | _of_span(self._request))
+                self._span = instruments.tracer.start_span(
+                    named, attributes=self._said | _span_attributes(self._request)
+                )
                 self._leave = _entered(self._span)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        with _safe():
+        with _recording():
             if self._leave is not None:
                 self._leave()
             if self._span is not None:
@@ -139,25 +141,25 @@ class _Span:
                 self._span.end()
 
     def ended(self, attempt: Attempt) -> Attempt:
-        """Record how a call went, by the kind of its error and not by its words."""
+        """Record the outcome of a call, and the class of its error without its message."""
         raised = attempt.raised
         outcome = "done" if raised is None else _outcome(raised)
-        with _safe() as signals:
-            said: dict[str, str] = {"sayso.outcome": outcome}
+        with _recording() as instruments:
+            attributes: dict[str, str] = {"sayso.outcome": outcome}
             if outcome in {"failed", "unknown"}:
-                said["error.type"] = type(raised).__qualname__
+                attributes["error.type"] = type(raised).__qualname__
             if self._span is not None:
-                self._span.set_attributes(said)
-                if "error.type" in said:
+                self._span.set_attributes(attributes)
+                if "error.type" in attributes:
                     self._span.set_status(_error())
-            if signals is not None:
-                named = {**_EXECUTE, **_of_metric(self._request), **said}
-                signals.executing.record(time.monotonic() - self._begun, named)
+            if instruments is not None:
+                named = {**_EXECUTE, **_metric_attributes(self._request), **attributes}
+                instruments.executing.record(time.monotonic() - self._begun, named)
         return attempt
 
     def waited(self, after: Any) -> Any:
-        """Record how a wait ended."""
-        with _safe():
+        """Record the state and the decision at the end of a wait."""
+        with _recording():
             if self._span is not None and isinstance(after, Request):
                 self._span.set_attribute("sayso.state", str(after.state))
                 if after.decision is not None:
@@ -178,24 +180,24 @@ def _error() -> Any:
 
 
 def _entered(span: Span) -> Callable[[], object]:
-    """Make a span the current one, and return what makes the one before current again."""
+    """Make a span the current one, and return the function that restores the one before."""
     from opentelemetry import context, trace
 
     token = context.attach(trace.set_span_in_context(span))
 
     def leave() -> None:
-        # A coroutine may be thrown away from a context that never had the span: there is nothing to put back there.
+        # A coroutine may be closed in another context, where the span was never the current one.
         if trace.get_current_span() is span:
             context.detach(token)
 
     return leave
 
 
-def _is_heard() -> bool:
-    """Say whether the program has said where spans or metrics go to."""
-    if _API not in sys.modules:  # nobody has loaded it, so nobody can have said so; and to load it takes its time
+def _is_recording() -> bool:
+    """Say whether the program has set a tracer or meter provider."""
+    if _API not in sys.modules:  # not imported, so no provider is set; importing it takes time
         return False
-    with suppress(Exception):  # a provider may be made just then, by somebody's code
+    with suppress(Exception):  # a provider may be any code
         from opentelemetry import metrics, trace
 
         return _is_chosen(trace.get_tracer_provider()) or _is_chosen(metrics.get_meter_provider())
@@ -203,31 +205,31 @@ def _is_heard() -> bool:
 
 
 def _is_chosen(provider: object) -> bool:
-    # Until somebody sets one, there is a proxy that hands everything on to nobody: many libraries load the API.
+    # Until a provider is set the API has a proxy, which records nothing: many libraries import the API alone.
     return not type(provider).__name__.lstrip("_").startswith("Proxy")
 
 
 @contextmanager
-def _safe() -> Generator[_Signals | None]:
-    """Give what is recorded with, and let no fault of it out; None where nobody records."""
-    signals = None
-    with suppress(Exception):  # providers, processors and exporters are somebody's code, and no call fails by them
-        signals = _signals() if _is_heard() else None
+def _recording() -> Generator[_Instruments | None]:
+    """Yield the instruments, and suppress every error of the block; None where nothing is recorded."""
+    instruments = None
+    with suppress(Exception):  # providers, processors and exporters may be any code, and no call fails because of them
+        instruments = _instruments() if _is_recording() else None
     with suppress(Exception):  # the same
-        yield signals
+        yield instruments
 
 
-def _signals() -> _Signals:
+def _instruments() -> _Instruments:
     from importlib.metadata import version
 
     from opentelemetry import metrics, trace
 
     providers = (trace.get_tracer_provider(), metrics.get_meter_provider())
-    if _known and _known[0].providers == providers:
-        return _known[0]
+    if _cached and _cached[0].providers == providers:
+        return _cached[0]
     own = version("sayso")
     meter = metrics.get_meter("sayso", own)
-    made = _Signals(
+    made = _Instruments(
         providers,
         trace.get_tracer("sayso", own),
         meter.create_counter("sayso.requests", "{request}", "Requests that were asked."),
@@ -236,7 +238,7 @@ def _signals() -> _Signals:
         meter.create_histogram("sayso.decision.duration", "s", "From asking to the decision."),
         meter.create_histogram("gen_ai.execute_tool.duration", "s", "Duration of a started call."),
     )
-    _known[:] = [made]
+    _cached[:] = [made]
     return made
 
 
@@ -244,14 +246,14 @@ def _name(request: Request) -> str:
     return request.subject.name if isinstance(request.subject, Call) else "question"
 
 
-def _of_metric(request: Request) -> dict[str, str]:
-    """Return what there are few of, so that a metric does not grow with the number of requests."""
+def _metric_attributes(request: Request) -> dict[str, str]:
+    """Return attributes with few values, so that a metric does not grow with the number of requests."""
     found = {"sayso.request.kind": request.kind}
     if isinstance(request.subject, Call):
         found["gen_ai.tool.name"] = request.subject.name
     return found if request.risk is None else {**found, "sayso.risk": request.risk}
 
 
-def _of_span(request: Request) -> dict[str, str]:
-    found = {**_of_metric(request), "sayso.request.id": request.id, "sayso.run.id": request.run_id}
+def _span_attributes(request: Request) -> dict[str, str]:
+    found = {**_metric_attributes(request), "sayso.request.id": request.id, "sayso.run.id": request.run_id}
     return {**found, "sayso.tool": request.subject.tool} if isinstance(request.subject, Call) else found
