@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import sayso
-from sayso.errors import ConfigError
+from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.reviewer import Quorum
@@ -138,6 +138,17 @@ def test_events_that_were_lost_are_told(memory: Store, clock: Clock, monkeypatch
     monkeypatch.setattr(app.state.event_log, "since", lambda _: None)
     clock.tick(seconds=5)
     assert read(client)["sayso_events_lost_total",] == 1
+
+
+def test_a_store_that_fails_gives_no_metrics_and_says_so(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = scraper(create_app(memory))
+
+    def gone(_: object) -> int:
+        raise StoreUnavailableError("the disk is gone")
+
+    monkeypatch.setattr(memory, "count", gone)
+    answer = client.get("/metrics")
+    assert (answer.status_code, "sayso_states" in answer.text) == (503, False)
 
 
 def test_no_argument_is_in_the_metrics(memory: Store, clock: Clock, program: Program) -> None:

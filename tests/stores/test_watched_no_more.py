@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("prometheus_client")
+pytest.importorskip("opentelemetry.exporter.prometheus")
 
 from sayso.server import metrics
 from sayso.server.api import long_poll
