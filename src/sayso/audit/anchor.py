@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sayso import errors
 from sayso.audit.checkpoint import CHAIN, Checkpoint, checkpoint, head_lines, parse_head, root_of
 from sayso.audit.signing import Signer, document_text, read_bytes, read_document, signed_by
-from sayso.audit.verifier import Known
+from sayso.audit.verifier import ExpectedRow
 from sayso.clock import instant
 from sayso.model.journal import Head
 from sayso.stores.base import Store
@@ -43,10 +43,10 @@ class AnchorFile(NamedTuple):
         return f"the anchor of {instant(self.checkpoint.at):%Y-%m-%d %H:%M:%S}Z"
 
     @property
-    def known(self) -> Iterator[Known]:
+    def known(self) -> Iterator[ExpectedRow]:
         """Every row that must be in the store, the checkpoint's own among them."""
         for head in (*self.heads, Head(CHAIN, self.checkpoint.seq, self.checkpoint.link)):
-            yield Known(head, self.witness)
+            yield ExpectedRow(head, self.witness)
 
     def must_be_of(self, store: Store) -> None:
         """Raise `EvidenceError` where none of its chains is in this store."""

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
 from sayso.audit.signing import Signer, signed_by
-from sayso.audit.verifier import Known, rows_of
+from sayso.audit.verifier import ExpectedRow, rows_of
 from sayso.clock import instant, microseconds
 from sayso.model.journal import Entry, Head
 from sayso.model.reviewer import PROGRAM, Identity
@@ -165,7 +165,7 @@ class History(NamedTuple):
     keys: tuple[str, ...]
     broken: tuple[str, ...]
     last: int
-    known: tuple[Known, ...]
+    known: tuple[ExpectedRow, ...]
     links: frozenset[str]
     checked: int
 
@@ -291,7 +291,7 @@ class _Reading:
             return
         made, new = read
         witness = made.witness
-        self.known += [Known(head, witness) for head in (*new, Head(CHAIN, made.seq, made.link))]
+        self.known += [ExpectedRow(head, witness) for head in (*new, Head(CHAIN, made.seq, made.link))]
         if made.key is not None and not _is_signed(made):
             self.wrong.append(f"the signature of {made.witness} does not hold")
         if made.before not in self.links:
@@ -327,18 +327,18 @@ def first_of(wrong: Sequence[str]) -> str:
 def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[str]:
     # Every row is looked up once. After that the newest one of each chain is enough, because its link covers those
     # before it: `sayso.audit.verifier` finds what was changed there.
-    newest = dict[str, Known]()
+    newest = dict[str, ExpectedRow]()
     for one in past.known:
         if one.head.seq >= newest.get(one.head.run_id, one).head.seq:
             newest[one.head.run_id] = one
-    wanted = dict[str, list[Known]]()
+    wanted = dict[str, list[ExpectedRow]]()
     for one in {one.head: one for one in (*newest.values(), *past.known[past.checked :])}.values():
         if heads.get(one.head.run_id) != one.head:
             wanted.setdefault(one.head.run_id, []).append(one)
     return [*past.broken, *(said for run_id, known in wanted.items() for said in _missing(store, run_id, known))]
 
 
-def _missing(store: Store, run_id: str, known: Sequence[Known]) -> Iterator[str]:
+def _missing(store: Store, run_id: str, known: Sequence[ExpectedRow]) -> Iterator[str]:
     first = min(one.head.seq for one in known)
     rows = rows_of(store, run_id=run_id, after=(run_id, first - 1))
     last = max(one.head.seq for one in known)

@@ -4,8 +4,8 @@ Every transition has a row, written in the transaction that made it and chained 
 `verify` finds rows that were changed, removed, swapped or inserted; requests that differ from their last row, or from
 what was asked; steps that cannot follow from those before them; and a chain whose end was removed while one of its
 requests is still there. By itself it finds neither an end that was removed together with its requests, nor a chain that
-was computed anew up to its end; the rows that a checkpoint or an anchor names (`Known`) show both. Rows are read page
-by page; memory grows with the requests, not with their rows.
+was computed anew up to its end; the rows that a checkpoint or an anchor names (`ExpectedRow`) show both. Rows are read
+page by page; memory grows with the requests, not with their rows.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, firs
 from sayso.model.request import Request
 from sayso.stores.base import Store
 
-__all__ = ["Break", "Entry", "Known", "Verified", "entries", "must_agree", "rows_of", "verify"]
+__all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "must_agree", "rows_of", "verify"]
 
 _PAGE = 1000
 
 
 class Break(NamedTuple):
-    """The first place where a chain does not hold.
+    """The first error of a chain.
 
     Attributes:
-        run_id: Which chain.
-        seq: The row that should stand there, or the last row of the request that does not agree with it.
-        reason: What is wrong with it.
+        run_id: The chain.
+        seq: The row that should be there, or the last row of the request that does not agree with it.
+        reason: What is wrong.
     """
 
     run_id: str
@@ -38,15 +38,14 @@ class Break(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a walk over the journal and the requests found.
+    """The result of `verify`.
 
     Attributes:
         rows: How many rows of the journal were read.
         chains: In how many chains.
-        broken: The first break of every chain that has one.
-        requests: How many requests were compared with it.
-        unopened: Of how many of them only state and place could be compared, because they are sealed and there is
-            no key here.
+        broken: The first error of every chain that has one.
+        requests: How many requests were compared with their rows.
+        unopened: How many of these are sealed with a key that is not here: only their state and place were compared.
     """
 
     rows: int
@@ -56,12 +55,12 @@ class Verified(NamedTuple):
     unopened: int = 0
 
 
-class Known(NamedTuple):
-    """A row of the journal that somebody knows to have stood there.
+class ExpectedRow(NamedTuple):
+    """A row that must be in the journal, because a checkpoint or an anchor names it.
 
     Attributes:
         head: The row: its chain, place and link.
-        witness: Who knows it, in the words of a sentence, e.g. `the anchor of 2026-01-31`.
+        witness: What names it, for messages, e.g. `the anchor of 2026-01-31`.
     """
 
     head: Head
@@ -69,7 +68,7 @@ class Known(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The rows of a request up to one of them: its place, and what they say."""
+    """The last row of a request that was read, and what its rows say so far."""
 
     run_id: str
     seq: int
@@ -78,20 +77,20 @@ class _Rows(NamedTuple):
 
 
 class _Walk:
-    """Everything that was found on the way."""
+    """The state of a walk over the journal."""
 
-    def __init__(self, known: Iterable[Known]) -> None:
+    def __init__(self, known: Iterable[ExpectedRow]) -> None:
         self.rows = self.chains = 0
         self.broken: dict[str, Break] = {}
         self.trails: dict[str, _Rows] = {}
-        self._known: dict[str, dict[int, list[Known]]] = {}
+        self._known: dict[str, dict[int, list[ExpectedRow]]] = {}
         for one in known:
             self._known.setdefault(one.head.run_id, {}).setdefault(one.head.seq, []).append(one)
-        self._here: dict[int, list[Known]] = {}
+        self._here: dict[int, list[ExpectedRow]] = {}
         self._last = Entry("", 0, 0, "", "", "", "", "", "")
 
     def step(self, entry: Entry) -> None:
-        """Look at the next row of the journal."""
+        """Check the next row of the journal."""
         self.rows += 1
         last = self._last
         if entry.run_id != last.run_id:
@@ -110,7 +109,7 @@ class _Walk:
         self._last = entry
 
     def end(self) -> None:
-        """Look at what was known and was never reached."""
+        """Check the expected rows that were not reached."""
         self._end()
         for run_id, known in self._known.items():
             seq, (one, *_) = max(known.items())
@@ -127,7 +126,7 @@ class _Walk:
 
 
 def entries(store: Store, *, run_id: str | None = None, request_id: str | None = None) -> Iterator[Entry]:
-    """Yield the journal to read by run and place, page by page; what a store seals is opened where there is a key."""
+    """Yield the journal by run and place; what the store seals is opened where the key is here."""
     for entry in rows_of(store, run_id=run_id, request_id=request_id):
         yield store.legible(entry)
 
@@ -135,7 +134,7 @@ def entries(store: Store, *, run_id: str | None = None, request_id: str | None =
 def rows_of(
     store: Store, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None
 ) -> Iterator[Entry]:
-    """Yield the journal as it is kept, page by page; `after` is the (run, seq) behind which to begin."""
+    """Yield the stored rows by run and place, after `after`, a (run, seq)."""
     while True:
         page = store.journal(run_id=run_id, request_id=request_id, after=after, limit=_PAGE)
         yield from page
@@ -154,13 +153,13 @@ def _anchors(store: Store, run_id: str | None) -> Iterator[Anchor]:
         after = page[-1].request_id
 
 
-def verify(store: Store, *, run_id: str | None = None, known: Iterable[Known] = ()) -> Verified:
-    """Walk the chains of one run or of all, compute every link anew, and compare every request with its rows.
+def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedRow] = ()) -> Verified:
+    """Recompute every link of one chain or of all, and compare every request with its rows.
 
     Args:
-        store: Which store.
+        store: The store.
         run_id: Only the chain of this run.
-        known: Rows that must be there, of checkpoints or of an anchor; those of other runs do not count.
+        known: Rows that must be there; those of other runs are ignored.
     """
     walk = _Walk(one for one in known if run_id in {None, one.head.run_id})
     requests = unopened = 0
@@ -184,7 +183,7 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[Known] = 
 
 
 def must_agree(store: Store, request: Request) -> None:
-    """Raise `EvidenceError` where a request does not agree with its rows; their chain is not walked."""
+    """Raise `EvidenceError` where a request does not agree with its rows; the chain is not verified."""
     for anchor in _anchors(store, request.run_id):
         wrong = _differs_still(store, anchor) if anchor.request_id == request.id else None
         if wrong is not None:
@@ -192,7 +191,7 @@ def must_agree(store: Store, request: Request) -> None:
 
 
 def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
-    if tuple(map(type, entry)) != KINDS:  # a database takes bytes for text, and then nothing can be computed
+    if tuple(map(type, entry)) != KINDS:  # a database accepts bytes as text, and no link can be computed of them
         return Break(str(entry.run_id), seq, f"row {seq} holds a value of a kind that is never written")
     if entry.seq != seq:
         return Break(entry.run_id, seq, f"row {seq} is missing (row {entry.seq} follows)")
@@ -201,7 +200,7 @@ def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
     return None
 
 
-def _unlike(entry: Entry, known: Iterable[Known]) -> Break | None:
+def _unlike(entry: Entry, known: Iterable[ExpectedRow]) -> Break | None:
     for one in known:
         if one.head.link != entry.link:
             reason = f"row {entry.seq} is not the one that {one.witness} knows: the chain was written anew"
@@ -210,7 +209,7 @@ def _unlike(entry: Entry, known: Iterable[Known]) -> Break | None:
 
 
 def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
-    """Return what the rows of a request say with the next one, and whether that one cannot follow."""
+    """Return what the rows of a request say with the next one, and an error where that one cannot follow."""
     known = before.said if before is not None and before.run_id == entry.run_id else Trail()
     said, problem = known.after(entry.event, entry.detail)
     rows = _Rows(entry.run_id, entry.seq, entry.link, said)
@@ -220,7 +219,7 @@ def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
 
 
 def _differs(anchor: Anchor, trail: _Rows | None) -> Break | None:
-    """Say how a request does not agree with its rows."""
+    """Return how a request does not agree with its rows; None where it does."""
     if trail is None or trail.run_id != anchor.run_id:
         reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was put in by hand"
         return Break(anchor.run_id, 1, reason)
@@ -241,7 +240,7 @@ def _differs(anchor: Anchor, trail: _Rows | None) -> Break | None:
 
 
 def _differs_still(store: Store, anchor: Anchor) -> Break | None:
-    """Compare one request again, until nobody changes it meanwhile: the walk is no single moment."""
+    """Compare one request again, until nothing changes it meanwhile: the walk is not one transaction."""
     while True:
         trail = None
         for entry in rows_of(store, run_id=anchor.run_id, request_id=anchor.request_id):

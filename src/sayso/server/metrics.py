@@ -189,28 +189,28 @@ class Metrics:
         self._lock = threading.Lock()  # of scrapers that ask at once, one reads the store and the others get its text
         self._number = 0  # of the last event that was counted
         self._end: Unwatch | None = None  # None while nothing is watched
-        self._has_begun = self._is_heeding = False
+        self._has_begun = self._is_watching = False
         self._asked_at = 0.0
         self._cached: tuple[datetime, bytes] | None = None
         self._instruments: _Instruments | None = None
 
-    def heed(self) -> None:
+    def keep_watching(self) -> None:
         """Watch events from the next scrape on, until nobody has asked for long or the running event loop ends."""
         self._asked_at = time.monotonic()
-        if not self._is_heeding:
-            self._is_heeding = True
+        if not self._is_watching:
+            self._is_watching = True
             # A task and no timer: a loop that ends cancels its tasks, and forgets its timers.
-            asyncio.get_running_loop().create_task(self._linger()).add_done_callback(self._rest)
+            asyncio.get_running_loop().create_task(self._until_idle()).add_done_callback(self._stop_watching)
 
-    async def _linger(self) -> None:
+    async def _until_idle(self) -> None:
         left = _LINGER
         while left > 0:
             await asyncio.sleep(left)
             left = self._asked_at + _LINGER - time.monotonic()
 
-    def _rest(self, _: asyncio.Task[None]) -> None:
+    def _stop_watching(self, _: asyncio.Task[None]) -> None:
         """Stop watching; the next scrape counts what happened meanwhile."""
-        self._is_heeding, end, self._end = False, self._end, None
+        self._is_watching, end, self._end = False, self._end, None
         if end is not None:
             end()
 
@@ -265,7 +265,7 @@ class Metrics:
 async def metrics(http: Http) -> Response:
     """Answer a scraper that may know."""
     found: Metrics = http.app.state.metrics
-    found.heed()
+    found.keep_watching()
     try:
         return await run_in_threadpool(_answer, http, found.text)
     except Problem as problem:
