@@ -33,5 +33,5 @@ def test_every_code_stands_on_the_page_with_its_status(root: Path) -> None:
     page = (root / "docs/reference/http-api.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| (\d{3}) \| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
     codes = {code for one in endpoints() for code in openapi.codes_of(one)} | {"not_found", "method_not_allowed"}
-    kinds = [problems.every()[code] for code in codes]
+    kinds = [problems.kinds()[code] for code in codes]
     assert sorted(told) == sorted((str(kind.status), kind.code, kind.title) for kind in kinds)

@@ -238,54 +238,54 @@ def test_the_server_ends_with_streams_open(file_store: Store) -> None:
         client.close()
 
 
-# -- the ring ----------------------------------------------------------------------------------------------------
+# -- the log ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def ring(each_store: Store) -> Iterator[EventLog]:
-    ring = EventLog(each_store)
-    end = ring.listen(lambda: None)
-    yield ring
+def log(each_store: Store) -> Iterator[EventLog]:
+    log = EventLog(each_store)
+    end = log.listen(lambda: None)
+    yield log
     end()
 
 
 def test_the_ring_forgets_the_oldest_and_says_so(each_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "KEPT", 10)
-    ring = EventLog(each_store)
-    end = ring.listen(lambda: None)
+    monkeypatch.setattr(events, "MAX_EVENTS", 10)
+    log = EventLog(each_store)
+    end = log.listen(lambda: None)
     for number in range(12):
         each_store.ask(sample_call())
-        assert [one.number for one in ring.since(number) or []] == [number + 1]
-    assert ring.since(1) is None
-    assert [one.number for one in ring.since(2) or []] == list(range(3, 13))
+        assert [one.number for one in log.since(number) or []] == [number + 1]
+    assert log.since(1) is None
+    assert [one.number for one in log.since(2) or []] == list(range(3, 13))
     end()
 
 
 def test_more_open_requests_than_can_be_followed_are_no_silent_loss(
     each_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "FOLLOWED", 3)
-    ring = EventLog(each_store)
-    end = ring.listen(lambda: None)
+    monkeypatch.setattr(events, "MAX_TRACKED", 3)
+    log = EventLog(each_store)
+    end = log.listen(lambda: None)
     asked = [each_store.ask(sample_call()).id for _ in range(5)]
-    assert ring.since(0) is None
+    assert log.since(0) is None
     review = sayso.Review(each_store, reviewer="ada")
-    number = ring.number
+    number = log.number
     review.reject(asked[0])
-    assert ring.since(number) is None  # still too many: everybody looks anew after each change
+    assert log.since(number) is None  # still too many: everybody looks anew after each change
     review.reject(asked[1])
-    ring.since(number)
-    number = ring.number
+    log.since(number)
+    number = log.number
     review.reject(asked[2])
-    assert [one.entry.event for one in ring.since(number) or []] == ["rejected"]
+    assert [one.entry.event for one in log.since(number) or []] == ["rejected"]
     end()
 
 
 def test_a_store_that_did_not_answer_loses_no_event(
-    ring: EventLog, each_store: Store, monkeypatch: pytest.MonkeyPatch
+    log: EventLog, each_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request_id = each_store.ask(sample_call()).id
-    assert len(ring.since(0) or []) == 1
+    assert len(log.since(0) or []) == 1
     sayso.Review(each_store, reviewer="ada").reject(request_id)
     each_store.ask(sample_call())
 
@@ -295,22 +295,22 @@ def test_a_store_that_did_not_answer_loses_no_event(
     with monkeypatch.context() as patch:
         patch.setattr(type(each_store), "journal", broken)
         with pytest.raises(errors.StoreBusyError):
-            ring.since(1)
-    assert [one.entry.event for one in ring.since(1) or []] == ["rejected", "asked"]
+            log.since(1)
+    assert [one.entry.event for one in log.since(1) or []] == ["rejected", "asked"]
 
 
-def test_what_is_final_is_not_followed_any_more(ring: EventLog, each_store: Store) -> None:
+def test_what_is_final_is_not_followed_any_more(log: EventLog, each_store: Store) -> None:
     for _ in range(5):
         sayso.Review(each_store, reviewer="ada").reject(each_store.ask(sample_call()).id)
-    assert len(ring.since(0) or []) == 10
-    assert ring._followed == {}
+    assert len(log.since(0) or []) == 10
+    assert log._tracked == {}
 
 
 def test_what_happened_while_nobody_listened_is_caught_up_with(each_store: Store) -> None:
-    ring, request_id = EventLog(each_store), each_store.ask(sample_call()).id
-    ring.listen(lambda: None)()
+    log, request_id = EventLog(each_store), each_store.ask(sample_call()).id
+    log.listen(lambda: None)()
     sayso.Review(each_store, reviewer="ada").reject(request_id)
     each_store.ask(sample_call())
-    end = ring.listen(lambda: None)
-    assert [one.entry.event for one in ring.since(0) or []] == ["rejected", "asked"]
+    end = log.listen(lambda: None)
+    assert [one.entry.event for one in log.since(0) or []] == ["rejected", "asked"]
     end()

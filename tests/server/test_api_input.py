@@ -276,13 +276,13 @@ class Wire:
 def test_programs_that_sleep_take_no_room_and_those_that_wake_look_in_turn(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs, asleep, sleep = 30, threading.Semaphore(0), long_poll._rung  # fewer than the server has threads
+    programs, asleep, sleep = 30, threading.Semaphore(0), long_poll._woken  # fewer than the server has threads
 
     async def noted(*given: Any) -> bool:
         asleep.release()
         return await sleep(*given)
 
-    monkeypatch.setattr(long_poll, "_rung", noted)
+    monkeypatch.setattr(long_poll, "_woken", noted)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=2)
         request_id = wire.asked()
@@ -375,14 +375,14 @@ def test_a_limit_that_is_none_is_refused_at_once(memory: Store, rate: str) -> No
 def test_every_error_has_a_code_of_its_own() -> None:
     kinds = [problems.kind_of(getattr(errors, name)) for name in errors.__all__]
     assert len({kind.code for kind in kinds}) == len(kinds)
-    for kind in problems.every().values():
+    for kind in problems.kinds().values():
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", kind.code)
         assert 400 <= kind.status < 600
         assert 5 < len(kind.title) < 120
 
 
 def test_a_codes_status_never_changes() -> None:
-    statuses = {code: kind.status for code, kind in problems.every().items()}
+    statuses = {code: kind.status for code, kind in problems.kinds().items()}
     expected = {
         "already_decided": 409, "request_expired": 409, "own_request": 403, "missing_role": 403, "stale_view": 412,
         "invalid_changes": 422, "invalid_answer": 422, "request_not_found": 404, "already_started": 409,

@@ -26,10 +26,10 @@ PATIENCE = 30  # seconds; a wait that is never over ends here
 
 
 def listener(
-    log: EventLog, name: str = "ada", kind: TokenKind = "review", is_good: Callable[[], bool] = lambda: True
+    log: EventLog, name: str = "ada", kind: TokenKind = "review", is_authorized: Callable[[], bool] = lambda: True
 ) -> Listener:
     who = Principal(kind, Reviewer(name), f"token of {name}", "api")
-    return Listener(who, is_good, log.number, asyncio.Event())
+    return Listener(who, is_authorized, log.number, asyncio.Event())
 
 
 def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Awaitable[None]]) -> None:
@@ -47,7 +47,7 @@ def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Await
 
 
 async def heard(here: Broadcaster, one: Listener) -> bytes | None:
-    return await asyncio.wait_for(here.heard(one), PATIENCE)
+    return await asyncio.wait_for(here.next_payload(one), PATIENCE)
 
 
 def ids_in(said: bytes | None) -> list[int]:
@@ -127,7 +127,7 @@ def test_tokens_of_programs_at_one_place_hear_of_their_own(memory: Store) -> Non
 
 
 def test_who_is_far_behind_is_handed_bounded_pieces(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_MOST", 4)
+    monkeypatch.setattr(events, "_MAX_BATCH", 4)
 
     async def work(log: EventLog, here: Broadcaster) -> None:
         ada, bot = listener(log), listener(log, "bot", "ask")
@@ -143,7 +143,7 @@ def test_who_is_far_behind_is_handed_bounded_pieces(memory: Store, monkeypatch: 
 
 def test_who_is_shut_out_hears_no_more_and_the_others_do(memory: Store) -> None:
     async def work(log: EventLog, here: Broadcaster) -> None:
-        let_in, shut_out = listener(log, "ada"), listener(log, "bob", is_good=lambda: False)
+        let_in, shut_out = listener(log, "ada"), listener(log, "bob", is_authorized=lambda: False)
         both = asyncio.gather(heard(here, let_in), heard(here, shut_out))
         ask(memory)
         said = await both
@@ -153,11 +153,11 @@ def test_who_is_shut_out_hears_no_more_and_the_others_do(memory: Store) -> None:
 
 
 def test_who_is_shut_out_while_nothing_happens_is_found_out(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_CHECK", 0.05)
+    monkeypatch.setattr(events, "_RECHECK", 0.05)
 
     async def work(log: EventLog, here: Broadcaster) -> None:
         good = [True, True, False]
-        one = listener(log, is_good=lambda: good.pop(0))
+        one = listener(log, is_authorized=lambda: good.pop(0))
         assert await heard(here, one) is None
         assert good == []
 
@@ -167,13 +167,13 @@ def test_who_is_shut_out_while_nothing_happens_is_found_out(memory: Store, monke
 def test_who_was_shut_out_while_it_sent_is_found_out_when_it_comes_back(memory: Store) -> None:
     async def work(log: EventLog, here: Broadcaster) -> None:
         good = [True]
-        slow, quick = listener(log, "bob", is_good=lambda: good[0]), listener(log)
+        slow, quick = listener(log, "bob", is_authorized=lambda: good[0]), listener(log)
         ask(memory)
         assert [ids_in(each) for each in await asyncio.gather(heard(here, slow), heard(here, quick))] == [[1], [1]]
         good[0] = False
         here.wake()  # as by a token that is revoked: no event, and the slow one is sending meanwhile
         looked, loop = asyncio.Event(), asyncio.get_running_loop()
-        quick.is_good = lambda: loop.call_soon_threadsafe(looked.set) is not None
+        quick.is_authorized = lambda: loop.call_soon_threadsafe(looked.set) is not None
         waiting = asyncio.create_task(heard(here, quick))
         await asyncio.wait_for(looked.wait(), PATIENCE)
         assert await heard(here, slow) is None
@@ -188,7 +188,7 @@ def test_nothing_is_kept_for_who_does_not_read(memory: Store) -> None:
         for number in range(1, 4):
             ask(memory)
             assert await take(here, quick, 1) == [number]
-        assert (slow.found, slow.seen) == (None, 0)
+        assert (slow.payload, slow.seen) == (None, 0)
         assert await take(here, slow, 3) == [1, 2, 3]
 
     with_broadcaster(memory, work)
@@ -199,7 +199,7 @@ def test_what_was_sent_is_not_kept(memory: Store) -> None:
         one = listener(log)
         ask(memory)
         assert await take(here, one, 1) == [1]
-        assert one.found is None
+        assert one.payload is None
 
     with_broadcaster(memory, work)
 
@@ -215,7 +215,7 @@ def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store)
 
     async def work(log: EventLog, here: Broadcaster) -> None:
         slow, quick = listener(log, "bob"), listener(log)
-        slow.bell = Late()
+        slow.wakeup = Late()
         waiting = asyncio.create_task(take(here, slow, 3))
         await asyncio.sleep(0)
         for number in range(1, 4):
@@ -229,7 +229,7 @@ def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store)
 def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
     memory: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(events, "_AGAIN", 0.05)
+    monkeypatch.setattr(events, "_RETRY", 0.05)
     faults = [errors.StoreBusyError("busy")] * 3
 
     def busy_at_first() -> bool:
@@ -238,11 +238,11 @@ def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
         return True
 
     async def work(log: EventLog, here: Broadcaster) -> None:
-        good, bad = listener(log), [listener(log, "bob", is_good=busy_at_first) for _ in range(20)]
+        good, bad = listener(log), [listener(log, "bob", is_authorized=busy_at_first) for _ in range(20)]
         waiting = [asyncio.create_task(heard(here, one)) for one in bad]
         ask(memory)
         assert await take(here, good, 1) == [1]
-        assert all(one.found is None and one.seen == 0 for one in bad if faults)
+        assert all(one.payload is None and one.seen == 0 for one in bad if faults)
         assert [ids_in(await one) for one in waiting] == [[1]] * 20
 
     with_broadcaster(memory, work)
@@ -253,7 +253,7 @@ def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
 def test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "_AGAIN", 0.05)
+    monkeypatch.setattr(events, "_RETRY", 0.05)
     since, faults = EventLog.since, [errors.StoreBusyError("busy")]
 
     def busy_once(log: EventLog, number: int) -> list[LoggedEvent] | None:

@@ -57,12 +57,12 @@ def test_a_first_look_that_fails_half_way_loses_nothing_afterwards() -> None:
 
 
 def test_a_look_anew_that_fails_is_made_again_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "FOLLOWED", 4)
+    monkeypatch.setattr(events, "MAX_TRACKED", 4)
     store = Failing()
     ids = [store.ask(sample_call()).id for _ in range(5)]
     log = EventLog(store)
     log.listen(lambda: None)
-    monkeypatch.setattr(events, "FOLLOWED", 5)  # what was too much is not any more
+    monkeypatch.setattr(events, "MAX_TRACKED", 5)  # what was too much is not any more
     store.fails_at = 3
     with pytest.raises(errors.StoreBusyError):
         log.since(0)

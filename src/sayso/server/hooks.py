@@ -193,7 +193,7 @@ class Hooks:
         try:
             request = _decided(self._review(hook, message.reviewer.subject), message)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
-            return _as_answer(problems.of_fault(fault))
+            return _as_answer(problems.problem_of(fault))
         except Problem as fault:
             return _as_answer(fault)
         return 200, {
@@ -261,7 +261,7 @@ async def receive(http: Http) -> Response:
     except Problem as fault:
         return problems.response(fault)
     except errors.SaysoError as fault:
-        return problems.response(problems.of_fault(fault))
+        return problems.response(problems.problem_of(fault))
     kind = "application/json" if status == 200 else problems.MEDIA_TYPE
     return Response(json.dumps(content, sort_keys=True), status_code=status, media_type=kind)
 

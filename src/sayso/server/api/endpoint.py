@@ -31,7 +31,7 @@ from sayso import errors
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
 from sayso.server.api.limits import InFlight, Rate, Slot
-from sayso.server.api.problems import Problem, of_fault, response
+from sayso.server.api.problems import Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
 from sayso.server.context import Settings, is_same_origin, is_signed_in
@@ -439,7 +439,7 @@ class EndpointsAtPath:
         except Problem as problem:
             answer = response(problem)
         except errors.SaysoError as fault:
-            problem = of_fault(fault)
+            problem = problem_of(fault)
             if problem.kind.status >= 500:
                 _log.error("%s %s: %s", http.method, http.url.path, fault)
             answer = response(problem)

@@ -1,7 +1,7 @@
 """What happens to requests: the log of events, and the stream `/v1/events` by which many clients hear of them.
 
 Every event is a row of the journal. The log is a bounded ring: an event gets a number when the server notices it, and a
-client that comes back with the last number it saw gets what followed, or `reset` where that is gone. One broadcaster
+client that comes back with the last number it saw gets what tracked, or `reset` where that is gone. One broadcaster
 for each event loop looks at the log once for all of its streams.
 """
 
@@ -39,8 +39,8 @@ __all__ = ["Batch", "Batches", "Broadcaster", "Broadcasters", "EventLog", "Liste
 
 _log = logging.getLogger("sayso.server")
 
-KEPT = 10_000
-FOLLOWED = 5_000
+MAX_EVENTS = 10_000
+MAX_TRACKED = 5_000
 _PAGE = 500
 _LIVE = Filter(states=LIVE)
 
@@ -50,7 +50,7 @@ class LoggedEvent:
     """One event.
 
     Attributes:
-        number: Its place in this server's life.
+        number: Its place in this server's epoch.
         requester: Who asked for what it is about.
         state: Where that stood when the event was noticed.
         entry: The row of the journal.
@@ -66,44 +66,46 @@ class LoggedEvent:
         return self.requester.is_same(requester)
 
     @property
-    def told(self) -> str:
-        """What a stream says of it, as JSON: no argument, and no word of a person."""
+    def payload(self) -> str:
+        """What a stream sends of it, as JSON: no argument, and no word of a person."""
         entry = self.entry
-        said = {
+        payload = {
             "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.state),
             "by": entry.by, "channel": entry.channel, "at": written(instant(entry.at)),
         }  # fmt: skip
-        return json.dumps(said)
+        return json.dumps(payload)
 
 
 @dataclass(slots=True)
-class _Followed:
-    """A request that may still change: up to which row it was told, and how to stop watching it."""
+class _Tracked:
+    """A request that may still change: the last row of it that was logged, and how to stop watching it."""
 
     seq: int
     unwatch: Unwatch
 
 
 class EventLog:
-    """The ring of one server.
+    """The newest events of one server, as a bounded ring.
+
+    A store has no feed of all changes, so every open request is watched, and its journal is read when it changes.
 
     Attributes:
-        life: Says in the ids of events of which server's life they are.
+        epoch: Random; stands in the ids of events, so that an id of an earlier server is known as such.
     """
 
     def __init__(self, store: Store) -> None:
-        self.life = new_token()[:8]
+        self.epoch = new_token()[:8]
         self._store = store
         self._lock = threading.Lock()  # of many streams that wake together one looks, and the others find it done
-        self._kept: deque[LoggedEvent] = deque(maxlen=KEPT)
+        self._events: deque[LoggedEvent] = deque(maxlen=MAX_EVENTS)
         self._number = 0
-        self._followed: dict[str, _Followed] | None = None  # None until somebody listens, and while there are too many
+        self._tracked: dict[str, _Tracked] | None = None  # None until somebody listens, and while too many are open
         self._newest: str | None = None
-        self._rung: deque[str] = deque()  # ids of requests that changed; added to from any thread
-        self._note = self._rung.append
+        self._changed_ids: deque[str] = deque()  # ids of requests that changed; added to from any thread
+        self._mark_changed = self._changed_ids.append
         self._listeners: dict[object, Callable[[], None]] = {}
         self._unwatch: Unwatch | None = None
-        self._has_rung = threading.Event()  # since the last look
+        self._has_changed = threading.Event()  # since the last look
 
     # -- listening ---------------------------------------------------------------------------------------------
 
@@ -112,9 +114,9 @@ class EventLog:
         mine = object()
         with self._lock:
             if self._unwatch is None:
-                self._unwatch = self._store.watch_all(self._ring)
+                self._unwatch = self._store.watch_all(self._on_change)
                 try:
-                    self._go_on()
+                    self._resume()
                 except BaseException:
                     self._pause()  # so that the next one who listens begins anew
                     raise
@@ -128,53 +130,55 @@ class EventLog:
 
         return end
 
-    def _ring(self) -> None:
-        self._has_rung.set()  # before they wake, so that the first of them looks
+    def _on_change(self) -> None:
+        self._has_changed.set()  # before they wake, so that the first of them looks
         for wake in set(self._listeners.values()):  # many streams are woken by one
             wake()
 
     def _watch(self, request_id: str) -> Unwatch:
-        return self._store.watch(request_id, partial(self._note, request_id))  # smaller than a function for each
+        return self._store.watch(
+            request_id, partial(self._mark_changed, request_id)
+        )  # smaller than a function for each
 
-    def _go_on(self) -> None:
-        self._has_rung.set()
-        if self._followed is None:
+    def _resume(self) -> None:
+        self._has_changed.set()
+        if self._tracked is None:
             self._begin()
             return
-        for request_id, followed in self._followed.items():  # what happened while nobody listened is caught up with
-            followed.unwatch = self._watch(request_id)
-            self._rung.append(request_id)
+        for request_id, tracked in self._tracked.items():  # what happened while nobody listened is caught up with
+            tracked.unwatch = self._watch(request_id)
+            self._changed_ids.append(request_id)
 
     def _pause(self) -> None:
-        for followed in (self._followed or {}).values():
-            followed.unwatch()
+        for tracked in (self._tracked or {}).values():
+            tracked.unwatch()
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
 
     def _begin(self) -> None:
         """Follow what is open now, if that is not too much."""
-        self._followed = None
+        self._tracked = None
         newest = self._store.list(Filter(), limit=1, newest=True).requests
         self._newest = newest[0].id if newest else None
-        if self._store.count(_LIVE) > FOLLOWED:
+        if self._store.count(_LIVE) > MAX_TRACKED:
             return
-        found = dict[str, _Followed]()
+        found = dict[str, _Tracked]()
         try:
-            self._follow_open(found)
+            self._track_open(found)
         except BaseException:
-            for followed in found.values():
-                followed.unwatch()
+            for tracked in found.values():
+                tracked.unwatch()
             raise
-        self._followed = found  # all of them or none
+        self._tracked = found  # all of them or none
 
-    def _follow_open(self, found: dict[str, _Followed]) -> None:
+    def _track_open(self, found: dict[str, _Tracked]) -> None:
         cursor = None
         while True:
             page = self._store.list(_LIVE, cursor=cursor, limit=_PAGE)
             for request in page.requests:
-                followed = found[request.id] = _Followed(0, self._watch(request.id))
-                followed.seq = max((row.seq for row in self._news(request.id, 0)[1]), default=0)
+                tracked = found[request.id] = _Tracked(0, self._watch(request.id))
+                tracked.seq = max((row.seq for row in self._rows_after(request.id, 0)[1]), default=0)
             cursor = page.cursor
             if cursor is None:
                 return
@@ -189,29 +193,30 @@ class EventLog:
     def since(self, number: int) -> list[LoggedEvent] | None:
         """Return what followed an event, looked up once for all who ask at the same time; None where that is lost."""
         with self._lock:
-            if self._has_rung.is_set():
-                self._has_rung.clear()  # before the look: what rings meanwhile is looked for again
+            if self._has_changed.is_set():
+                self._has_changed.clear()  # before the look: what changes meanwhile is looked for again
                 try:
                     self._look()
                 except BaseException:
-                    self._has_rung.set()  # the next one who asks looks again
+                    self._has_changed.set()  # the next one who asks looks again
                     raise
-            if not self._number - len(self._kept) <= number <= self._number:
+            if not self._number - len(self._events) <= number <= self._number:
                 return None
-            newest = list(islice(reversed(self._kept), self._number - number))  # the numbers have no gap
+            newest = list(islice(reversed(self._events), self._number - number))  # the numbers have no gap
             return newest[::-1]
 
     def _look(self) -> None:
-        if self._followed is None:
-            self._lose()
+        if self._tracked is None:
+            self._reset()
             return
-        rung = {self._rung.popleft() for _ in range(len(self._rung))}
+        changed = {self._changed_ids.popleft() for _ in range(len(self._changed_ids))}
         try:
-            fresh = self._new(self._followed)
-            wanted = {**dict.fromkeys(rung & self._followed.keys()), **fresh}
-            found = [news for one in wanted if (news := self._legible(one, self._followed[one].seq)) is not None]
+            fresh = self._new_requests(self._tracked)
+            wanted = {**dict.fromkeys(changed & self._tracked.keys()), **fresh}
+            read = [self._readable_rows(one, self._tracked[one].seq) for one in wanted]
+            found = [each for each in read if each is not None]
         except BaseException:
-            self._rung.extend(rung)
+            self._changed_ids.extend(changed)
             raise
         for request_id in fresh:
             self._newest = request_id
@@ -219,16 +224,16 @@ class EventLog:
             ((request, row) for request, rows in found for row in rows),
             key=lambda one: (one[1].at, one[1].run_id, one[1].seq),
         ):
-            self._followed[request.id].seq = row.seq
+            self._tracked[request.id].seq = row.seq
             self._number += 1
-            self._kept.append(LoggedEvent(self._number, request.requester, request.state, row))
+            self._events.append(LoggedEvent(self._number, request.requester, request.state, row))
         for request, _ in found:
             if request.is_final:
-                self._followed.pop(request.id).unwatch()
-        if len(self._followed) > FOLLOWED:
-            self._lose()
+                self._tracked.pop(request.id).unwatch()
+        if len(self._tracked) > MAX_TRACKED:
+            self._reset()
 
-    def _new(self, followed: dict[str, _Followed]) -> dict[str, None]:
+    def _new_requests(self, tracked: dict[str, _Tracked]) -> dict[str, None]:
         """Return the ids of requests that were asked since, oldest first, and follow them."""
         found: list[str] = []
         cursor, limit = None, 20
@@ -237,36 +242,36 @@ class EventLog:
             for request in page.requests:
                 if request.id == self._newest:
                     return dict.fromkeys(reversed(found))
-                if request.id not in followed:
-                    followed[request.id] = _Followed(0, self._watch(request.id))
+                if request.id not in tracked:
+                    tracked[request.id] = _Tracked(0, self._watch(request.id))
                 found.append(request.id)
             cursor, limit = page.cursor, _PAGE
             if cursor is None:
                 return dict.fromkeys(reversed(found))
 
-    def _legible(self, request_id: str, seq: int) -> tuple[Request, list[Entry]] | None:
+    def _readable_rows(self, request_id: str, seq: int) -> tuple[Request, list[Entry]] | None:
         try:
-            return self._news(request_id, seq)
+            return self._rows_after(request_id, seq)
         except errors.StoreCorruptError as fault:  # one damaged row must not keep everybody from hearing of the others
-            _log.warning("streams of events are not told of %s, which cannot be read: %s", request_id, fault)
+            _log.warning("streams of events are not sent %s, which cannot be read: %s", request_id, fault)
             return None
 
-    def _news(self, request_id: str, seq: int) -> tuple[Request, list[Entry]]:
-        # The request first: what happens to it after that rings once more, and is told then.
+    def _rows_after(self, request_id: str, seq: int) -> tuple[Request, list[Entry]]:
+        # The request first: what happens to it after that is a change of its own, and is logged then.
         request = self._store.get(request_id)
         after = (request.run_id, seq)
         return request, list(self._store.journal(run_id=request.run_id, request_id=request_id, after=after))
 
-    def _lose(self) -> None:
-        """Let everybody look anew: more requests are open, or were, than can be followed."""
+    def _reset(self) -> None:
+        """Let every client look anew: more requests are open, or were, than can be tracked."""
         self._number += 1
-        self._kept.clear()
-        for followed in (self._followed or {}).values():
-            followed.unwatch()
+        self._events.clear()
+        for tracked in (self._tracked or {}).values():
+            tracked.unwatch()
         self._begin()
 
 
-_MOST = 500  # events in one batch, which lies in memory for as long as its reader does not read
+_MAX_BATCH = 500  # events in one batch, which lies in memory for as long as its reader does not read
 
 
 class Batch(NamedTuple):
@@ -274,17 +279,17 @@ class Batch(NamedTuple):
 
     Attributes:
         number: Of the last event that it deals with.
-        said: What to send; empty where none of it is for this reader.
+        payload: What to send; empty where none of it is for this reader.
         is_all: Whether nothing is left behind it.
     """
 
     number: int
-    said: bytes
+    payload: bytes
     is_all: bool = True
 
 
 class Batches:
-    """What one look at the ring found.
+    """What one look at the log found, encoded once for all streams at one place.
 
     Attributes:
         fault: Why the store did not answer, if it did not; nothing is lost by that.
@@ -294,11 +299,11 @@ class Batches:
         self._event_log = event_log
         self._found: dict[int, list[LoggedEvent] | int] = {}
         self._written: dict[int, bytes] = {}
-        self._pieces: dict[tuple[int, Identity | None], Batch] = {}
+        self._batches: dict[tuple[int, Identity | None], Batch] = {}
         self.fault: errors.StoreError | None = None
 
     def look(self, seen: int) -> None:
-        """Look up what followed an event; reads the store."""
+        """Look up what tracked an event; reads the store."""
         try:
             found = self._event_log.since(seen)
         except errors.StoreError as fault:
@@ -310,31 +315,31 @@ class Batches:
         """Return what followed, for this reader; it was looked up."""
         found = self._found[seen]
         if isinstance(found, int):
-            return Batch(found, encoded_event(self._event_log.life, found, "reset", "{}"))
+            return Batch(found, encoded_event(self._event_log.epoch, found, "reset", "{}"))
         if not found:
             return Batch(seen, b"")
         requester = who.requester if who.kind == "ask" else None
         place = seen, requester
-        if place not in self._pieces:
-            part = found[:_MOST]
-            said = b"".join(self._said(one) for one in part if requester is None or one.is_of(requester))
-            self._pieces[place] = Batch(part[-1].number, said, len(part) == len(found))
-        return self._pieces[place]
+        if place not in self._batches:
+            part = found[:_MAX_BATCH]
+            payload = b"".join(self._encoded(one) for one in part if requester is None or one.is_of(requester))
+            self._batches[place] = Batch(part[-1].number, payload, len(part) == len(found))
+        return self._batches[place]
 
-    def _said(self, one: LoggedEvent) -> bytes:
+    def _encoded(self, one: LoggedEvent) -> bytes:
         if one.number not in self._written:
-            self._written[one.number] = encoded_event(self._event_log.life, one.number, "request", one.told)
+            self._written[one.number] = encoded_event(self._event_log.epoch, one.number, "request", one.payload)
         return self._written[one.number]
 
 
-def encoded_event(life: str, number: int, event: str, said: str) -> bytes:
-    """Return one event as a stream says it."""
-    return f"id: {life}-{number}\r\nevent: {event}\r\ndata: {said}\r\n\r\n".encode()
+def encoded_event(epoch: str, number: int, event: str, payload: str) -> bytes:
+    """Return one event as a stream sends it."""
+    return f"id: {epoch}-{number}\r\nevent: {event}\r\ndata: {payload}\r\n\r\n".encode()
 
 
-_CHECK = 30
-_FRESH = 0.05
-_AGAIN = 1.0  # until a store that did not answer is looked at again
+_RECHECK = 30
+_BATCH_DELAY = 0.05
+_RETRY = 1.0  # until a store that did not answer is looked at again
 
 
 @dataclass(eq=False)
@@ -343,22 +348,22 @@ class Listener:
 
     Attributes:
         who: Who reads it.
-        is_good: Says whether they still may; reads the store.
+        is_authorized: Whether they still may; reads the store.
         seen: Number of the last event that it dealt with.
-        bell: Wakes it.
-        found: What it is handed; None is the end.
-        turn: The last look that was for it too.
+        wakeup: Wakes it.
+        payload: What it sends next; None is the end.
+        look: The number of the last look at the log that was for it too.
     """
 
     who: Principal
-    is_good: Callable[[], bool]
+    is_authorized: Callable[[], bool]
     seen: int
-    bell: asyncio.Event
-    found: bytes | None = None
-    turn: int = -1
+    wakeup: asyncio.Event
+    payload: bytes | None = None
+    look: int = -1
 
     @property
-    def door(self) -> tuple[str | None, int]:
+    def credential(self) -> tuple[str | None, int]:
         """By what the reader was let in; streams of one token, or of one session, are shut out together."""
         return self.who.token_id, id(self.who.session)
 
@@ -373,22 +378,22 @@ class Broadcaster:
         self._event_log, self._loop = event_log, loop
         self._open = 0
         self._waiting: dict[Listener, None] = {}
-        self._rung, self._is_rung = asyncio.Event(), False
-        self._turn = 0
+        self._wakeup, self._is_waking = asyncio.Event(), False
+        self._look_number = 0
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def is_left(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no stream is open any more."""
         return self._open == 0
 
     def wake(self) -> None:
         """Have it looked again; called after a change, by any thread."""
-        if self._is_rung:
+        if self._is_waking:
             return  # of many changes at once one wakes the loop, and the look that follows sees them all
-        self._is_rung = True
+        self._is_waking = True
         try:
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._wakeup.set)
         except RuntimeError:
             return  # the loop has ended, and with it every stream
 
@@ -402,7 +407,7 @@ class Broadcaster:
             yield
         finally:
             self._open -= 1
-            if self.is_left:
+            if self.is_idle:
                 self._end()
 
     def _end(self) -> None:
@@ -410,60 +415,60 @@ class Broadcaster:
             self._task.cancel()
             self._task = None
 
-    async def heard(self, one: Listener) -> bytes | None:
-        """Wait for what this stream sends next; None where its reader is shut out, or who has its bell rang it."""
-        if one.turn != self._turn:
-            self._rung.set()  # it has just begun, or a look went by while it sent
+    async def next_payload(self, one: Listener) -> bytes | None:
+        """Wait for what this stream sends next; None where its reader is shut out, or whoever has its event set it."""
+        if one.look != self._look_number:
+            self._wakeup.set()  # it has just begun, or a look went by while it sent
         self._waiting[one] = None
         try:
-            await one.bell.wait()
+            await one.wakeup.wait()
         finally:
             self._waiting.pop(one, None)
-        one.bell.clear()
-        said, one.found = one.found, None  # the stream's alone from now on
-        return said
+        one.wakeup.clear()
+        payload, one.payload = one.payload, None  # the stream's alone from now on
+        return payload
 
     async def _run(self) -> None:
         while True:
-            with anyio.move_on_after(_CHECK):
-                await self._rung.wait()
-            await asyncio.sleep(_FRESH)  # a burst is one look
+            with anyio.move_on_after(_RECHECK):
+                await self._wakeup.wait()
+            await asyncio.sleep(_BATCH_DELAY)  # a burst is one look
             # Before the look: what happens while it looks is looked for again.
-            self._rung.clear()
-            self._is_rung = False
-            self._turn += 1
+            self._wakeup.clear()
+            self._is_waking = False
+            self._look_number += 1
             asked = list(self._waiting)
             for one in asked:
-                one.turn = self._turn
+                one.look = self._look_number
             if asked:
-                await self._serve(asked)
+                await self._deliver_all(asked)
 
-    async def _serve(self, asked: Sequence[Listener]) -> None:
+    async def _deliver_all(self, asked: Sequence[Listener]) -> None:
         found: Sequence[Batch | None]
         try:
             found, fault = await run_in_threadpool(self._look, asked)
         except Exception:  # noqa: BLE001  one line for all: streams that end are taken up again, and silence is not noticed
-            _log.exception("streams of events could not be told what happened, and end")
+            _log.exception("streams of events could not be sent what happened, and end")
             found, fault = [None] * len(asked), None
         for one, batch in zip(asked, found, strict=True):
             if one in self._waiting:  # and has not gone meanwhile
-                self._hand(one, batch)
+                self._deliver(one, batch)
         if fault is not None:
-            _log.warning("streams of events could not be told what happened (%s); it is tried again", fault)
-            self._loop.call_later(_AGAIN, self._rung.set)
+            _log.warning("streams of events could not be sent what happened (%s); it is tried again", fault)
+            self._loop.call_later(_RETRY, self._wakeup.set)
 
-    def _hand(self, one: Listener, batch: Batch | None) -> None:
+    def _deliver(self, one: Listener, batch: Batch | None) -> None:
         if batch is not None:
             one.seen = batch.number
             if not batch.is_all:
-                one.turn = -1  # when it comes back, the rest is looked up at once
-            if not batch.said:
+                one.look = -1  # when it comes back, the rest is looked up at once
+            if not batch.payload:
                 if not batch.is_all:
-                    self._rung.set()
+                    self._wakeup.set()
                 return
         del self._waiting[one]  # now and not when it wakes: what it was handed must not be replaced
-        one.found = None if batch is None else batch.said
-        one.bell.set()
+        one.payload = None if batch is None else batch.payload
+        one.wakeup.set()
 
     def _look(self, asked: Sequence[Listener]) -> tuple[Sequence[Batch | None], errors.StoreError | None]:
         """Return what to hand to each, None to who may hear no more, and why the store did not answer."""
@@ -471,21 +476,21 @@ class Broadcaster:
         for seen in {one.seen for one in asked}:
             batches.look(seen)
         # After the look: what happened once somebody was shut out is never sent to them.
-        doors = {door: _is_open(one) for door, one in {one.door: one for one in asked}.items()}
+        allowed = {credential: _is_open(one) for credential, one in {one.credential: one for one in asked}.items()}
 
         def handed(one: Listener) -> Batch | None:
-            is_open = doors[one.door]
+            is_open = allowed[one.credential]
             if isinstance(is_open, errors.StoreError):
                 return Batch(one.seen, b"")  # nothing, while nobody can say whether they may hear it
             return batches.of(one.seen, one.who) if is_open else None
 
-        faults = (said for said in doors.values() if isinstance(said, errors.StoreError))
+        faults = (payload for payload in allowed.values() if isinstance(payload, errors.StoreError))
         return [handed(one) for one in asked], next(faults, batches.fault)
 
 
 def _is_open(one: Listener) -> bool | errors.StoreError:
     try:
-        return one.is_good()
+        return one.is_authorized()
     except errors.StoreError as fault:
         return fault
 
@@ -501,7 +506,7 @@ class Broadcasters:
         """Return the broadcaster of the running loop."""
         loop = asyncio.get_running_loop()
         for other, broadcaster in list(self._broadcasters.items()):  # other loops do the same in their threads
-            if broadcaster.is_left or other.is_closed():
+            if broadcaster.is_idle or other.is_closed():
                 self._broadcasters.pop(other, None)
         return self._broadcasters.setdefault(loop, Broadcaster(self._event_log, loop))
 
@@ -527,8 +532,8 @@ class _Stream:
         self._event_log: EventLog = context.http.app.state.event_log
         self._broadcasters: Broadcasters = context.http.app.state.broadcasters
         self._last = last
-        self._bell = asyncio.Event()
-        self.over = Shutdown(self._bell)
+        self._wakeup = asyncio.Event()
+        self.over = Shutdown(self._wakeup)
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Yield what happens, many events in one batch: many clients that hear of many things are much to send."""
@@ -536,28 +541,28 @@ class _Stream:
         with broadcaster.open():
             end = await run_in_threadpool(self._event_log.listen, broadcaster.wake)
             try:
-                seen = self._begin()
+                seen = self._last_seen()
                 if seen is None:
                     seen = self._event_log.number
-                    yield encoded_event(self._event_log.life, seen, "open" if self._last is None else "reset", "{}")
-                is_good = partial(is_still_good, self._context.http, self._context.principal)
-                listener = Listener(self._context.principal, is_good, seen, self._bell)
-                while (said := await broadcaster.heard(listener)) is not None and not self.over.is_set:
-                    yield said
+                    yield encoded_event(self._event_log.epoch, seen, "open" if self._last is None else "reset", "{}")
+                is_authorized = partial(is_still_good, self._context.http, self._context.principal)
+                listener = Listener(self._context.principal, is_authorized, seen, self._wakeup)
+                while (payload := await broadcaster.next_payload(listener)) is not None and not self.over.is_set:
+                    yield payload
             finally:
                 # In a thread, and not waited for: a look that is under way may take as long as the store does.
                 asyncio.get_running_loop().run_in_executor(None, end)
 
-    def _begin(self) -> int | None:
-        """Return the number of the event that the client saw last; None where it has none of this server's life."""
-        life, _, number = (self._last or "").partition("-")
-        is_ours = life == self._event_log.life and number.isascii() and number.isdigit() and len(number) < 18
+    def _last_seen(self) -> int | None:
+        """Return the number of the event that the client saw last; None where it has none of this server's epoch."""
+        epoch, _, number = (self._last or "").partition("-")
+        is_ours = epoch == self._event_log.epoch and number.isascii() and number.isdigit() and len(number) < 18
         return int(number) if is_ours else None
 
 
 @router.get(
     "/v1/events", "What happens to requests, as server-sent events", media_type=_MEDIA_TYPE,
-    reads={"Last-Event-ID": "Id of the last event seen; what followed is sent."},
+    reads={"Last-Event-ID": "Id of the last event seen; what tracked is sent."},
 )  # fmt: skip
 async def events(context: Context, query: EventsQuery) -> Response:
     if context.http.method == "HEAD":

@@ -103,33 +103,33 @@ async def until_changed(
         wait: For how many seconds.
         is_any: Whether every change ends the wait.
     """
-    loop, bell, rung = asyncio.get_running_loop(), asyncio.Event(), set(request_ids)
+    loop, wakeup, changed = asyncio.get_running_loop(), asyncio.Event(), set(request_ids)
 
-    def wake(request_id: str | None = None) -> None:
-        def ring() -> None:
+    def on_change(request_id: str | None = None) -> None:
+        def set_changed() -> None:
             if request_id is not None:
-                rung.add(request_id)
-            bell.set()
+                changed.add(request_id)
+            wakeup.set()
 
         with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
-            loop.call_soon_threadsafe(ring)
+            loop.call_soon_threadsafe(set_changed)
 
     until, has_gone = time.monotonic() + min(wait, LONGEST_WAIT), asyncio.ensure_future(_gone(context.http))
     unwatch: list[Unwatch] = []
     try:
         # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
-        unwatch.extend(store.watch(one, partial(wake, one)) for one in request_ids)
+        unwatch.extend(store.watch(one, partial(on_change, one)) for one in request_ids)
         if is_any:
-            unwatch.append(store.watch_all(wake))
+            unwatch.append(store.watch_all(on_change))
         while True:
-            bell.clear()
-            looked_at, rung = rung, set[str]()
+            wakeup.clear()
+            looked_at, changed = changed, set[str]()
             found = await in_thread(context.http, partial(look, looked_at))
             if found is not None:
                 return found
             async with nullcontext() if context.slot is None else context.slot.released():
-                is_rung = await _rung(bell, until, has_gone)
-            if not is_rung:
+                is_woken = await _woken(wakeup, until, has_gone)
+            if not is_woken:
                 return None
     finally:
         has_gone.cancel()
@@ -137,13 +137,13 @@ async def until_changed(
             end()
 
 
-async def _rung(bell: asyncio.Event, until: float, has_gone: asyncio.Future[None]) -> bool:
-    """Wait for the bell; False where there is nothing to wait for any more."""
+async def _woken(wakeup: asyncio.Event, until: float, has_gone: asyncio.Future[None]) -> bool:
+    """Wait for the wakeup; False where there is nothing to wait for any more."""
     while time.monotonic() < until and not has_gone.done() and not AppStatus.should_exit:
         with anyio.move_on_after(min(_SHUTDOWN_CHECK, until - time.monotonic())):
-            await bell.wait()
+            await wakeup.wait()
             return True
-    return bell.is_set()
+    return wakeup.is_set()
 
 
 async def _gone(http: Http) -> None:

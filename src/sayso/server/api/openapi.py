@@ -143,7 +143,7 @@ def _answers(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]])
         found[str(status)] = {**(good if status < 300 else {}), "description": said}
     codes: dict[int, list[problems.ProblemKind]] = {}
     for code in codes_of(endpoint):
-        kind = problems.every()[code]
+        kind = problems.kinds()[code]
         codes.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(codes.items()):
         said = "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 
-__all__ = ["MEDIA_TYPE", "Problem", "ProblemKind", "every", "kind_of", "of_fault", "response"]
+__all__ = ["MEDIA_TYPE", "Problem", "ProblemKind", "kind_of", "kinds", "problem_of", "response"]
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "https://sayso.invalid/problems/"
@@ -96,7 +96,7 @@ class Problem(Exception):
 
     def __init__(self, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> None:
         super().__init__(detail)
-        self.kind = every()[code]
+        self.kind = kinds()[code]
         self.detail = detail
         self.headers = dict(headers or {})
         self.data = data
@@ -113,7 +113,7 @@ def kind_of(fault: type[errors.SaysoError]) -> ProblemKind:
     return ProblemKind(_code(fault), status, title)
 
 
-def every() -> dict[str, ProblemKind]:
+def kinds() -> dict[str, ProblemKind]:
     """Return all kinds of problems by their codes."""
     if len(_known) == len(_OF_HTTP):
         faults = [getattr(errors, name) for name in errors.__all__]
@@ -124,7 +124,7 @@ def every() -> dict[str, ProblemKind]:
 _known = dict(_OF_HTTP)
 
 
-def of_fault(fault: errors.SaysoError) -> Problem:
+def problem_of(fault: errors.SaysoError) -> Problem:
     """Return a fault as a problem; what it says of the server's own files and settings stays here."""
     kind = kind_of(type(fault))
     if kind.status == 404:

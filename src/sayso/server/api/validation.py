@@ -28,23 +28,23 @@ from sayso.stores.http_messages import AskedRequest
 from sayso.view.card import headline, subject_rows
 
 __all__ = [
-    "LARGEST",
-    "LONGEST",
-    "MOST_CLASSES",
-    "MOST_VALUES",
+    "MAX_BYTES",
+    "MAX_CLASSES",
+    "MAX_LIFETIME",
+    "MAX_VALUES",
     "must_be_canonical",
     "must_be_small",
     "validate_arguments",
     "validate_request",
 ]
 
-LARGEST = 65_536
+MAX_BYTES = 65_536
 """The most bytes of a call, or of what is said beside it, that a token asks with; every list of requests reads them."""
 
-MOST_VALUES = 2_000
+MAX_VALUES = 2_000
 """The most values in them, nested ones counted."""
 
-MOST_CLASSES = 200
+MAX_CLASSES = 200
 """The most classes that the schema of such a call describes; validators are compiled of each."""
 
 
@@ -60,8 +60,8 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
     """
     tree = canonical.load(form)
     _must_be_few(tree)
-    if len(canonical.load(schema_text).get("$defs", ())) > MOST_CLASSES:  # pyright: ignore[reportArgumentType]
-        _refuse(f"the schema describes more than {MOST_CLASSES} classes")
+    if len(canonical.load(schema_text).get("$defs", ())) > MAX_CLASSES:  # pyright: ignore[reportArgumentType]
+        _refuse(f"the schema describes more than {MAX_CLASSES} classes")
     if canonical.text_of(tree) != form:
         _refuse("the arguments are not in their canonical form")
     try:
@@ -79,18 +79,18 @@ def must_be_small(**texts: str) -> None:
         AskRefusedError: With the name of the text.
     """
     for name, text in texts.items():
-        if len(text.encode(errors="replace")) > LARGEST:
-            _refuse(f"`{name}` is larger than {LARGEST:,} bytes; pass a reference in place of the content")
+        if len(text.encode(errors="replace")) > MAX_BYTES:
+            _refuse(f"`{name}` is larger than {MAX_BYTES:,} bytes; pass a reference in place of the content")
 
 
 def _must_be_few(tree: Json) -> None:
-    left, waiting = MOST_VALUES, [tree]
+    left, waiting = MAX_VALUES, [tree]
     while waiting:
         item = waiting.pop()
         parts = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
         left -= len(parts)
         if left < 0:
-            _refuse(f"the arguments hold more than {MOST_VALUES:,} values; pass a reference in place of the content")
+            _refuse(f"the arguments hold more than {MAX_VALUES:,} values; pass a reference in place of the content")
         waiting += parts
 
 
@@ -171,10 +171,10 @@ def _refuse(reason: str) -> NoReturn:
     raise errors.AskRefusedError(reason)
 
 
-LONGEST = timedelta(days=30)
+MAX_LIFETIME = timedelta(days=30)
 """No request waits for longer, and no approval counts for longer, whatever a program says."""
 
-_SHORTEST = timedelta(seconds=1)
+_MIN_LIFETIME = timedelta(seconds=1)
 _MAX_SCHEMA = 500_000
 _EQUAL_QUESTIONS = 1_000  # in one run, each with a digest of its own
 _COPIED = (
@@ -268,4 +268,4 @@ def _draw(request: Request) -> None:
 
 
 def _span(span: timedelta) -> timedelta:
-    return min(max(span, _SHORTEST), LONGEST)
+    return min(max(span, _MIN_LIFETIME), MAX_LIFETIME)
