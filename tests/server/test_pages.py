@@ -71,6 +71,17 @@ def test_what_waits_comes_first_and_oldest_first(ada: Browser, pay: Pay, clock: 
     assert 'data-pending="2"' in page
 
 
+def test_a_gates_title_and_summary_stand_in_the_list_and_on_the_page_as_the_programs_words(ada: Browser) -> None:
+    pay = payer(title="Refund", summary="Refund <b>€{amount}</b>\u202e for {to}")
+    request_id = held(pay, 5).confirmation_id
+    quoted = "&#39;Refund: Refund &lt;b&gt;€5&lt;/b&gt;&lt;U+202E&gt; for alice&#39;"
+    for page in ("/", f"/r/{request_id}"):
+        text = ada.get(page).text
+        assert re.search(rf'class="says">[Tt]he program says(, unverified:)? {re.escape(quoted)}<', text), page
+    assert "pay(amount=5, to=&#39;alice&#39;)" in shown(ada.get("/").text)[0]
+    assert 'class="says"' not in ada.get("/?q=nothing").text
+
+
 def test_filters_narrow_the_list(ada: Browser, clock: Clock) -> None:
     low, high = payer(risk="low"), payer(risk="high", name="refund")
     with sayso.run("order-1"):

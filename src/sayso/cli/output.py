@@ -20,7 +20,6 @@ import click
 
 from sayso import clock, errors
 from sayso.model.duration import text as span
-from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.terminal import PROGRAM_GONE
@@ -201,8 +200,8 @@ def table(
         if has_states and request.state in COLOURS:
             row[2] = paint(row[2], COLOURS[request.state])
         rows.append("  ".join(row).rstrip())
-        words = ": ".join(filter(None, [request.title, request.summary]))
-        rows += [f"{'':{SHORT}}  the program says {brief(words, _WORDS_ROOM)}"] if words else []
+        words = card.program_words(request, _WORDS_ROOM)
+        rows += [f"{'':{SHORT}}  the program says {words}"] if words else []
     return [*rows, *_foot(pending, oldest, unknown, now), *_notes(requests, cursor, gone)]
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "headline",
     "is_whole",
     "outcome_rows",
+    "program_words",
     "said_by",
     "stands",
     "starts",
@@ -206,6 +207,15 @@ def unverified(request: Request) -> list[str]:
     if request.requester.issuer == TOKENS:
         names = ("title", *names, "description", "rule", "context")
     return [name for name in names if getattr(request, name) is not None]
+
+
+def program_words(request: Request, room: int) -> str:
+    """Return the title and summary of a request, quoted on one line; empty where it has none.
+
+    They are the program's words: a surface marks them as such.
+    """
+    words = ": ".join(filter(None, [request.title, request.summary]))
+    return brief(words, room) if words else ""
 
 
 def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:

@@ -102,6 +102,7 @@ class Row(NamedTuple):
         state: Where it stands, in one word.
         stands: The same in one line.
         headline: The call that would run, or the question.
+        says: The program's own title and summary; empty where it gives none.
         risk, requester, run, asked: Who asked what, where and when.
         run_id: The run's id, for its address.
         claimed: Who has taken it on.
@@ -118,6 +119,7 @@ class Row(NamedTuple):
     state: str
     stands: str
     headline: str
+    says: str
     risk: str
     requester: str
     run: str
@@ -141,6 +143,7 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Ro
         state=str(request.state),
         stands=stands(request, now),
         headline=card.headline(request, 120),
+        says=card.program_words(request, 160),
         risk="" if request.risk is None else token(request.risk, 20),
         requester=name_of(request.requester, 30),
         run=short(request.run_id) if is_random(request.run_id) else token(request.run_id, RUN_ROOM),
