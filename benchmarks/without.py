@@ -78,10 +78,9 @@ def _chain() -> None:
 
 
 def _journal_rows() -> None:
-    def append(self: Any, entry: Any) -> None:
-        self.heads[entry.run_id] = entry.seq, entry.link
-
-    _replace_method("_append", append, "SqliteTransaction")
+    for connection in _connections():
+        for trigger in ("request_is_journalled", "change_is_journalled"):
+            connection.execute(f"DROP TRIGGER IF EXISTS temp.{trigger}")
 
 
 def _journal_in_memory() -> None:
@@ -107,6 +106,9 @@ def _schema() -> None:
 
 def _channels() -> None:
     _replace_method("record_keys", lambda *_: (), "SqliteRecordWrites", "RecordWrites")
+    transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
+    transaction._NO_CHANNEL, transaction._INSERT_ALONE = "1", transaction._INSERT
+    transaction._update.cache_clear()
 
 
 def _earlier_versions() -> None:
@@ -121,11 +123,15 @@ def _telemetry() -> None:
 
 
 def _sync() -> None:
-    connections = [found for found in gc.get_objects() if isinstance(found, sqlite3.Connection)]
-    for connection in connections:
+    for connection in _connections():
         connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _connections() -> list[sqlite3.Connection]:
+    connections = [found for found in gc.get_objects() if isinstance(found, sqlite3.Connection)]
     if not connections:
         raise LookupError("no connection of the store was found")
+    return connections
 
 
 class Piece(NamedTuple):

@@ -263,7 +263,7 @@ def test_that_an_end_was_written_anew_is_found_unless_its_requests_were_too(jour
     assert [broken.run_id for broken in journal.written(rows).broken] == ["run_c"]
     with journal.requests() as requests:
         for old, new in zip(journal.rows, rows, strict=True):
-            requests.execute("UPDATE request SET link = ? WHERE link = ?", (new[LINK], old[LINK]))
+            requests.execute("UPDATE request SET link = ?, by = ? WHERE link = ?", (new[LINK], new[BY], old[LINK]))
         assert journal.written(rows).broken == ()
     assert "computed anew up to its end" in said()
 

@@ -315,7 +315,7 @@ def test_a_chain_that_was_written_anew_with_its_requests_is_missed(filled: tuple
             entry = Entry(*row)
             new = chained(before, *entry[:5], entry.by.replace("ada", "eve"), *entry[6:8])
             connection.execute("UPDATE journal SET by = ?, link = ? WHERE link = ?", (new.by, new.link, entry.link))
-            connection.execute("UPDATE request SET link = ? WHERE link = ?", (new.link, entry.link))
+            connection.execute("UPDATE request SET link = ?, by = ? WHERE link = ?", (new.link, new.by, entry.link))
             before = new.link
     assert audit.verify(scene.store).broken == ()
     assert missed(scene, past) == {

@@ -31,11 +31,12 @@ from sayso.stores.sqlite import SqliteStore
 
 STATEMENTS = {
     "schema": ("BEGIN IMMEDIATE", "CREATE TABLE journal", "COMMIT"),
-    "ask": ("BEGIN IMMEDIATE", "INSERT INTO request", "INSERT INTO journal", "COMMIT"),
-    "decide": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
-    "start": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
+    # The first call with a schema writes that as well, in one transaction; what follows is one statement a verb.
+    "ask": ("BEGIN IMMEDIATE", "INSERT OR IGNORE INTO schema_text", "INSERT INTO request", "COMMIT"),
+    "decide": ("UPDATE request",),
+    "start": ("UPDATE request",),
     "call": (),
-    "finish": ("BEGIN IMMEDIATE", "UPDATE request", "INSERT INTO journal", "COMMIT"),
+    "finish": ("UPDATE request",),
 }
 
 

@@ -84,7 +84,7 @@ MUTANTS = [
     ),
     Mutant(
         "an altered request frees no effect", "stores/sqlite_transaction.py",
-        "if not codec.is_borne_out(row, newest, self._seal):\n                raise codec", "if False:\n                raise codec",
+        "if not verify(one, self._seal):\n                raise codec", "if False:\n                raise codec",
         "promises/test_15_an_effect_starts_once.py::test_15_a_request_that_was_altered_frees_no_effect",
     ),
     Mutant(
@@ -508,6 +508,26 @@ MUTANTS = [
         "stores/test_sqlite.py::test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",
     ),
     Mutant(
+        "a start compares all columns of what is remembered", "stores/sqlite_transaction.py",
+        'is_start = transition.event == "started"', "is_start = False",
+        "stores/test_sqlite.py::test_no_column_that_was_altered_since_it_was_written_here_is_started",
+    ),
+    Mutant(
+        "memory answers only while nobody else has written", "stores/sqlite_transaction.py",
+        "if version != self._version:", "if False:",
+        "stores/test_sqlite.py::test_what_this_process_wrote_is_not_found_by_memory_after_others_wrote",
+    ),
+    Mutant(
+        "memory does not answer with what was rolled back", "stores/sqlite.py",
+        "                self._cache.rolled_back()\n", "",
+        "stores/test_sqlite.py::test_what_was_rolled_back_is_not_found",
+    ),
+    Mutant(
+        "one statement looks for channels", "stores/sqlite_transaction.py",
+        """_NO_CHANNEL = "NOT EXISTS (SELECT 1 FROM record WHERE kind = 'channel')\"""", '_NO_CHANNEL = "1"',
+        "stores/test_sqlite.py::test_a_channel_that_another_process_registers_is_owed_a_message_at_once",
+    ),
+    Mutant(
         "the lock is taken before the first reading", "stores/sqlite.py",
         'connection.execute("BEGIN IMMEDIATE")', 'connection.execute("BEGIN")',
         "gates/test_guards.py::test_nobody_else_can_write_between_a_verbs_reading_and_its_writing",
@@ -654,7 +674,7 @@ MUTANTS = [
     ),
     Mutant(
         "no verb changes a row that was altered", "stores/sqlite_transaction.py",
-        "if not (self._borne_out is before or self.stands(was)):", "if False:",
+        "if self._verified is not before and not self.stands(before.request):", "if False:",
         "stores/test_altered.py::test_a_row_that_was_rewritten_is_not_decided_and_shows",
     ),
     Mutant(

@@ -200,7 +200,8 @@ def appended(scene: Scene, path: Path, request: Request, event: str, **detail: o
     entry = chained(last.link, last.run_id, last.seq + 1, last.at, request.id, event, last.by, last.channel, text)
     with as_somebody_with_the_file(path) as connection:
         connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entry)
-        connection.execute("UPDATE request SET link = ? WHERE id = ?", (entry.link, request.id))
+        values = (entry.link, entry.seq, entry.event, text, request.id)
+        connection.execute("UPDATE request SET link = ?, seq = ?, event = ?, detail = ? WHERE id = ?", values)
     [found] = audit.verify(scene.store).broken
     assert found.seq == entry.seq
     return found.reason

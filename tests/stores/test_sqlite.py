@@ -31,7 +31,9 @@ from sayso.stores import migrate, sqlite
 from sayso.stores.base import Filter
 from sayso.stores.codec import Row
 from sayso.stores.migrate import newest_schema
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.sqlite_transaction import ENTRY_COLUMNS
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
@@ -443,22 +445,91 @@ def test_a_refusal_after_a_second_try_tells_nothing_of_the_first(scene: Scene, s
     assert [one.__context__ for one in refused if isinstance(one, Exception)] == [None, None]
 
 
+# -- verbs that are one statement ----------------------------------------------------------------------------------
+
+
+def test_a_verb_that_changes_one_request_is_one_statement(
+    scene: Scene, store: SqliteStore, failing: type[Failing]
+) -> None:
+    store.close()
+    store.find(scene.approved().fingerprint)  # opens the file, writes the schema, and sees who else has written
+    ran = list[str]()
+    failing.before = staticmethod(lambda sql: ran.append(sql.split()[0]))
+    request = scene.decide("approve", store.ask(sample_call()))
+    assert store.find(request.fingerprint) is request
+    store.start(request.id, "token")
+    store.finish(request.id, "token", Outcome("done"))
+    assert [sql for sql in ran if sql != "PRAGMA"] == ["INSERT", "UPDATE", "UPDATE", "UPDATE"]
+    assert audit.verify(store).broken == ()
+
+
+@pytest.mark.parametrize("column", sorted({*Row._fields, *ENTRY_COLUMNS} - {"search"}))  # which only a search reads
+def test_no_column_that_was_altered_since_it_was_written_here_is_started(
+    scene: Scene, store: SqliteStore, path: Path, column: str
+) -> None:
+    """The store remembers what it wrote, and reads the row before the start in no verb."""
+    request = scene.approved()
+    with by_hand(path) as connection:
+        connection.execute(f"UPDATE request SET {column} = coalesce({column}, '') || '1'")  # noqa: S608  our own names
+    with pytest.raises((errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError)):
+        store.start(request.id, "token")
+
+
+def test_what_this_process_wrote_is_not_found_by_memory_after_others_wrote(
+    scene: Scene, store: SqliteStore, path: Path
+) -> None:
+    request = scene.approved()
+    assert store.find(request.fingerprint) is request
+    with closing(SqliteStore(path)) as other:
+        other.start(request.id, "token")
+    assert (found := store.find(request.fingerprint)) is not None
+    assert found.state is State.RUNNING
+
+
+def test_what_was_rolled_back_is_not_found(scene: Scene, store: SqliteStore, failing: type[Failing]) -> None:
+    store.close()
+    store.keep(Record("channel", "ops", {}))  # so that asking is a transaction
+    store.find(scene.approved().fingerprint)  # sees who else has written
+
+    def fail(sql: str) -> None:
+        if sql == "COMMIT":
+            raise sqlite3.OperationalError("disk I/O error")
+
+    asked = sample_call("run_new")
+    failing.before = staticmethod(fail)
+    refusal(errors.StoreError, lambda: store.ask(asked))
+    failing.before = str
+    assert store.find(asked.fingerprint) is None
+
+
+def test_a_channel_that_another_process_registers_is_owed_a_message_at_once(store: SqliteStore, path: Path) -> None:
+    store.ask(sample_call("run_1"))
+    with closing(SqliteStore(path)) as other:
+        other.keep(Record("channel", "ops", {}))
+    request = store.ask(sample_call("run_2"))
+    assert store.record("delivery/ops", request.id) is not None
+
+
 POINTS = [
     ("before", "BEGIN IMMEDIATE"),
     ("after", "BEGIN IMMEDIATE"),
     ("before", "UPDATE request"),
     ("after", "UPDATE request"),
-    ("after", "INSERT INTO journal"),
     ("before", "COMMIT"),
     ("after", "COMMIT"),
 ]
 
 
-@pytest.mark.parametrize(("when", "statement"), POINTS)
+@pytest.mark.parametrize(
+    ("when", "statement", "is_alone"),
+    [*((*point, False) for point in POINTS), *((when, "UPDATE request", True) for when in ("before", "after"))],
+)
 def test_a_verb_that_is_interrupted_is_whole_or_undone(
-    scene: Scene, store: SqliteStore, path: Path, failing: type[Failing], when: str, statement: str
+    scene: Scene, store: SqliteStore, path: Path, failing: type[Failing], when: str, statement: str, is_alone: bool
 ) -> None:
     request, hits = scene.approved(), list[str]()
+    if not is_alone:  # what is registered is owed a message, in the same transaction
+        store.keep(Record("channel", "ops", {}))
     store.close()
 
     def interrupt(sql: str) -> None:
@@ -470,7 +541,7 @@ def test_a_verb_that_is_interrupted_is_whole_or_undone(
     with pytest.raises(KeyboardInterrupt):
         store.start(request.id, "t")
     assert hits
-    happened = (when, statement) == ("after", "COMMIT")
+    happened = (when, statement) == ("after", "UPDATE request" if is_alone else "COMMIT")
     assert store.get(request.id).state is (State.RUNNING if happened else State.APPROVED)
     with by_hand(path) as other:  # no lock was left behind
         other.execute("BEGIN IMMEDIATE")

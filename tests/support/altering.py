@@ -19,8 +19,11 @@ from sayso.stores.codec import Row, Seal, stands_digest
 __all__ = ["Alteration", "alterations", "rewrite"]
 
 _SAY = (
-    "UPDATE journal SET detail = json_set(detail, '$.stands', :stands) WHERE run_id = :run_id AND seq ="
-    " (SELECT max(seq) FROM journal WHERE run_id = :run_id AND request_id = :id)"
+    """
+    UPDATE journal SET detail = json_set(detail, '$.stands', :stands)
+    WHERE run_id = :run_id AND seq = (SELECT max(seq) FROM journal WHERE run_id = :run_id AND request_id = :id)
+    """,
+    "UPDATE request SET detail = json_set(detail, '$.stands', :stands) WHERE run_id = :run_id AND id = :id",
 )
 _ROWS = {
     "request": ("SELECT * FROM request WHERE id = ?", "id"),
@@ -62,7 +65,8 @@ def rewrite(address: str, request_id: str, **columns: Any) -> None:
         sql = f"SELECT {', '.join(Row._fields)} FROM request WHERE id = ?"  # noqa: S608  our own names
         row = Row(*connection.execute(sql, (request_id,)).fetchone())
         said = {"stands": stands_digest(row, Seal()), "run_id": row.run_id, "id": request_id}
-        connection.execute(_SAY, said)
+        for statement in _SAY:
+            connection.execute(statement, said)
 
 
 def alterations(path: Path, request_id: str) -> Iterator[Alteration]:
@@ -89,7 +93,7 @@ def _others(column: str, value: Any) -> list[Any]:
     if column == "state":
         return [state.value for state in State if state.value != value]
     if column == "event":
-        return ["approved", "released", "teleported"]
+        return [event for event in ("approved", "released", "teleported") if event != value]
     if value is None:
         return ["{}", 1]
     return [value + 1, 9_999_999_999_999_999, None] if isinstance(value, int) else ["other", f"{value}x", None]

@@ -69,7 +69,8 @@ def chain_anew(connection: sqlite3.Connection, run_id: str, by: str | None = Non
         old = Entry(*row)
         new = chained(before, run_id, seq, *old[2:5], by or old.by, *old[6:8])
         connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
-        connection.execute("UPDATE request SET link = ? WHERE link = ?", (new.link, old.link))
+        values = (new.link, new.seq, new.by, old.link)
+        connection.execute("UPDATE request SET link = ?, seq = ?, by = ? WHERE link = ?", values)
         before = new.link
 
 

@@ -45,15 +45,18 @@ from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.codec import Seal, anchor_of, legible
 from sayso.stores.filter import read_cursor
 from sayso.stores.migrate import migrate, refuse_foreign
+from sayso.stores.sqlite_runs import SqliteRecordReads, SqliteRunReads
 from sayso.stores.sqlite_transaction import (
     BY_EFFECT,
     COLUMNS,
+    ENTRY_COLUMNS,
     FIND,
     FIND_KEY,
     GET,
-    Memo,
-    SqliteRecordReads,
-    SqliteRunReads,
+    JOURNAL_TRIGGERS,
+    LOAD,
+    WIDTH,
+    RowCache,
     SqliteTransaction,
     Stale,
 )
@@ -204,8 +207,8 @@ _JOURNAL_OF = (
     "SELECT * FROM journal WHERE run_id = ? AND seq > ? AND (? IS NULL OR request_id = ?) ORDER BY seq LIMIT ?"
 )
 _LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
-_ANCHORS = f"SELECT {COLUMNS} FROM request WHERE id > ?{{}} ORDER BY id LIMIT ?"
-_ALL_ANCHORS, _ANCHORS_OF = _ANCHORS.format(""), _ANCHORS.format(" AND run_id = ?")
+_ALL_ANCHORS = LOAD + "r.id > ? ORDER BY r.id LIMIT ?"
+_ANCHORS_OF = LOAD + "r.id > ? AND r.run_id = ? ORDER BY r.id LIMIT ?"
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 _MOST = 256  # verbs in one commit
@@ -251,7 +254,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         self._path = str(Path(path).expanduser().absolute())
         self.url = f"sqlite:///{self._path}"
         self.seal = Seal(key)
-        self._memo = Memo()
+        self._cache = RowCache()
         self._bell = Bell()
         self._left_behind: list[sqlite3.Connection] = []
         self._begin_afresh()
@@ -297,6 +300,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
+                connection.execute("PRAGMA page_size = 2048")  # of a new file; a commit writes whole pages
                 # Before the change to WAL, which is written into the file.
                 refuse_foreign(connection, self._path)
                 # Changing to WAL does not wait for the lock as other statements do, hence the loop.
@@ -311,7 +315,10 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
 
     def _writer(self) -> sqlite3.Connection:
         if self._writing is None:
-            self._writing = self._connect()
+            connection = self._connect()
+            for trigger in JOURNAL_TRIGGERS:
+                connection.execute(trigger)
+            self._writing = connection
         return self._writing
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
@@ -373,11 +380,16 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         return result
 
     def _alone(self, work: Callable[[SqliteTransaction], T]) -> tuple[T, list[str]]:
-        """Run one verb in a transaction of its own, while nobody else waits."""
+        """Run one verb while nobody else waits: in one statement, or where that is not enough, in a transaction."""
         try:
+            connection = self._writing or self._writer()
             # The second try stands outside of the first one's fault, so that what it raises does not tell of it.
-            with suppress(Stale):
-                return self._once(work, is_fresh=False)
+            with suppress(Stale, errors.SaysoError):
+                tx = SqliteTransaction(connection, self._cache, self.seal, self._schema, is_alone=True)
+                result = work(tx)
+                tx.commit_alone()
+                self._cache.committed(tx)
+                return result, tx.changed
             return self._once(work, is_fresh=True)
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
@@ -386,7 +398,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
     ) -> tuple[T, list[str]]:
         connection = self._writing or self._writer()
-        tx = SqliteTransaction(connection, self._memo, self.seal, self._schema, is_fresh=is_fresh)
+        tx = SqliteTransaction(connection, self._cache, self.seal, self._schema, is_fresh=is_fresh)
         is_ready = False
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -401,11 +413,12 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+                self._cache.rolled_back()
             elif is_ready:
                 # Also when Ctrl-C came while the commit was on its way: it happened, and must not happen again.
                 for op in batch:
                     op.done = True
-        self._memo.committed(tx.heads, tx.schemas)
+        self._cache.committed(tx)
         return result, tx.changed + tx.changed_runs
 
     def _together(self, work: Callable[[Transaction], T]) -> T:
@@ -457,17 +470,17 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         return self._once(partial(_each, batch), is_fresh=True, batch=batch)[1] if len(batch) == 1 else None
 
     def _schema(self, digest: str) -> str:
-        text = self._memo.schemas.get(digest)
+        text = self._cache.schemas.get(digest)
         if text is None:
             found = self._query(_SCHEMA, (digest,))
             if not found:
                 raise errors.StoreCorruptError(f"{self._path} misses the schema {digest[:12]} of a request")
-            text = self._memo.schemas[digest] = found[0][0]
+            text = self._cache.schemas[digest] = found[0][0]
         return text
 
     def request_of(self, found: tuple[Any, ...]) -> Request:
         """Return the request of a row."""
-        return self._memo.request_of(found, self.seal, self._schema)
+        return self._cache.read(found, self.seal, self._schema).request
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -478,6 +491,15 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         return self.request_of(found[0])
 
     def find(self, fingerprint: str) -> Request | None:
+        if self._write_lock.acquire(blocking=False):
+            try:
+                held = self._cache.holder(fingerprint, self._writer())
+            except DATABASE_ERRORS as error:
+                raise fault(error, self._path) from error
+            finally:
+                self._write_lock.release()
+            if held is not None:
+                return held
         found = self._query(FIND, (fingerprint,))
         return self.request_of(found[0]) if found else None
 
@@ -540,10 +562,17 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
             found = self._query(_ALL_ANCHORS, (after, limit))
         else:
             found = self._query(_ANCHORS_OF, (after, run_id, limit))
-        return [anchor_of(row, self.seal) for row in found]
+        return [_anchor(row, self.seal) for row in found]
 
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)
+
+
+def _anchor(found: tuple[Any, ...], seal: Seal) -> Anchor:
+    anchor = anchor_of(found[:WIDTH], seal)
+    link, *entry = found[-len(ENTRY_COLUMNS) - 1 :]
+    is_same = link != anchor.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
+    return anchor if is_same else anchor._replace(stands="")
 
 
 _stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()

@@ -1,430 +1,229 @@
-"""Runs in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
-
-Adding a step costs the same however many there are, and a run is read with all its steps in one query. A step's body
-is sealed for its run, number and place, so that it can be moved nowhere else. Each step carries a digest of itself and
-of the step before it, and the run one of its row and of its newest step: a run of which one column was altered is
-refused before anything goes on.
-
-Records in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
-
-A body is sealed for its kind and key, so that it can be moved nowhere else. What is due is found by an index, however
-many records there are.
-
-One open transaction on SQLite, and what this process remembers of the rows between them.
+"""One open transaction on SQLite, and what this process remembers of the rows between them.
 
 A verb first runs on the request as this process last saw it, and its write is a compare-and-set on the row's `link`
 (the hash of the journal row that made it what it is): if another process changed the row since, nothing is written,
 and the verb runs again on fresh rows (`Stale`). So what is remembered is only ever a guess, never trusted.
+
+Most verbs change one request and nothing else. They are one statement, which needs no BEGIN and no COMMIT: the row
+carries its newest journal row, and a trigger writes it into the journal.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sqlite3
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sayso import clock, errors
-from sayso.clock import instant, microseconds
-from sayso.model.canonical.tags import dumps, dumps_sorted
+from sayso.clock import microseconds
+from sayso.model.canonical.tags import dumps_sorted
 from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
-from sayso.stores import codec, worker
+from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, changed_values, progress_values, sealed
-from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
-from sayso.stores.memory_tables import record_column
-from sayso.stores.records import RecordRow
-from sayso.stores.transaction import Transaction
+from sayso.stores.sqlite_runs import SqliteRecordWrites, SqliteRunWrites
+from sayso.stores.transaction import CHANNEL, Transaction
 
 __all__ = [
     "BY_EFFECT",
     "COLUMNS",
+    "ENTRY_COLUMNS",
     "FIND",
     "FIND_KEY",
     "GET",
-    "Memo",
-    "SqliteRecordReads",
-    "SqliteRecordWrites",
-    "SqliteRunReads",
-    "SqliteRunWrites",
+    "JOURNAL_TRIGGERS",
+    "LOAD",
+    "WIDTH",
+    "CachedRow",
+    "RowCache",
     "SqliteTransaction",
     "Stale",
-    "step_column",
+    "verify",
 ]
 
-_COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
-_GET_RUN = f"""
-SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link, newest.n, newest.link
-FROM run LEFT JOIN step AS newest ON newest.run_id = run.run_id
-AND newest.n = (SELECT max(n) FROM step WHERE run_id = run.run_id) WHERE run.run_id = ?
-"""
-_PUT_RUN = (
-    f"INSERT INTO run ({_COLUMNS}, link) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
-    " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at, link = excluded.link"
-)
-_ANY = "SELECT 1 FROM step WHERE run_id = ? LIMIT 1"
-_ADD = "INSERT INTO step (run_id, n, place, body, waits, link) VALUES (?, ?, ?, ?, ?, ?)"
-_WAIT = "INSERT OR REPLACE INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
-_DROP_STEPS, _DROP_WAITS = "DELETE FROM step WHERE run_id = ?", "DELETE FROM wait WHERE run_id = ?"
-_WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
-_KEPT = f"""
-SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link,
-step.n, step.place, step.body, step.waits, step.link
-FROM run LEFT JOIN step ON step.run_id = run.run_id WHERE run.run_id = ? ORDER BY step.n
-"""
-_NAMED = "FROM run WHERE state <> 'ended' AND name IN (SELECT value FROM json_each(?))"
-_READY = f"""
-SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
-    SELECT 1 FROM wait JOIN request ON request.id = wait.request_id
-    WHERE wait.run_id = run.run_id AND request.state NOT IN (SELECT value FROM json_each(?))
-) OR state = 'running' AND holder IN (SELECT value FROM json_each(?)))
-ORDER BY updated_at, n LIMIT ?
-"""
-_HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
-
-
-class SqliteRunWrites:
-    """The part of a transaction that is about runs."""
-
-    _execute: Callable[..., sqlite3.Cursor]
-    _seal: Seal
-    changed_runs: list[str]
-
-    def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, if it is kept; raises `StoreCorruptError` where its row or its newest step was altered."""
-        found = self._found(run_id)
-        if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:
-            # A run is kept with its first step: begun anew, it would do again what its steps say was done.
-            raise _altered(run_id, "row")
-        return None if found is None else found[0]
-
-    def put_run(self, run: RunRecord) -> None:
-        """Write a run, new or changed."""
-        found = self._found(run.id)
-        self._write_run(run, None if found is None else found[2])
-
-    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Add steps after those that are there."""
-        run, last, link = self._found(run_id) or (None, 0, None)
-        for n, step in enumerate(steps, last + 1):
-            body = self._seal.close(step.body, run_id, step_column(n, step.place))
-            link = _link(link, run_id, n, *step)
-            self._execute(_ADD, (run_id, n, step.place, body, step.waits, link))
-            if step.waits is None:
-                self._execute(_WAIT_NO_MORE, (run_id, step.place))
-            else:
-                self._execute(_WAIT, (run_id, step.place, step.waits))
-        if run is not None:
-            self._write_run(run, link)
-        self.changed_runs.append(run_id)
-
-    def drop_steps(self, run_id: str) -> None:
-        """Take all steps of a run away, and what they wait for."""
-        found = self._found(run_id)
-        self._execute(_DROP_STEPS, (run_id,))
-        self._execute(_DROP_WAITS, (run_id,))
-        if found is not None:
-            self._write_run(found[0], None)
-        self.changed_runs.append(run_id)
-
-    def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        """Return a run, and the number and the link of its newest step."""
-        found = self._execute(_GET_RUN, (run_id,)).fetchone()
-        if found is None:
-            return None
-        *row, link, n, newest = found
-        return _record(row, link, newest), 0 if n is None else _number(run_id, n), newest
-
-    def _write_run(self, run: RunRecord, newest: str | None) -> None:
-        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
-        values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
-        self._execute(_PUT_RUN, (*values, _link(newest, *values)))
-        self.changed_runs.append(run.id)
-
-
-class SqliteRunReads(ABC):
-    """The part of a store that is about runs."""
-
-    seal: Seal
-
-    @abstractmethod
-    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Return all rows."""
-
-    def get_run(self, run_id: str) -> RunSnapshot:
-        found = self._query(_KEPT, (run_id,))
-        if not found:
-            raise errors.RunNotFoundError(run_id)
-        newest, steps = None, list[Step]()
-        for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
-            step = _step(run_id, n, (place, body, waits), self.seal)
-            if not _is_linked(link, newest, run_id, n, *step):
-                raise _altered(run_id, f"step {n!r}")
-            steps.append(step)
-            newest = link
-        return RunSnapshot(_record(found[0][:7], found[0][7], newest), tuple(steps))
-
-    def runs(
-        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
-    ) -> tuple[Sequence[RunRecord], str | None]:
-        where, values = ["1"], list[Any]()
-        before = read_cursor(cursor)
-        if before is not None:
-            where.append("n < ?")
-            values.append(before)
-        if wanted.name is not None:
-            where.append("name = ?")
-            values.append(wanted.name)
-        if wanted.states:
-            where.append(f"state IN ({', '.join('?' * len(wanted.states))})")
-            values += sorted(wanted.states)
-        sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT ?"
-        found = self._query(sql, (*values, limit + 1))
-        return [_read(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
-
-    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
-        wanted = json.dumps(list(names))
-        free = [holder for (holder,) in self._query(_HELD, (wanted,)) if worker.is_free(holder)]
-        values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free), limit)
-        return [run_id for (run_id,) in self._query(_READY, values)]
-
-
-def step_column(n: int, place: str) -> str:
-    """Return the place for which a step's body is sealed, together with its run."""
-    return f"step/{n}/{place}"
-
-
-def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:
-    place, body, waits = values
-    if not isinstance(body, str):
-        raise _altered(run_id, f"step {n!r}")
-    return Step(place, seal.open(body, run_id, step_column(n, place)), waits)
-
-
-def _link(before: str | None, *values: Any) -> str:
-    """Return the digest that ties a row to the step before it; what a body says is covered, not how it is sealed."""
-    return hashlib.sha256(dumps([before, *values]).encode()).hexdigest()
-
-
-def _is_linked(link: Any, before: Any, *values: Any) -> bool:
-    try:
-        return link == _link(before, *values)
-    except (TypeError, ValueError):  # bytes, which no row of ours holds
-        return False
-
-
-def _number(run_id: str, n: Any) -> int:
-    if type(n) is not int:
-        raise _altered(run_id, f"step {n!r}")
-    return n
-
-
-def _record(row: Sequence[Any], link: Any, newest: Any) -> RunRecord:
-    """Return the run of a row that matches its link."""
-    run = _read(row)
-    if not _is_linked(link, newest, *row):
-        raise _altered(row[0], "row")
-    return run
-
-
-def _read(row: Sequence[Any]) -> RunRecord:
-    run_id, name, kind, state, holder, created, updated = row
-    try:
-        return RunRecord(run_id, name, kind, RunState(state), holder, instant(created), instant(updated))
-    except (ArithmeticError, TypeError, ValueError) as error:
-        raise _altered(run_id, "row") from error
-
-
-def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
-    return errors.StoreCorruptError(
-        f"run {run_id!r} cannot be read: its {what} does not match the rest of its record, it was altered; nothing ran."
-        " Restore the store from a copy"
-    )
-
-
-_GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
-_RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
-_PUT_RECORD = "INSERT OR REPLACE INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
-_DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
-_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
-_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key LIMIT ?"
-
-
-class SqliteRecordWrites:
-    """The part of a transaction that is about records."""
-
-    _execute: Callable[..., sqlite3.Cursor]
-    _seal: Seal
-
-    def find_record(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record, as this transaction left it."""
-        try:
-            found = self._execute(_GET_RECORD, (kind, key)).fetchone()
-        except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
-            return None
-        return None if found is None else _opened(found, self._seal)
-
-    def record_keys(self, kind: str) -> Sequence[str]:
-        """Return the keys of a kind, as this transaction left them."""
-        found = self._execute(_RECORD_KEYS, (kind,)).fetchall()
-        return [key for (key,) in found] if found else ()  # asked in nearly every transaction, and mostly there is none
-
-    def put_record(self, row: RecordRow) -> None:
-        """Write a record."""
-        self._execute(_PUT_RECORD, row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind))))
-
-    def drop_record(self, kind: str, key: str) -> None:
-        """Take a record away."""
-        self._execute(_DROP_RECORD, (kind, key))
-
-
-class SqliteRecordReads(ABC):
-    """The part of a store that reads records."""
-
-    seal: Seal
-
-    @abstractmethod
-    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Return all rows."""
-
-    def _record_row(self, kind: str, key: str) -> RecordRow | None:
-        found = self._query(_GET_RECORD, (kind, key))
-        return _opened(found[0], self.seal) if found else None
-
-    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
-        return [_opened(row, self.seal) for row in self._query(sql, (kind, bound, limit))]
-
-
-def _opened(found: Sequence[Any], seal: Seal) -> RecordRow:
-    row = RecordRow._make(found)
-    if not isinstance(row.body, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever somebody wrote into the file
-        raise errors.StoreCorruptError(
-            f"the record {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed"
-        )
-    return row._replace(body=seal.open(row.body, row.key, record_column(row.kind)))
-
-
-COLUMNS = ", ".join(Row._fields)
-GET = f"SELECT {COLUMNS} FROM request WHERE id = ?"
-FIND = f"SELECT {COLUMNS} FROM request WHERE fingerprint = ? AND holds = 1"
-FIND_KEY = f"SELECT {COLUMNS} FROM request WHERE key_digest = ?"
-BY_EFFECT = f"SELECT {COLUMNS} FROM request WHERE effect_digest = ? ORDER BY n"
-_INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({', '.join('?' * len(Row._fields))})"
+# Of the newest journal row about the request, which a trigger writes from them.
+ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")
+_FIELDS = (*Row._fields, *ENTRY_COLUMNS)
+COLUMNS = ", ".join(_FIELDS)
+WIDTH, _LINK = len(Row._fields), Row._fields.index("link")
+_PLACES = {name: place for place, name in enumerate(_FIELDS)}
+# The newest journal row about a request, with which its row has to agree. The index has no request, but a run has few.
+LOAD = f"""
+SELECT {", ".join(f"r.{name}" for name in _FIELDS)}, j.link, {", ".join(f"j.{name}" for name in ENTRY_COLUMNS)}
+FROM request AS r LEFT JOIN journal AS j ON j.run_id = r.run_id AND j.seq = (
+    SELECT seq FROM journal WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
+) WHERE """
+GET, FIND = LOAD + "r.id = ?", LOAD + "r.fingerprint = ? AND r.holds = 1"
+FIND_KEY, BY_EFFECT = LOAD + "r.key_digest = ?", LOAD + "r.effect_digest = ? ORDER BY r.n"
+_VALUES = ", ".join("?" * len(_FIELDS))
+# Who writes in one statement has not looked whether a channel is to hear of it, so the statement looks.
+_NO_CHANNEL = "NOT EXISTS (SELECT 1 FROM record WHERE kind = 'channel')"
+_INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
+_INSERT_ALONE = f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {_NO_CHANNEL}"
+_UNCHANGED = " AND ".join(f"{name} IS ?" for name in _FIELDS)
 _ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
-_NEWEST = "SELECT link, detail FROM journal WHERE run_id = ? AND request_id = ? ORDER BY seq DESC LIMIT 1"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
 _REMEMBERED = 512
-_PLACES = {name: place for place, name in enumerate(Row._fields)}
-_LINK = _PLACES["link"]
 
-
-class Stale(Exception):
-    """What was remembered is not what the store holds any more; nothing was written."""
-
-
-class Memo:
-    """Rows as this process last saw them, with what they mean; the ends of chains; the schemas that are written.
-
-    Attributes:
-        written: Rows that were written here, and not read, by id of their request.
-        heads: Ends of chains, by run.
-        schemas: Texts of schemas, by digest; `kept_schemas` are those that are surely committed.
+# Of the connection and not of the file: who has the file can take triggers out of it, and these write the journal.
+JOURNAL_TRIGGERS = tuple(
+    f"""
+    CREATE TEMP TRIGGER {name} AFTER {change} ON main.request BEGIN
+        INSERT INTO journal
+        VALUES (NEW.run_id, NEW.seq, NEW.at, NEW.id, NEW.event, NEW.by, NEW.channel, NEW.detail, NEW.link);
+    END
     """
-
-    def __init__(self) -> None:
-        self._requests: dict[str, tuple[tuple[Any, ...], Request]] = {}
-        self._asked: dict[str, tuple[tuple[Any, ...], str]] = {}
-        self.written: dict[str, tuple[Any, ...]] = {}
-        self.heads: dict[str, tuple[int, str]] = {}
-        self.schemas: dict[str, str] = {}
-        self.kept_schemas: set[str] = set()
-
-    def get(self, request_id: str) -> tuple[tuple[Any, ...], Request] | None:
-        """Return the row of a request and the request."""
-        return self._requests.get(request_id)
-
-    def request_of(self, row: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> Request:
-        """Return the request of a row; the same object as before while the row is the same to the letter."""
-        known = self._requests.get(row[0])
-        if known is not None and known[0] == row:
-            return known[1]
-        request = codec.request_of(Row._make(row), seal, schema)
-        self.put(row, request)
-        return request
-
-    def put(self, row: tuple[Any, ...], request: Request) -> None:
-        """Remember a row and what it means."""
-        if len(self._requests) >= _REMEMBERED:
-            self._requests.clear()
-            self._asked.clear()
-            self.written.clear()
-        self._requests[request.id] = row, request
-
-    def stands_digest(self, row: Sequence[Any], seal: Seal) -> str:
-        """Return the digest of a whole row; what was asked, which may be long, is serialized once."""
-        asked = tuple(row[: len(ASKED_COLUMNS)])
-        known = self._asked.get(row[0])
-        if known is None or known[0] != asked:
-            known = self._asked[row[0]] = asked, codec.asked_digest(asked, seal)
-        return codec.stands_digest(row, seal, known[1])
-
-    def knows_asked(self, asked: tuple[Any, ...], digest: str) -> None:
-        """Remember the digest of what never changes of a request."""
-        self._asked[asked[0]] = asked, digest
-
-    def wrote(self, row: tuple[Any, ...], request: Request) -> None:
-        """Remember a row that this process writes, and that needs no other witness."""
-        self.put(row, request)
-        self.written[request.id] = row
-
-    def committed(self, heads: dict[str, tuple[int, str]], schemas: set[str]) -> None:
-        """Remember what a transaction left behind."""
-        if len(self.heads) >= _REMEMBERED:
-            self.heads.clear()
-        self.heads |= heads
-        self.kept_schemas |= schemas
+    for name, change in (("request_is_journalled", "INSERT"), ("change_is_journalled", "UPDATE OF link"))
+)
 
 
 @cache
-def _update(changed: tuple[str, ...]) -> str:
-    return f"UPDATE request SET {' = ?, '.join((*changed, 'link'))} = ? WHERE id = ? AND link = ?"
+def _update(changed: tuple[str, ...], *, is_start: bool, is_alone: bool) -> str:
+    names = " = ?, ".join((*changed, "link", *ENTRY_COLUMNS))
+    where = f" AND {_UNCHANGED}" * is_start + f" AND {_NO_CHANNEL}" * is_alone
+    return f"UPDATE request SET {names} = ? WHERE id = ? AND link = ?{where}"
+
+
+class Stale(Exception):
+    """What was remembered is not enough, or not what the store holds any more; nothing was written."""
+
+
+class CachedRow(NamedTuple):
+    """A row as this process last saw it.
+
+    Attributes:
+        row: All its columns.
+        request: What they mean.
+        newest: Link and entry columns of the newest journal row about the request; empty where it was not read, None
+            for a row that was written here, which needs no other witness.
+        asked: Digest of what never changes, where it is known; what was asked may be long.
+    """
+
+    row: tuple[Any, ...]
+    request: Request
+    newest: tuple[Any, ...] | None
+    asked: str | None = None
+
+
+class RowCache:
+    """Rows of requests as this process last saw them, the ends of chains, and the texts of schemas.
+
+    Attributes:
+        rows: By id of the request.
+        heads: Place and link of the last row of a chain, by run.
+        schemas: Texts by id; `kept_schemas` are those that are surely committed.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, CachedRow] = {}
+        self.heads: dict[str, tuple[int, str]] = {}
+        self.schemas: dict[str, str] = {}
+        self.kept_schemas: set[str] = set()
+        self._holders: dict[str, CachedRow] = {}
+        self._version: object = None
+
+    def holder(self, fingerprint: str, connection: sqlite3.Connection) -> Request | None:
+        """Return the request that holds a fingerprint, if it was written here and nobody else has written since."""
+        held = self._holders.get(fingerprint)
+        if held is not None:
+            version = connection.execute("PRAGMA data_version").fetchone()[0]  # another one after others' commits
+            if version != self._version:
+                self._version = version
+                self._holders.clear()
+                return None
+        return None if held is None else held.request
+
+    def wrote(self, written: CachedRow) -> None:
+        """Remember a row that was written here."""
+        self.put(written)
+        request = written.request
+        if request.holds:
+            self._holders[request.fingerprint] = written
+        else:
+            self._holders.pop(request.fingerprint, None)
+
+    def rolled_back(self) -> None:
+        """Find nothing by memory alone that was written in a transaction that failed."""
+        self._holders.clear()
+
+    def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> CachedRow:
+        """Return what `GET` found, or a row alone; the same request as before while its row is the same."""
+        row = found[: len(_FIELDS)]
+        known = self.rows.get(row[0])
+        if known is not None and known.row == row:
+            if known.newest is None or len(found) == len(row):
+                return known
+            request = known.request
+        else:
+            request = codec.request_of(Row._make(row[:WIDTH]), seal, schema)
+        read = CachedRow(row, request, found[len(_FIELDS) :])
+        self.put(read)
+        seq, link = row[WIDTH], row[_LINK]
+        head = self.heads.get(request.run_id)
+        if type(seq) is int and (head is None or head[0] < seq):
+            self.heads[request.run_id] = seq, link
+        return read
+
+    def put(self, read: CachedRow) -> None:
+        """Remember a row."""
+        if len(self.rows) >= _REMEMBERED:
+            self.rows.clear()
+            self._holders.clear()
+        self.rows[read.request.id] = read
+
+    def committed(self, tx: SqliteTransaction) -> None:
+        """Remember what a transaction left behind."""
+        if len(self.heads) >= _REMEMBERED:
+            self.heads.clear()
+        self.heads |= tx.heads
+        self.kept_schemas |= tx.schemas
+
+
+def verify(read: CachedRow, seal: Seal) -> bool:
+    """Say whether all columns of a row match the newest journal row about its request."""
+    if read.newest is None:
+        return True
+    if not read.newest:
+        return False
+    link, *entry = read.newest
+    row = read.row
+    return tuple(entry) == row[WIDTH:] and codec.is_borne_out(row[:WIDTH], (link, row[-1]), seal)
 
 
 class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
-    """The verbs' view of the writing connection between BEGIN and COMMIT.
+    """The verbs' view of the writing connection.
 
     Args:
-        connection: In a transaction.
-        memo: What is remembered.
+        connection: In a transaction; in none with `is_alone`.
+        cache: What is remembered.
         seal: Seals and opens texts.
         schema: Looks a schema's text up.
         is_fresh: Read everything anew, guess nothing.
+        is_alone: Read nothing and write one row of a request, in `commit_alone`; anything else is `Stale`.
 
     Attributes:
         changed: Ids of requests that were written.
         changed_runs: Ids of runs that were written.
-        heads, schemas: For `Memo.committed`.
+        heads, schemas: For `RowCache.committed`.
         has_guessed: Whether a row was taken from memory.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, memo: Memo, seal: Seal, schema: Callable[[str], str], *, is_fresh: bool
-    ) -> None:
-        self._execute = connection.execute
-        self._memo, self._seal, self._schema, self._is_fresh = memo, seal, schema, is_fresh
-        self._loaded: tuple[tuple[Any, ...], Request] | None = None  # the last one, with its row
-        self._borne_out: tuple[Any, ...] | None = None  # the last row that was compared with the journal
+        self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str], *,
+        is_fresh: bool = False, is_alone: bool = False,
+    ) -> None:  # fmt: skip
+        self._connection = connection
+        self._execute = _not_alone if is_alone else connection.execute
+        self._cache, self._seal, self._schema, self._is_fresh, self._is_alone = cache, seal, schema, is_fresh, is_alone
+        self._loaded: CachedRow | None = None  # the last one
+        self._verified: CachedRow | None = None
+        self._pending: tuple[str, tuple[Any, ...], CachedRow, Entry] | None = None
         self._now: datetime | None = None
         self.has_guessed = False
         self.changed: list[str] = []
@@ -437,129 +236,162 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         return self._now
 
     def load(self, request_id: str) -> Request:
-        known = None if self._is_fresh else self._memo.get(request_id)
+        known = None if self._is_fresh else self._cache.rows.get(request_id)
         if known is not None:
             self.has_guessed = True
             self._loaded = known
-            return known[1]
-        row = self._execute(GET, (request_id,)).fetchone()
-        if row is None:
+            return known.request
+        found = self._execute(GET, (request_id,)).fetchone()
+        if found is None:
             raise errors.RequestNotFoundError(request_id)
-        return self._read(row)
+        return self._read(found)
 
     def holder(self, fingerprint: str) -> Request | None:
         if not self._is_fresh:
             return None  # whoever asks has just looked; if somebody was faster, the unique index says so
-        row = self._execute(FIND, (fingerprint,)).fetchone()
-        return None if row is None else self._read(row)
+        found = self._execute(FIND, (fingerprint,)).fetchone()
+        return None if found is None else self._read(found)
 
     def keyed(self, run_id: str, key: str) -> Request | None:
-        row = self._execute(FIND_KEY, (key_digest(run_id, key),)).fetchone()
-        return None if row is None else self._read(row)
+        if self._is_alone:
+            return None  # as for `holder`
+        found = self._execute(FIND_KEY, (key_digest(run_id, key),)).fetchone()
+        return None if found is None else self._read(found)
 
     def with_effect(self, effect: str) -> Sequence[Request]:
-        found: list[Request] = []
-        for row in self._execute(BY_EFFECT, (effect_digest(effect),)).fetchall():
-            request = self._memo.request_of(row, self._seal, self._schema)
-            newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
-            if not codec.is_borne_out(row, newest, self._seal):
-                raise codec.altered(request.id, is_start=True)
-            found.append(request)
-        return found
+        read = [
+            self._cache.read(found, self._seal, self._schema)
+            for found in self._execute(BY_EFFECT, (effect_digest(effect),)).fetchall()
+        ]
+        for one in read:
+            if not verify(one, self._seal):
+                raise codec.altered(one.request.id, is_start=True)
+        return [one.request for one in read]
 
-    def _read(self, row: tuple[Any, ...]) -> Request:
-        request = self._memo.request_of(row, self._seal, self._schema)
-        self._loaded = row, request
-        return request
+    def _read(self, found: tuple[Any, ...]) -> Request:
+        self._loaded = self._cache.read(found, self._seal, self._schema)
+        return self._loaded.request
+
+    def record_keys(self, kind: str) -> Sequence[str]:
+        # Whether there is a channel, which is asked of every change, is looked for by the statement itself.
+        return () if self._is_alone and kind == CHANNEL else super().record_keys(kind)
 
     def insert(self, transition: Transition) -> None:
-        request, seal, memo = transition.request, self._seal, self._memo
+        request, seal, cache = transition.request, self._seal, self._cache
         subject = request.subject
         key = codec.schema_id(subject.schema)
-        if key not in memo.kept_schemas:
-            memo.schemas[key] = subject.schema
+        if key not in cache.kept_schemas:
+            cache.schemas[key] = subject.schema
             self._execute(_ADD_SCHEMA, (key, subject.schema))
             self.schemas.add(key)
         asked = codec.asked_values(request, seal)
         row = [*asked, *progress_values(request, seal, "")]
         digest = transition.detail["asked"] = codec.asked_digest(asked, seal)
-        memo.knows_asked(asked, digest)
         transition.detail["stands"] = codec.stands_digest(row, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
-        written = tuple(row)
-        self._write(_INSERT, written)
-        self._keep(written, request, entry)
+        written = *row, *_entry_values(entry)
+        self._write(
+            _INSERT_ALONE if self._is_alone else _INSERT, written, CachedRow(written, request, None, digest), entry
+        )
 
     def update(self, transition: Transition) -> None:
-        request = transition.request
-        if self._loaded is None or self._loaded[1].id != request.id:
+        request, before = transition.request, self._loaded
+        if before is None or before.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
-        before, was = self._loaded
-        if not (self._borne_out is before or self.stands(was)):
+        if self._verified is not before and not self.stands(before.request):
             raise codec.altered(request.id)
-        asked = codec.asked_again(was, request, self._seal, transition.detail)
-        changed = asked | changed_values(was, request, self._seal)
-        row = list(before)
+        detail, seal = transition.detail, self._seal
+        changed = codec.asked_again(before.request, request, seal, detail)
+        asked = (
+            detail["asked"] if changed else before.asked or codec.asked_digest(before.row[: len(ASKED_COLUMNS)], seal)
+        )
+        changed |= changed_values(before.request, request, seal)
+        row = list(before.row)
         for name, value in changed.items():
             row[_PLACES[name]] = value
-        transition.detail["stands"] = self._memo.stands_digest(row, self._seal)
+        detail["stands"] = codec.stands_digest(row[:WIDTH], seal, asked)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
-        values = (*changed.values(), entry.link, request.id, before[_LINK])
-        if self._execute(_update(tuple(changed)), values).rowcount != 1:
-            raise Stale
-        self._keep(tuple(row), request, entry)
+        row[WIDTH:] = values = _entry_values(entry)
+        # What a hand changed since this process saw the row is found before the call: at the start, all of it counts.
+        is_start = transition.event == "started"
+        sql = _update(tuple(changed), is_start=is_start, is_alone=self._is_alone)
+        same = before.row if is_start else ()
+        values = (*changed.values(), entry.link, *values, request.id, before.row[_LINK], *same)
+        self._write(sql, values, CachedRow(tuple(row), request, None, asked), entry)
 
     def stands(self, request: Request) -> bool:
-        if self._loaded is None or self._loaded[1].id != request.id:
+        read = self._loaded
+        if read is None or read.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
-        row = self._loaded[0]
-        if self._borne_out is row:
-            return True
-        if self._memo.written.get(row[0]) is not row:
-            newest = self._execute(_NEWEST, (request.run_id, request.id)).fetchone()
-            if not codec.is_borne_out(row, newest, self._seal):
+        if self._verified is not read:
+            if not verify(read, self._seal):
                 if self._is_fresh:
                     return False
                 raise Stale
-        self._borne_out = row
+            self._verified = read
         return True
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        self._append(self._entry(run_id, "", event, by, channel, detail))
+        entry = self._entry(run_id, "", event, by, channel, detail)
+        self._run(_APPEND, entry)
+        self.heads[run_id] = entry.seq, entry.link
 
-    def _keep(self, row: tuple[Any, ...], request: Request, entry: Entry) -> None:
-        self._append(entry)
-        self._loaded = row, request
-        self._memo.wrote(row, request)
-        self.changed.append(request.id)
+    def commit_alone(self) -> None:
+        """Write the one row in a statement of its own, which is a transaction; raises `Stale` where it cannot be."""
+        if self._pending is None:
+            raise Stale  # an answer from memory that no compare-and-set has confirmed
+        sql, values, written, entry = self._pending
+        self._execute = self._connection.execute
+        self._run(sql, values)
+        self._keep(written, entry)
+
+    def _write(self, sql: str, values: tuple[Any, ...], written: CachedRow, entry: Entry) -> None:
+        if not self._is_alone:
+            self._run(sql, values)
+            self._keep(written, entry)
+        elif self._pending is None:
+            self._pending = sql, values, written, entry
+        else:
+            raise Stale
+
+    def _keep(self, written: CachedRow, entry: Entry) -> None:
+        self.heads[entry.run_id] = entry.seq, entry.link
+        self._loaded = self._verified = written
+        self._cache.wrote(written)
+        self.changed.append(written.request.id)
 
     def _entry(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
     ) -> Entry:
         head = self.heads.get(run_id)
         if head is None:
-            head = None if self._is_fresh else self._memo.heads.get(run_id)
+            head = None if self._is_fresh else self._cache.heads.get(run_id)
             if head is None and event == "asked" and not self._is_fresh:
                 head = 0, first_link(run_id)  # most begin their run; where not, the place is taken
             if head is None:
                 head = self._execute(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
         if not self._seal.is_open:
             detail = sealed(detail, request_id or run_id, self._seal)
-        at = clock.microseconds(self._now or clock.now())
+        at = microseconds(self._now or clock.now())
         seq, before = head
         return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, dumps_sorted(detail))
 
-    def _append(self, entry: Entry) -> None:
-        self._write(_APPEND, entry)
-        self.heads[entry.run_id] = entry.seq, entry.link
-
-    def _write(self, sql: str, values: tuple[Any, ...]) -> None:
+    def _run(self, sql: str, values: tuple[Any, ...]) -> None:
         try:
-            self._execute(sql, values)
+            if self._execute(sql, values).rowcount != 1:
+                raise Stale
         except sqlite3.IntegrityError:
             # Somebody else has this place in the chain, or holds this fingerprint.
             if self._is_fresh:
                 raise
             raise Stale from None
+
+
+def _entry_values(entry: Entry) -> tuple[Any, ...]:
+    return entry.seq, entry.at, entry.event, entry.by, entry.channel, entry.detail
+
+
+def _not_alone(*_: Any) -> Any:
+    raise Stale

@@ -34,7 +34,13 @@ CREATE TABLE request (
     edited_digest TEXT,
     progress      TEXT NOT NULL,        -- JSON: ends, votes, decision; sealed with a key
     execution     TEXT,                 -- JSON: the start and the outcome; sealed with a key
-    link          TEXT NOT NULL         -- of the journal's row that made this row what it is
+    link          TEXT NOT NULL,        -- of the journal's row that made this row what it is; the rest of it follows
+    seq           INTEGER NOT NULL,
+    at            INTEGER NOT NULL,
+    event         TEXT NOT NULL,
+    by            TEXT NOT NULL,
+    channel       TEXT NOT NULL,
+    detail        TEXT NOT NULL
 );
 
 -- The one row that answers for a fingerprint: two processes that ask the same at once get one request.

@@ -1,0 +1,280 @@
+"""Runs and records in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
+
+Adding a step costs the same however many there are, and a run is read with all its steps in one query. Each step
+carries a digest of itself and of the step before it, and the run one of its row and of its newest step: a run of which
+one column was altered is refused before anything goes on. What is due among the records is found by an index. A step's
+body is sealed for its run, number and place, a record's for its kind and key, so that neither can be moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from sayso import errors
+from sayso.clock import instant, microseconds
+from sayso.model.canonical.tags import dumps
+from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
+from sayso.stores import worker
+from sayso.stores.codec import Seal
+from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
+from sayso.stores.memory_tables import record_column
+from sayso.stores.records import RecordRow
+
+__all__ = ["SqliteRecordReads", "SqliteRecordWrites", "SqliteRunReads", "SqliteRunWrites", "step_column"]
+
+_COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
+_GET_RUN = f"""
+SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link, newest.n, newest.link
+FROM run LEFT JOIN step AS newest ON newest.run_id = run.run_id
+AND newest.n = (SELECT max(n) FROM step WHERE run_id = run.run_id) WHERE run.run_id = ?
+"""
+_PUT_RUN = (
+    f"INSERT INTO run ({_COLUMNS}, link) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
+    " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at, link = excluded.link"
+)
+_ANY = "SELECT 1 FROM step WHERE run_id = ? LIMIT 1"
+_ADD = "INSERT INTO step (run_id, n, place, body, waits, link) VALUES (?, ?, ?, ?, ?, ?)"
+_WAIT = "INSERT OR REPLACE INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
+_DROP_STEPS, _DROP_WAITS = "DELETE FROM step WHERE run_id = ?", "DELETE FROM wait WHERE run_id = ?"
+_WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
+_KEPT = f"""
+SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link,
+step.n, step.place, step.body, step.waits, step.link
+FROM run LEFT JOIN step ON step.run_id = run.run_id WHERE run.run_id = ? ORDER BY step.n
+"""
+_NAMED = "FROM run WHERE state <> 'ended' AND name IN (SELECT value FROM json_each(?))"
+_READY = f"""
+SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
+    SELECT 1 FROM wait JOIN request ON request.id = wait.request_id
+    WHERE wait.run_id = run.run_id AND request.state NOT IN (SELECT value FROM json_each(?))
+) OR state = 'running' AND holder IN (SELECT value FROM json_each(?)))
+ORDER BY updated_at, n LIMIT ?
+"""
+_HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
+
+
+class SqliteRunWrites:
+    """The part of a transaction that is about runs."""
+
+    _execute: Callable[..., sqlite3.Cursor]
+    _seal: Seal
+    changed_runs: list[str]
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run, if it is kept; raises `StoreCorruptError` where its row or its newest step was altered."""
+        found = self._found(run_id)
+        if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:
+            # A run is kept with its first step: begun anew, it would do again what its steps say was done.
+            raise _altered(run_id, "row")
+        return None if found is None else found[0]
+
+    def put_run(self, run: RunRecord) -> None:
+        """Write a run, new or changed."""
+        found = self._found(run.id)
+        self._write_run(run, None if found is None else found[2])
+
+    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Add steps after those that are there."""
+        run, last, link = self._found(run_id) or (None, 0, None)
+        for n, step in enumerate(steps, last + 1):
+            body = self._seal.close(step.body, run_id, step_column(n, step.place))
+            link = _link(link, run_id, n, *step)
+            self._execute(_ADD, (run_id, n, step.place, body, step.waits, link))
+            if step.waits is None:
+                self._execute(_WAIT_NO_MORE, (run_id, step.place))
+            else:
+                self._execute(_WAIT, (run_id, step.place, step.waits))
+        if run is not None:
+            self._write_run(run, link)
+        self.changed_runs.append(run_id)
+
+    def drop_steps(self, run_id: str) -> None:
+        """Take all steps of a run away, and what they wait for."""
+        found = self._found(run_id)
+        self._execute(_DROP_STEPS, (run_id,))
+        self._execute(_DROP_WAITS, (run_id,))
+        if found is not None:
+            self._write_run(found[0], None)
+        self.changed_runs.append(run_id)
+
+    def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
+        """Return a run, and the number and the link of its newest step."""
+        found = self._execute(_GET_RUN, (run_id,)).fetchone()
+        if found is None:
+            return None
+        *row, link, n, newest = found
+        return _record(row, link, newest), 0 if n is None else _number(run_id, n), newest
+
+    def _write_run(self, run: RunRecord, newest: str | None) -> None:
+        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
+        values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
+        self._execute(_PUT_RUN, (*values, _link(newest, *values)))
+        self.changed_runs.append(run.id)
+
+
+class SqliteRunReads(ABC):
+    """The part of a store that is about runs."""
+
+    seal: Seal
+
+    @abstractmethod
+    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Return all rows."""
+
+    def get_run(self, run_id: str) -> RunSnapshot:
+        found = self._query(_KEPT, (run_id,))
+        if not found:
+            raise errors.RunNotFoundError(run_id)
+        newest, steps = None, list[Step]()
+        for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
+            step = _step(run_id, n, (place, body, waits), self.seal)
+            if not _is_linked(link, newest, run_id, n, *step):
+                raise _altered(run_id, f"step {n!r}")
+            steps.append(step)
+            newest = link
+        return RunSnapshot(_record(found[0][:7], found[0][7], newest), tuple(steps))
+
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        where, values = ["1"], list[Any]()
+        before = read_cursor(cursor)
+        if before is not None:
+            where.append("n < ?")
+            values.append(before)
+        if wanted.name is not None:
+            where.append("name = ?")
+            values.append(wanted.name)
+        if wanted.states:
+            where.append(f"state IN ({', '.join('?' * len(wanted.states))})")
+            values += sorted(wanted.states)
+        sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT ?"
+        found = self._query(sql, (*values, limit + 1))
+        return [_read(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
+
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        wanted = json.dumps(list(names))
+        free = [holder for (holder,) in self._query(_HELD, (wanted,)) if worker.is_free(holder)]
+        values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free), limit)
+        return [run_id for (run_id,) in self._query(_READY, values)]
+
+
+def step_column(n: int, place: str) -> str:
+    """Return the place for which a step's body is sealed, together with its run."""
+    return f"step/{n}/{place}"
+
+
+def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:
+    place, body, waits = values
+    if not isinstance(body, str):
+        raise _altered(run_id, f"step {n!r}")
+    return Step(place, seal.open(body, run_id, step_column(n, place)), waits)
+
+
+def _link(before: str | None, *values: Any) -> str:
+    """Return the digest that ties a row to the step before it; what a body says is covered, not how it is sealed."""
+    return hashlib.sha256(dumps([before, *values]).encode()).hexdigest()
+
+
+def _is_linked(link: Any, before: Any, *values: Any) -> bool:
+    try:
+        return link == _link(before, *values)
+    except (TypeError, ValueError):  # bytes, which no row of ours holds
+        return False
+
+
+def _number(run_id: str, n: Any) -> int:
+    if type(n) is not int:
+        raise _altered(run_id, f"step {n!r}")
+    return n
+
+
+def _record(row: Sequence[Any], link: Any, newest: Any) -> RunRecord:
+    """Return the run of a row that matches its link."""
+    run = _read(row)
+    if not _is_linked(link, newest, *row):
+        raise _altered(row[0], "row")
+    return run
+
+
+def _read(row: Sequence[Any]) -> RunRecord:
+    run_id, name, kind, state, holder, created, updated = row
+    try:
+        return RunRecord(run_id, name, kind, RunState(state), holder, instant(created), instant(updated))
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise _altered(run_id, "row") from error
+
+
+def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
+    return errors.StoreCorruptError(
+        f"run {run_id!r} cannot be read: its {what} does not match the rest of its record, it was altered; nothing ran."
+        " Restore the store from a copy"
+    )
+
+
+_GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
+_RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
+_PUT_RECORD = "INSERT OR REPLACE INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
+_DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
+_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
+_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key LIMIT ?"
+
+
+class SqliteRecordWrites:
+    """The part of a transaction that is about records."""
+
+    _execute: Callable[..., sqlite3.Cursor]
+    _seal: Seal
+
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record, as this transaction left it."""
+        try:
+            found = self._execute(_GET_RECORD, (kind, key)).fetchone()
+        except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
+            return None
+        return None if found is None else _opened(found, self._seal)
+
+    def record_keys(self, kind: str) -> Sequence[str]:
+        """Return the keys of a kind, as this transaction left them."""
+        found = self._execute(_RECORD_KEYS, (kind,)).fetchall()
+        return [key for (key,) in found] if found else ()  # asked in nearly every transaction, and mostly there is none
+
+    def put_record(self, row: RecordRow) -> None:
+        """Write a record."""
+        self._execute(_PUT_RECORD, row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind))))
+
+    def drop_record(self, kind: str, key: str) -> None:
+        """Take a record away."""
+        self._execute(_DROP_RECORD, (kind, key))
+
+
+class SqliteRecordReads(ABC):
+    """The part of a store that reads records."""
+
+    seal: Seal
+
+    @abstractmethod
+    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Return all rows."""
+
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        found = self._query(_GET_RECORD, (kind, key))
+        return _opened(found[0], self.seal) if found else None
+
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
+        return [_opened(row, self.seal) for row in self._query(sql, (kind, bound, limit))]
+
+
+def _opened(found: Sequence[Any], seal: Seal) -> RecordRow:
+    row = RecordRow._make(found)
+    if not isinstance(row.body, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever somebody wrote into the file
+        raise errors.StoreCorruptError(
+            f"the record {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed"
+        )
+    return row._replace(body=seal.open(row.body, row.key, record_column(row.kind)))
