@@ -449,7 +449,12 @@ def test_a_check_that_would_take_for_ever_is_refused_at_once(schema: dict[str, A
 
 def test_a_call_whose_schema_would_take_for_ever_to_check_is_not_asked() -> None:
     with pytest.raises(ArgumentError, match="too many alternatives"):
-        sayso.hold("send", {"x": "y"}, schema=doubling(17, {"type": "integer"}), store="memory:")
+        sayso.hold("send", {"x": "y"}, schema=doubling(15, {"type": "integer"}), store="memory:")
+
+
+def test_a_text_that_a_program_gives_is_no_number() -> None:
+    with pytest.raises(ArgumentError, match="valid integer"):
+        sayso.hold("send", {"n": "80"}, schema=takes(n={"type": "integer"}), store="memory:")
 
 
 def test_deep_and_wide_schemas_that_are_no_trap_are_taken() -> None:

@@ -1,15 +1,15 @@
 """Where a call's arguments hold a NaN.
 
-Every comparison with a NaN is false, so a rule such as `amount > 100` would let it through. Here is the walk that
-finds one, in the containers and classes that have a canonical form; what is done about it is the gate's. Invariant:
-it asks no user code anything, follows each container once, and costs next to nothing where there are only scalars.
+Every comparison with a NaN is false, so a rule such as `amount > 100` would let it through. The walk covers the
+containers and classes that have a canonical form; what is done about a NaN is the gate's. Invariant: it calls no user
+code, follows each container once, and costs next to nothing where there are only scalars.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from sayso.model.canonical.names import place
 
@@ -18,75 +18,46 @@ __all__ = ["nan_in"]
 _LONGEST = 20  # steps of a place that are written out
 _PLAIN = frozenset({str, int, bool, bytes, type(None)})
 
+# A place in a value, linked to the one around it, so that depth costs nothing.
+_Step = tuple["_Step | None", "str | int"]
 
-def nan_in(arguments: Mapping[str, object]) -> str | None:
+
+def nan_in(arguments: Mapping[str, Any]) -> str | None:
     """Return where the first NaN stands, e.g. `order.lines[2].price`; None where there is none."""
-    for name, value in arguments.items():
-        kind = type(value)
-        if kind in _PLAIN:
-            continue
-        if kind is float:
-            if value != value:  # noqa: PLR0124  true of a NaN alone
-                return name
-            continue
-        if _holds_nan(value):
-            return _first_below(value, name)
-    return None
-
-
-def _holds_nan(root: object) -> bool:
-    waiting: list[object] = [root]
-    seen = set[int]()
-    while waiting:
-        value = waiting.pop()
-        parts = _parts(value)
-        if parts is None:
-            if _is_nan(value):
-                return True
-            continue
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        for part in parts.values() if isinstance(parts, dict) else parts:
-            kind = type(part)
-            if kind in _PLAIN:
-                continue
-            if kind is not float:
-                waiting.append(part)
-            elif part != part:  # noqa: PLR0124
-                return True
-    return False
-
-
-class _Step(NamedTuple):
-    """A place in a value, linked to the one around it, so that depth costs nothing."""
-
-    around: _Step | None
-    name: str | int
-
-
-def _first_below(root: object, name: str) -> str:
-    waiting: list[tuple[_Step, object]] = [(_Step(None, name), root)]
+    for value in arguments.values():  # most calls have nothing but scalars
+        if type(value) not in _PLAIN and (type(value) is not float or value != value):  # noqa: PLR0124
+            break
+    else:
+        return None
+    waiting = _worth_a_look(None, arguments)
     seen = set[int]()
     while waiting:
         step, value = waiting.pop()
         if _is_nan(value):
             return _written(step)
         parts = _parts(value)
-        if parts is None or id(value) in seen:
-            continue
-        seen.add(id(value))
-        named = parts.items() if isinstance(parts, dict) else enumerate(parts)
-        inner = [(key if type(key) is int else str(key), part) for key, part in named if type(part) not in _PLAIN]
-        waiting += [(_Step(step, key), part) for key, part in reversed(inner)]
-    return name
+        if parts is not None and id(value) not in seen:
+            seen.add(id(value))
+            waiting += _worth_a_look(step, parts)
+    return None
+
+
+def _worth_a_look(around: _Step | None, parts: Mapping[Any, Any] | Sequence[Any]) -> list[tuple[_Step, Any]]:
+    """Return the parts of a value that are or may hold a NaN, the last one first."""
+    named = enumerate(parts) if isinstance(parts, (list, tuple)) else cast("Mapping[Any, Any]", parts).items()
+    found: list[tuple[_Step, Any]] = []
+    for key, part in named:
+        if type(part) not in _PLAIN and (type(part) is not float or part != part):  # noqa: PLR0124  true of a NaN alone
+            found.append(((around, key if type(key) is int else str(key)), part))
+    found.reverse()
+    return found
 
 
 def _written(step: _Step | None) -> str:
     steps: list[str | int] = []
     while step is not None:
-        steps.append(step.name)
-        step = step.around
+        step, name = step
+        steps.append(name)
     steps.reverse()
     return place(steps) if len(steps) <= _LONGEST else f"{place(steps[:_LONGEST])}…"
 
@@ -98,12 +69,10 @@ def _is_nan(value: object) -> bool:
     return decimal is not None and isinstance(value, decimal.Decimal) and decimal.Decimal.is_nan(value)
 
 
-def _parts(value: object) -> Sequence[object] | dict[Any, object] | None:
+def _parts(value: Any) -> dict[Any, Any] | list[Any] | tuple[Any, ...] | None:
     """Return what a list, tuple, dict, dataclass or model holds; None for all else."""
-    if isinstance(value, list | tuple):
-        return cast("Sequence[object]", value)
-    if isinstance(value, dict):
-        return cast("dict[Any, object]", value)
+    if isinstance(value, list | tuple | dict):
+        return cast("Any", value)
     kind = cast("Any", type(value))
     declared = getattr(kind, "__dataclass_fields__", None)
     if declared is not None:

@@ -237,7 +237,9 @@ class Schema:
         Raises:
             SchemaError: With the problems found: unknown or missing names, wrong types, broken limits.
         """
-        given = self._as_typed(self.by_name(values), kept)
+        return self._fitted(self._as_typed(self.by_name(values), kept), kept)
+
+    def _fitted(self, given: Mapping[str, Json], kept: Collection[str]) -> dict[str, Json]:
         # `limit: int = None` is no mistake of whoever leaves it out.
         spared = {name for name, form in given.items() if name in kept or self._is_default(name, form)}
         problems = [found for found in self._problems(given) if str((*found[0], "")[0]) not in spared]
@@ -275,7 +277,9 @@ class Schema:
                 problems.append(_refused(name, error))
         self._raise(problems)
         made = dict[str, object]()
-        for name, form in self.fit(forms, kept=kept).items():
+        # A foreign tool gets what the program gives: there a text is no number.
+        given = self._as_typed(forms, kept) if self.is_own else forms
+        for name, form in self._fitted(given, kept).items():
             try:
                 made[name] = value_of(form, self.classes)
                 check_round_trip(encode({name: made[name]}), self.classes)
