@@ -24,10 +24,153 @@ from sayso.stores.filter import search_text
 __all__ = [
     "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "Seal", "altered", "anchor_of", "asked_again",
     "asked_digest", "asked_values", "changed_values", "is_borne_out", "legible", "progress_values", "request_of",
-    "schema_id", "sealed", "sealed_search", "stands_digest", "ascii", "comment", "reason", "window", "schema_id",
-    "process", "key", "effect", "title", "summary", "prompt", "description", "rule", "context", "place", "retries",
-    "idempotent", "redact", "notify_arguments", "purged",
+    "schema_id", "sealed", "sealed_search", "stands_digest",
 ]  # fmt: skip
+
+_MARK = "sealed:1:"
+_ANY = "sealed:"
+_NONCE = 12
+_HOW = "`sayso doctor --seal` seals what was written before the key was set, if nobody else wrote it"
+
+
+class Seal:
+    """Closes and opens texts; without a key it lets them through as they are."""
+
+    def __init__(self, key: str | None = None) -> None:
+        self.is_open = key is None
+        self._cipher: Any = None if key is None else _cipher(key)
+
+    def close(self, text: str, owner: str, column: str) -> str:
+        """Return what may be written to disk in this column of this request (of this run, where there is none)."""
+        if self.is_open:
+            return text
+        nonce = os.urandom(_NONCE)
+        sealed = self._cipher.encrypt(nonce, text.encode(), _place(owner, column).encode())
+        return _MARK + base64.b64encode(nonce + sealed).decode("ascii")
+
+    def open(self, text: str, owner: str, column: str) -> str:
+        """Return what was closed.
+
+        Raises:
+            StoreSealedError: It was sealed with another key, or for another place; it is not sealed though there is
+                a key; or there is no key here.
+        """
+        if self.is_open:
+            if text.startswith(_ANY):
+                raise errors.StoreSealedError(f"request {owner} is sealed; set SAYSO_KEY to the key of this store")
+            return text
+        if not text.startswith(_MARK):
+            raise errors.StoreSealedError(f"{column} of request {owner} is not sealed, and SAYSO_KEY is set; {_HOW}")
+        return self._opened(text, owner, column)
+
+    def open_any(self, text: str, owner: str, column: str) -> str:
+        """Return what was closed, or written without a seal; for `sayso.stores.reseal` alone."""
+        return self.open(text, owner, column) if text.startswith(_ANY) else text
+
+    def _opened(self, text: str, owner: str, column: str) -> str:
+        try:
+            packed = base64.b64decode(text[len(_MARK) :], validate=True)
+            return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], _place(owner, column).encode()).decode()
+        except Exception as error:  # the cipher's own error class must not be imported without the extra
+            raise errors.StoreSealedError(
+                f"request {owner} does not open with this SAYSO_KEY: another key sealed it, or it was altered"
+            ) from error
+
+
+def _place(owner: str, column: str) -> str:
+    return f"{owner}/{column}"
+
+
+def _cipher(key: str) -> Any:
+    try:
+        raw = base64.b64decode(key, altchars=b"-_", validate=True)  # a mistyped key must not become another one
+    except (ValueError, binascii.Error):
+        raw = b""
+    if len(raw) != 32:
+        raise errors.ConfigError(
+            "SAYSO_KEY must be 32 random bytes in URL-safe base64, e.g. from "
+            '`python -c "import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())"`'
+        )
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError:
+        raise errors.ConfigError('SAYSO_KEY needs the extra `crypto`: pip install "sayso[crypto]"') from None
+    return AESGCM(raw)
+
+
+_SEALED_WORDS = ("comment", "reason")
+
+
+def sealed(detail: dict[str, Any], owner: str, seal: Seal) -> dict[str, Any]:
+    """Return a row's detail with people's words sealed; the chain then covers them as they are kept."""
+    words = {name: detail[name] for name in _SEALED_WORDS if isinstance(detail.get(name), str)}
+    return detail | {name: seal.close(text, owner, f"journal/{name}") for name, text in words.items()}
+
+
+def legible(entry: Entry, seal: Seal) -> Entry:
+    """Return a row with people's words to read, or a note where they do not open; the link covers the sealed ones."""
+    # Somebody may have written bytes into the file.
+    is_sealed = type(entry.detail) is str and '"sealed:' in entry.detail
+    return entry._replace(detail=_opened(entry, seal)) if is_sealed else entry
+
+
+def _opened(entry: Entry, seal: Seal) -> str:
+    owner = entry.request_id or entry.run_id
+    try:
+        detail: Any = json.loads(entry.detail)
+        words = {name: detail[name] for name in _SEALED_WORDS if str(detail.get(name)).startswith("sealed:")}
+    except (AttributeError, ValueError, RecursionError):
+        return entry.detail
+    for name, text in words.items():
+        try:
+            detail[name] = seal.open(text, owner, f"journal/{name}")
+        except errors.StoreSealedError:
+            detail[name] = "(sealed)"
+    return dumps_sorted(detail)
+
+
+_MICROSECOND = timedelta(microseconds=1)
+_KINDS = {
+    "window": int, "schema_id": str, "process": str, "key": str, "effect": str, "title": str, "summary": str,
+    "prompt": str, "description": str, "rule": str, "context": dict,
+    "place": str, "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
+}  # fmt: skip
+_LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
+
+
+class Row(NamedTuple):
+    """The columns of a request, in the order of the queries."""
+
+    id: str
+    kind: str
+    run_id: str
+    fingerprint: str
+    tool: str
+    name: str
+    risk: str | None
+    search: str
+    created_at: int
+    asked: str
+    form: str
+    masked: str | None
+    digest: str
+    schema_digest: str
+    key_digest: str | None
+    effect_digest: str | None
+    holds: int | None
+    state: str
+    live: int | None
+    ends_at: int | None
+    claimed_by: str | None
+    edited_form: str | None
+    edited_masked: str | None
+    edited_digest: str | None
+    progress: str
+    execution: str | None
+    link: str
+
+
+ASKED_COLUMNS = Row._fields[:16]
 PROGRESS_COLUMNS = Row._fields[16:]
 SEALED_COLUMNS = ("asked", "form", "masked", "edited_form", "edited_masked", "progress", "execution")
 _SEARCH, _ASKED, _FORM, _MASKED = map(ASKED_COLUMNS.index, ("search", "asked", "form", "masked"))
