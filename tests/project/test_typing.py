@@ -111,7 +111,7 @@ def test_no_getattr_hides_a_misspelt_name_from_type_checkers() -> None:
         for path in sorted((SOURCE / "sayso").rglob("*.py"))
         for name in visible_getattrs(ast.parse(path.read_text(encoding="utf-8")))
     }
-    assert found == {"sayso/runs/module.py: Prediction"}  # whose fields are named by the program's own signature
+    assert found == {"sayso/runs/signature.py: Prediction"}  # whose fields are named by the program's own signature
 
 
 def test_a_name_that_there_is_not_is_told_with_the_one_that_was_meant() -> None:
