@@ -88,7 +88,7 @@ def test_notify_says_when_there_is_no_channel(store: Store) -> None:
     for words in ((), ("--once",), ("--backlog", "desk")):
         done = sayso("notify", *words)
         assert (done.code, done.out) == (1, "")
-        assert "no channel is configured, so nobody is told anything" in done.err
+        assert "no channel is configured, so nobody is notified" in done.err
         assert "there is no sayso.toml in this folder or above it; write [channels.NAME] with type =" in done.err
     settings('reviewer = "ada"\n')
     assert f"{Path('sayso.toml').absolute()} names none" in sayso("notify", "--once").err

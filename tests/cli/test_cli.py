@@ -360,7 +360,7 @@ def test_edit_opens_the_masked_arguments_with_their_types(tmp_path: Path) -> Non
         ("text = text.replace('320.0', '900')", "less than or equal to 500"),
         ("text = text.replace('320.0', '')", "this is no JSON"),
         ("text = '[1]'", "a JSON object"),
-        ("text = text.replace('reason', 'order_id')", "stands twice"),
+        ("text = text.replace('reason', 'order_id')", "occurs twice"),
         ("sys.exit()", "nothing was saved"),
     ],
 )
@@ -456,7 +456,7 @@ def test_doctor_is_content_with_a_good_store() -> None:
     assert (done.code, done.out.splitlines()[-1]) == (0, "all is well")
     assert "0600" in done.out
     assert "pending 1" in done.out
-    assert "SAYSO_KEY         not set, arguments stand readable in the file\n" in done.out
+    assert "SAYSO_KEY         not set, arguments are readable in the file\n" in done.out
     found = sayso("doctor", "--json").data
     assert found["found"]["newest record"].endswith("Z")
     assert (found["ok"], found["found"]["requests"], found["found"]["schema"]) == (

@@ -154,7 +154,7 @@ def test_a_key_that_cannot_be_read_is_told_without_a_word_of_what_was_not_wanted
 def test_delivering_to_no_channel_ends_at_once(told: Told) -> None:
     code, printed, complaint = told("notify")
     assert (code, printed) == (1, "")
-    assert "no channel is configured, so nobody is told anything" in complaint
+    assert "no channel is configured, so nobody is notified" in complaint
 
 
 def test_a_demo_that_has_no_place_says_where_and_what_to_do(told: Told, tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def test_subscribers_and_the_journal_are_told_what_happened() -> None:
         "confirm.requested", "confirm.decided", "plan_approved",
     ]  # fmt: skip
     rows = list(audit.entries(confirm.origin.store, run_id=f"confirm:{confirm.confirm_id}"))
-    assert [row.event for row in rows if row.event != "confirm.said"] == said
-    assert [json.loads(row.detail)["event_id"] for row in rows if row.event != "confirm.said"] == [
+    assert [row.event for row in rows if row.event != "confirm.decision"] == said
+    assert [json.loads(row.detail)["event_id"] for row in rows if row.event != "confirm.decision"] == [
         event.event_id for event in heard
     ]
     assert audit.verify(confirm.origin.store).broken == ()

@@ -85,11 +85,11 @@ def test_a_program_cannot_give_a_persons_decision_another_role(here: Store, ther
     sayso.Review(there, reviewer="ada").approve(request.id)
     (decision,) = document_of(there, confirm.confirm_id)["decisions"]
     detail = {"of": decision["decision_id"], "decision_id": decision["decision_id"], "decided_by_role": "cfo"}
-    for event in ("confirm.said", "confirm.decided"):
+    for event in ("confirm.decision", "confirm.decided"):
         try:
             here.note(f"confirm:{confirm.confirm_id}", event, requester(), detail)
         except errors.SaysoError:
-            assert event == "confirm.said"
+            assert event == "confirm.decision"
     assert document_of(there, confirm.confirm_id)["decisions"] == [decision]
 
 

@@ -195,9 +195,9 @@ def test_a_reader_that_does_not_read_keeps_nobody_from_ending_it(store: SqliteSt
 @pytest.mark.parametrize(
     ("target", "code", "said"),
     [
-        ("shop", 2, "has not the form module:name"),
-        ("shop:", 2, "has not the form module:name"),
-        ("../shop:clerk", 2, "has not the form module:name"),
+        ("shop", 2, "does not have the form module:name"),
+        ("shop:", 2, "does not have the form module:name"),
+        ("../shop:clerk", 2, "does not have the form module:name"),
         ("nowhere:clerk", 1, "there is no module 'nowhere'"),
         ("shop:nobody", 1, "there is no 'nobody' in shop"),
         ("shop:number", 1, "a worker takes a Tool, Agent or Workflow"),
@@ -233,6 +233,6 @@ def test_a_run_whose_code_has_changed_stands_in_the_summary(store: SqliteStore, 
     worker = start("shop:clerk", "--once")
     out, err = worker.communicate(timeout=60)
     assert worker.returncode == 1
-    assert "not gone on with" in out
+    assert "not resumed" in out
     assert "clerk.look takes other arguments than when the run was begun" in err.splitlines()[-1]
     assert effects() == {}

@@ -1,7 +1,7 @@
-"""The command line, `sayso [--store ADDRESS] COMMAND`: one small module per group of commands, loaded when called.
+"""The command line, `sayso [--store ADDRESS] COMMAND`: one module per group of commands, loaded when called.
 
-A command parses, calls the person's door (`sayso.reviews`) and prints. Exit codes: 0 done, 1 error, 2 usage, 3 not
-pending any more, 4 expired. Invariant: a fault becomes a line or two on stderr and a code, never a traceback, and
+A command parses, calls the reviewer's API (`sayso.reviews`) and prints. Exit codes: 0 done, 1 error, 2 usage, 3 not
+pending any more, 4 expired. Invariant: an error becomes a line or two on stderr and a code, never a traceback, and
 nothing that came from a program or a person is printed unescaped.
 """
 
@@ -20,36 +20,36 @@ from sayso.errors import SaysoError
 
 __all__ = ["main"]
 
-# name: (module, what the help says)
+# Of each command its module, and its summary in the help.
 _COMMANDS = {
     "ls": ("requests", "List what waits: pending first, oldest first."),
     "show": ("requests", "Show a request in full, and what became of it."),
     "next": ("decisions", "Decide what waits, one after another."),
-    "approve": ("decisions", "Approve calls, as they stand or with changes."),
+    "approve": ("decisions", "Approve calls, as they are or with changes."),
     "reject": ("decisions", "Say no."),
-    "feedback": ("decisions", "Send a call back, with words to the program."),
+    "feedback": ("decisions", "Send a call back, with a message to the program."),
     "answer": ("decisions", "Answer a question."),
     "cancel": ("decisions", "End the whole run at a request."),
     "claim": ("decisions", "Take a request on."),
     "release": ("decisions", "Give a claimed request back."),
-    "extend": ("decisions", "Let a request, or an unused approval, last longer."),
-    "resolve": ("decisions", "Say whether a call happened whose outcome is unknown."),
+    "extend": ("decisions", "Extend a request, or an unused approval."),
+    "resolve": ("decisions", "Record whether a call with an unknown outcome happened."),
     "log": ("audit", "Print the journal, verify it, or export it."),
-    "receipt": ("audit", "Write what proves one call, or verify it."),
+    "receipt": ("audit", "Write the receipt of a call, or verify one."),
     "confirm": ("confirm", "Write, read and check documents of the Confirm protocol."),
-    "learn": ("learn", "Export decisions to learn from, or read what they teach."),
-    "purge": ("audit", "Remove what old requests were about, for good."),
-    "key": ("tokens", "Make the key that signs evidence."),
-    "serve": ("serve", "Open the inbox in a browser."),
-    "login": ("tokens", "Print a link by which somebody signs in to the inbox."),
-    "token": ("tokens", "Make, list and revoke tokens of programs."),
-    "notify": ("notify", "Tell people through channels what waits."),
-    "worker": ("worker", "Go on with runs when a person has decided."),
+    "learn": ("learn", "Export decisions to learn from, or print a report."),
+    "purge": ("audit", "Delete the content of old requests for good."),
+    "key": ("tokens", "Create the key that signs evidence."),
+    "serve": ("serve", "Serve the inbox for browsers."),
+    "login": ("tokens", "Print a link that signs somebody in to the inbox."),
+    "token": ("tokens", "Create, list and revoke tokens of programs."),
+    "notify": ("notify", "Notify people through channels."),
+    "worker": ("worker", "Resume runs when a person has decided."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "demo": ("demo", "Watch a destructive call wait for a person."),
 }
 
-# What people type who come from elsewhere.
+# What people type who know other tools.
 _OTHER_WORDS = {
     "list": "ls", "pending": "ls", "status": "ls", "get": "show", "view": "show", "yes": "approve", "accept": "approve",
     "edit": "approve", "no": "reject", "deny": "reject", "decline": "reject", "history": "log", "verify": "log",
@@ -91,7 +91,7 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  the same
         with formatter.section("Commands"):
-            formatter.write_dl([(name, said) for name, (_, said) in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -114,13 +114,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter must not hide the rest
+            stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not hide the rest
     try:
         if any(not _is_text(word) for word in given):
             raise click.UsageError("an argument is not valid UTF-8")
         code = _sayso.main(given, prog_name="sayso", standalone_mode=False)
     except click.exceptions.Abort:
-        code = _stopped()
+        code = _interrupted()
     except click.ClickException as error:
         code = _usage(error)
     return _flushed(code if isinstance(code, int) else 0)
@@ -136,7 +136,7 @@ def _flushed(code: int) -> int:
     return code
 
 
-def _stopped() -> int:
+def _interrupted() -> int:
     from sayso.cli.output import complain
 
     complain("stopped; what was not reported as decided was not decided")
@@ -151,7 +151,7 @@ def _is_text(word: str) -> bool:
     return True
 
 
-def _told(error: click.ClickException) -> str:
+def _one_line(error: click.ClickException) -> str:
     """Return what is wrong on one line, where click would list the choices over several."""
     param = error.param if isinstance(error, click.MissingParameter) else None
     if param is None or not isinstance(param.type, click.Choice):
@@ -169,5 +169,5 @@ def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         complain(error.format_message())
     else:
-        complain(f"error: {escape(_told(error))}", f"`{hint}` says what it takes")
+        complain(f"error: {escape(_one_line(error))}", f"`{hint}` says what it takes")
     return error.exit_code

@@ -1,6 +1,6 @@
 """`log`, `receipt` and `purge`: print, verify, export and prove the journal, and remove old payloads.
 
-Invariant: what is not printed is counted, and what cannot be known from the store alone is said each time.
+Invariant: what is not printed is counted, and what the store alone cannot prove is stated each time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _signature_text(key: str | None) -> str:
 
 
 def _checkpoint_values(made: Checkpoint | None) -> dict[str, Any] | None:
-    """Return what a checkpoint says, as programs are told it."""
+    """Return a checkpoint as JSON values."""
     return None if made is None else made._asdict() | {"at": clock.written(clock.instant(made.at))}
 
 
@@ -125,7 +125,7 @@ def _rows(found: audit.Verified, broken: list[audit.Break], past: History, ancho
     if len(broken) > _MOST:
         rows.append(f"({len(broken) - _MOST:,} more not shown; --json has all)")
     rows.append(
-        "whole: every row follows from the one before, and every request stands as its rows say"
+        "whole: every row follows from the one before, and every request matches its rows"
         if not broken
         else f"broken: {plural(len({one.run_id for one in broken}), 'chain')}"
     )
@@ -162,7 +162,7 @@ def _make_checkpoint(cli: CliContext) -> int:
     if cli.as_json:
         print_json({"is_new": is_new, "checkpoints": after.number, "newest": _checkpoint_values(after.newest)})
     elif after.newest is None:
-        out("nothing stands in the journal yet, so there is no checkpoint")
+        out("the journal is empty, so there is no checkpoint")
     else:
         what = "checkpoint" if is_new else "nothing happened since checkpoint"
         out(f"{what} {after.newest.seq} {checkpoint_text(after.newest)}")
@@ -170,7 +170,7 @@ def _make_checkpoint(cli: CliContext) -> int:
 
 
 def _make_anchor(cli: CliContext, path: Path) -> int:
-    """Write an anchor of what stands in the store now."""
+    """Write an anchor of the store's current chains."""
     who = signer()
     with file_to_write(path, may_replace=False) as file:
         file.write(anchor_text(cli.store, who))
@@ -272,7 +272,7 @@ _ROOM = 300
 
 
 class _Receipt(click.Group):
-    """Takes what is no word of its own for the id of a request."""
+    """Takes any argument but its own subcommands as the id of a request."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:

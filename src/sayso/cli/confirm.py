@@ -111,12 +111,12 @@ def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient
 
     A file `*.jsonl` holds one document on each line.
     """
-    told = [_judged(file, kind, lenient=lenient) for file in files]
-    code = 0 if all(found["ok"] for found in told) else WRONG
+    results = [_judged(file, kind, lenient=lenient) for file in files]
+    code = 0 if all(found["ok"] for found in results) else WRONG
     if cli.as_json:
-        print_json(told)
+        print_json(results)
         return code
-    for found in told:
+    for found in results:
         out(f"{escape(found['file'])}: {'conforms' if found['ok'] else 'does not conform'} ({found['kind']})")
         out(*(f"  {escape(line)}" for line in (*found["problems"], *found["changes"])))
     return code

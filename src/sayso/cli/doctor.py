@@ -45,7 +45,7 @@ class _Finding:
 
 
 @click.command()
-@click.option("--seal", is_flag=True, help="First seal what stands readable from before SAYSO_KEY was set.")
+@click.option("--seal", is_flag=True, help="First seal what was stored unsealed before SAYSO_KEY was set.")
 @json_option
 @click.pass_obj
 def doctor(cli: CliContext, seal: bool) -> int:
@@ -97,7 +97,7 @@ def _versions() -> Iterator[_Finding]:
 def _looked_at(cli: CliContext) -> Iterator[_Finding]:
     has_key = bool(os.environ.get("SAYSO_KEY"))
     yield _Finding(
-        "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments stand readable in the file"
+        "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments are readable in the file"
     )
     yield from _settings()
     known: list[ChannelHealth] | None = None
@@ -137,8 +137,8 @@ def _checkpoints(store: Store) -> _Finding:
     """Hold the journal to what its checkpoints know; whether its rows follow from each other says `log --verify`."""
     past = history(store)
     wrong = problems(store, past)
-    said = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
-    return _Finding("checkpoints", said, f"{first_of(wrong)}; `sayso log --verify` says where" if wrong else None)
+    text = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
+    return _Finding("checkpoints", text, f"{first_of(wrong)}; `sayso log --verify` says where" if wrong else None)
 
 
 def _file(file: Path) -> Iterator[_Finding]:

@@ -19,15 +19,15 @@ from sayso.view.summary import in_short, short
 __all__ = ["did_you_mean", "report"]
 
 _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
-    (errors.AlreadyDecidedError, "`{sayso} show {id}` tells what became of it"),
+    (errors.AlreadyDecidedError, "`{sayso} show {id}` shows what became of it"),
     (errors.RequestExpiredError, "nothing runs without a decision in time; `{sayso} ls` lists what waits now"),
     (errors.MissingRoleError, "if you have it, say so with --role {role}; sayso keeps no list of who else has it"),
     (errors.AlreadyVotedError, "nothing changed"),
     (errors.InvalidChangesError, "`{sayso} show {id}` shows what it takes; correct the values and try again"),
     (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes"),
     (errors.ReasonMissingError, '`{sayso} reject {id} -m "what is wrong with it"`'),
-    (errors.StaleViewError, "`{sayso} show {id}` shows it as it stands"),
-    (errors.NotUnknownError, "`{sayso} show {id}` tells where it stands"),
+    (errors.StaleViewError, "`{sayso} show {id}` shows its current state"),
+    (errors.NotUnknownError, "`{sayso} show {id}` shows its state"),
     (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),
 )
 _UNDECIDED = "nothing was decided"
@@ -57,11 +57,11 @@ def _hint(fault: errors.SaysoError) -> str:
     else:
         words = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
     role = next(iter(getattr(fault, "roles", ())), "")
-    said = words.format(sayso=_command(), id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
+    hint = words.format(sayso=_command(), id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
     if isinstance(fault, errors.InvalidAnswerError) and "valid list" in str(fault):
-        said += """; a list is written as JSON, '["a", "b"]'"""
+        hint += """; a list is written as JSON, '["a", "b"]'"""
     undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides() else ""
-    return "; ".join(filter(None, [undecided, said]))
+    return "; ".join(filter(None, [undecided, hint]))
 
 
 def _decides() -> bool:

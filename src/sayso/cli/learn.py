@@ -160,7 +160,7 @@ def _candidate(one: Candidate) -> Iterator[str]:
         yield paint("    no rule is proposed: half of these decisions took less than 3 s, and prove little", "yellow")
     if one.went_wrong:
         yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
-    yield from (f"    {token(name)}: {escape(said)}" for name, said in one.fields.items())
+    yield from (f"    {token(name)}: {escape(values)}" for name, values in one.fields.items())
     if one.rule is not None:
         yield "    a rule to consider, for when= of its gate:"
         yield from (f"      {escape(line)}" for line in one.rule.splitlines())
@@ -171,8 +171,8 @@ def _candidate(one: Candidate) -> Iterator[str]:
 def _edits(found: Report) -> Iterator[str]:
     yield from _headed("Changed before approving", bool(found.edits))
     for one in found.edits:
-        ways = [f"{count:,} {way}" for count, way in ((one.lowered, "lowered"), (one.raised, "raised")) if count]
-        more = f": {', '.join(ways)}" if ways else ""
+        directions = [f"{count:,} {way}" for count, way in ((one.lowered, "lowered"), (one.raised, "raised")) if count]
+        more = f": {', '.join(directions)}" if directions else ""
         yield f"  {token(one.tool)} {token(one.name)}: {one.changed}{more}"
 
 

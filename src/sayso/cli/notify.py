@@ -49,11 +49,11 @@ def notify(
         return _forget(cli.store, forgotten)
     store, channels = cli.store_or_new, configured()
     if not channels:
-        _once(store, channels, link)  # those that were taken out of the settings are owed nothing more
+        _once(store, channels, link)  # clears what was queued for channels that the settings no longer have
         file = config.settings_file()
         where = "there is no sayso.toml in this folder or above it" if file is None else f"{file} names none"
         raise errors.ConfigError(
-            f"no channel is configured, so nobody is told anything: {where}; write [channels.NAME] with type = ..."
+            f"no channel is configured, so nobody is notified: {where}; write [channels.NAME] with type = ..."
             ' into sayso.toml, such as [channels.desk] with type = "terminal"'
         )
     if backlog is not None and backlog not in channels:
@@ -84,7 +84,9 @@ def _forget(store: Store, name: str) -> int:
     if not forget(store, name):
         complain(f"error: no channel {escape(name)!r} is known to this store; nothing changed")
         return WRONG
-    out(f"{escape(name)} is told nothing any more; if sayso.toml still names it, the next deliverer begins anew")
+    out(
+        f"{escape(name)} gets no notifications any more; if sayso.toml still names it, the next delivery starts it anew"
+    )
     return 0
 
 
@@ -105,10 +107,10 @@ def _once(store: Store, channels: Mapping[str, Channel], link: str | None, backl
 def _until_ended(store: Store, channels: Mapping[str, Channel], link: str | None) -> None:
     ended = threading.Event()
 
-    def heard(_: int, __: FrameType | None) -> None:
+    def on_signal(_: int, __: FrameType | None) -> None:
         ended.set()
 
-    before = [(number, signal.signal(number, heard)) for number in (signal.SIGTERM, signal.SIGINT)]
+    before = [(number, signal.signal(number, on_signal)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         with delivering(store, link):
             out(f"delivering to {', '.join(map(escape, channels))}; Ctrl-C ends it")

@@ -89,7 +89,7 @@ def complain(*rows: str) -> None:
         for number, row in enumerate(rows):
             click.echo(row if number == 0 else f"       {row}", err=True)
     except (OSError, ValueError):
-        return  # nobody is there to be told; the exit code says it as well
+        return  # stderr is gone; the exit code says it as well
 
 
 def paint(text: str, colour: str) -> str:

@@ -100,7 +100,7 @@ _OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_cl
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of it.
+    """The options of the command line about signing in.
 
     Attributes:
         has_links: `--login-links`.
@@ -124,7 +124,7 @@ def serve_table() -> Table:
 
 
 def sign_in(options: Options) -> SignIn | None:
-    """Return the ways that are open; None where none was set.
+    """Return how people sign in; None if no way to sign in is configured.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -192,8 +192,8 @@ def provider() -> Provider | None:
     )  # fmt: skip
 
 
-_GRACE = 5  # seconds for what is under way; streams and who waits are told to end at once
-_PACE = 5.0  # seconds between two new addresses for people who are not signed in
+_GRACE = 5  # seconds for what is under way; streams and waiting requests are ended at once
+_SECONDS_BETWEEN_LINKS = 5.0  # seconds between two new addresses for people who are not signed in
 _CHECKPOINT = timedelta(hours=1)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -219,28 +219,28 @@ def serve(
     header: str | None, roles_header: str | None, peers: tuple[str, ...], certificate: Path | None, key: Path | None,
     insecure_http: bool, is_plain: bool, rate: str | None,
 ) -> int:  # fmt: skip
-    """Open the inbox in a browser.
+    """Serve the inbox for browsers.
 
-    On this machine, the address that is printed works once, and begins a session in which you decide. Anywhere else it
-    needs a way to know people: --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C ends it.
+    On this machine, the address that is printed works once, and begins a session in which you decide. For other
+    machines people have to sign in: --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C ends it.
     """
     place = _place(host, port, base_url, certificate, key)
-    ways = _with_extra(lambda: sign_in(Options(has_links, header, roles_header, peers)))
-    place.check(is_known=ways is not None, is_insecure=insecure_http)
+    rules = _with_extra(lambda: sign_in(Options(has_links, header, roles_header, peers)))
+    place.check(is_known=rules is not None, is_insecure=insecure_http)
     who, signs, limit = cli.reviewer, signer(), _rate(rate)
     store = cli.store_or_new
     is_plain = is_plain or serve_table().get("plain_address", bool, False)
-    named = None if is_plain or ways is not None or not place.can_be_named else _name_of_inbox(store)
+    named = None if is_plain or rules is not None or not place.can_be_named else _name_of_inbox(store)
     with ExitStack() as stack:
         listeners = [listening(place)] if named is None else listening_by_name(place)
         for one in listeners:
             stack.enter_context(one)
         taken: int = listeners[0].getsockname()[1]
         url = place.url(taken, named)
-        app, first = _alone(store, who, url, limit, named) if ways is None else _for_many(store, ways, url, limit)
+        app, first = _alone(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
         stack.enter_context(delivering(store, url))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
-        _say_where(place, first, None if ways is None else taken)
+        _say_where(place, first, None if rules is None else taken)
         if opens:
             _open(app, first, stack)
         _run(app, listeners, place, url if named else None)
@@ -280,13 +280,13 @@ def _place(
     )  # fmt: skip
 
 
-def _rate(said: str | None) -> str | None:
+def _rate(text: str | None) -> str | None:
     """Return how often a token may ask, as text that the library reads; None for no limit."""
-    if said is None:
-        said = serve_table().get("rate", str, "")
-    if not said:
+    if text is None:
+        text = serve_table().get("rate", str, "")
+    if not text:
         return None
-    return f"{said}/minute" if said.isascii() and said.isdigit() else said
+    return f"{text}/minute" if text.isascii() and text.isdigit() else text
 
 
 def _file(table: Table, name: str) -> Path | None:
@@ -310,35 +310,35 @@ def _say_where(place: Place, first: str, port: int | None) -> None:
 
 
 def _alone(store: Store, who: Reviewer, url: str, rate: str | None, named: str | None) -> tuple[Starlette, str]:
-    """Return the inbox of whoever sits at this machine, and an address that signs them in."""
+    """Return the inbox for the user of this machine, and an address that signs them in."""
     app = _made(store, who, url, rate, named)
     first = _address(app, who, url)
     out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
     return app, first
 
 
-def _for_many(store: Store, ways: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
-    """Return the inbox of people whom it can know, and its address."""
+def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
+    """Return the inbox for people who sign in, and its address."""
     from sayso.server import create_app
     from sayso.server.auth.signing import server_secret
 
-    if (ways.has_links or ways.provider is not None) and server_secret(store) is None:
+    if (rules.has_links or rules.provider is not None) and server_secret(store) is None:
         raise errors.ConfigError(
             f"people cannot sign in to the inbox of {store.url} without a secret that stays: set SAYSO_SECRET to 32"
             " random characters or more (`openssl rand -hex 32`)"
         )
-    app = create_app(store, base_url=url, sign_in=ways, rate=rate)
-    out(f"inbox of {escape(store.url)}; people sign in", *_ways(ways))
+    app = create_app(store, base_url=url, sign_in=rules, rate=rate)
+    out(f"inbox of {escape(store.url)}; people sign in", *_sign_in_rows(rules))
     return app, url
 
 
-def _ways(ways: SignIn) -> list[str]:
-    said = ["  by login links that `sayso login NAME` prints"] if ways.has_links else []
-    if ways.proxy is not None and ways.proxy.header is not None:
-        said.append(f"  by the proxy's header {escape(ways.proxy.header)}")
-    if ways.provider is not None:
-        said.append(f"  by {escape(ways.provider.oidc.issuer)}")
-    return said
+def _sign_in_rows(rules: SignIn) -> list[str]:
+    rows = ["  by login links that `sayso login NAME` prints"] if rules.has_links else []
+    if rules.proxy is not None and rules.proxy.header is not None:
+        rows.append(f"  by the proxy's header {escape(rules.proxy.header)}")
+    if rules.provider is not None:
+        rows.append(f"  by {escape(rules.provider.oidc.issuer)}")
+    return rows
 
 
 def _made(
@@ -350,7 +350,7 @@ def _made(
 
     def stranger() -> None:
         now = time.monotonic()
-        if now - last[0] >= _PACE:
+        if now - last[0] >= _SECONDS_BETWEEN_LINKS:
             last[0] = now
             out(f"somebody came who is not signed in; if that was you, open {_address(app, who, url)}")
 
@@ -402,11 +402,11 @@ def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: 
 def _ended_by(*signals: signal.Signals) -> Generator[None]:
     """Let the server end by these signals as by a command: it raises them again when it has ended."""
 
-    def heard(_: int, __: FrameType | None) -> None:
+    def ignore(_: int, __: FrameType | None) -> None:
         return
 
     before: list[tuple[signal.Signals, Callable[[int, FrameType | None], object] | int | None]] = [
-        (one, signal.signal(one, heard)) for one in signals
+        (one, signal.signal(one, ignore)) for one in signals
     ]
     try:
         yield

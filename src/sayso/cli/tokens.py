@@ -52,7 +52,7 @@ def _tokens(store: Store) -> Tokens:
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke the tokens with which programs reach the inbox."""
+    """Create, list and revoke the tokens with which programs reach the inbox."""
 
 
 @token.command("new")
@@ -180,13 +180,13 @@ def login(
     sender = None if channel is None else _sender(channel)
     url = f"{place.url(place.port)}/login?token={_token(cli, who, lasts)}"
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
-    said = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
+    note = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
     if sender is None:
         out(url)
-        complain(said)
+        complain(note)
     else:
-        _send(sender, url, said)
-        out(f"sent by {sender.name}: {said}")
+        _send(sender, url, note)
+        out(f"sent by {sender.name}: {note}")
     return 0
 
 
@@ -197,8 +197,8 @@ def _sender(channel: str) -> Channel:
     return make(channel, table)
 
 
-def _send(sender: Channel, url: str, said: str) -> None:
-    about = replace(test_notification(sender.name, url), title="sign in to the inbox of sayso", line=said)
+def _send(sender: Channel, url: str, note: str) -> None:
+    about = replace(test_notification(sender.name, url), title="sign in to the inbox of sayso", line=note)
     try:
         sender.send(about)
     except Exception as error:  # a channel is somebody's code and somebody's network

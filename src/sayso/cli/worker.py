@@ -1,6 +1,6 @@
-"""`worker`: goes on with runs when a person has decided, whoever began them; how it does is `sayso.runs.worker`.
+"""`worker`: resumes runs when a person has decided, whichever process began them; see `sayso.runs.worker`.
 
-Here the runnables are loaded, signals are heard, and one line is printed for each run. Invariant: after SIGTERM the
+This module loads the runnables, handles signals, and prints one line for each run. Invariant: after SIGTERM the
 process ends when the grace is over, whatever a handler does.
 """
 
@@ -48,11 +48,11 @@ _THREADS = 32  # for handlers that are plain functions
     "--concurrency", metavar="N", type=Number(1, 10_000), default=8, show_default=True, help="Runs at a time."
 )
 @click.option("--grace", metavar="SPAN", default="800ms", show_default=True, help="For handlers, after SIGTERM.")
-@click.option("--once", is_flag=True, help="Go on with what is ready now, and end.")
+@click.option("--once", is_flag=True, help="Resume what is ready now, and end.")
 @json_option
 @click.pass_obj
 def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: str, once: bool) -> int:
-    """Go on with runs when a person has decided.
+    """Resume runs when a person has decided.
 
     Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are looked
     for in this folder first. Start as many workers as you like; SIGTERM or Ctrl-C ends one within a second.
@@ -85,7 +85,7 @@ def _span(text: str) -> timedelta:
 
 
 def _loaded(target: str) -> Runnable:
-    """Return what `module:name` stands for.
+    """Return the runnable that `module:name` names.
 
     Raises:
         BadParameter: It has another form.
@@ -93,7 +93,7 @@ def _loaded(target: str) -> Runnable:
     """
     module, colon, name = target.partition(":")
     if not (colon and name and all(part.isidentifier() for part in [*module.split("."), *name.split(".")])):
-        raise click.BadParameter(f"{target!r} has not the form module:name", param_hint="MODULE:NAME")
+        raise click.BadParameter(f"{target!r} does not have the form module:name", param_hint="MODULE:NAME")
     found: Any = _imported(module, target)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -134,7 +134,7 @@ def _of_user(target: str, doing: str, code: Callable[[], Any]) -> Any:
 
 def _refuse_memory(served: Worker) -> None:
     if any(store.url.startswith("memory:") for store in served.stores):
-        raise errors.ConfigError("a store in memory is seen by its own program only; no worker can go on with its runs")
+        raise errors.ConfigError("a store in memory is seen by its own program only; no worker can resume its runs")
 
 
 # -- signals ---------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class _Tally:
 
     @property
     def has_faults(self) -> bool:
-        """Whether a run could not be gone on with because of a fault."""
+        """Whether a run could not be resumed because of an error."""
         return any(self._counts[ending] for ending in (Ending.RETRY, Ending.BROKEN, Ending.CHANGED))
 
     def add(self, report: Report) -> None:
@@ -203,9 +203,9 @@ class _Tally:
         out(json.dumps(_document(report)) if self._as_json else _row(report))
 
     def close(self) -> None:
-        """Print how many there were, and which were not gone on with because their code has changed."""
+        """Print how many there were, and which were not resumed because their code has changed."""
         counts = [f"{count} {ending.words}" for ending, count in self._counts.items()]
-        rows = [f"{report.run_id} not gone on with: {report.message}" for report in self._changed]
+        rows = [f"{report.run_id} not resumed: {report.message}" for report in self._changed]
         complain(f"worker ended: {', '.join(counts) or 'no run went on'}", *map(escape, rows))
 
 
@@ -240,5 +240,5 @@ class _Told(logging.Handler):
 
 def _hear_log() -> None:
     logger = logging.getLogger("sayso")
-    if not logger.hasHandlers():  # else the program that was loaded has said where it goes
+    if not logger.hasHandlers():  # else the loaded program has configured logging
         logger.addHandler(_Told(logging.WARNING))

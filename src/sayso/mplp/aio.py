@@ -1,7 +1,7 @@
 """The protocol's verbs for async programs: those of `sayso.mplp`, awaited.
 
 Each runs the very same steps; what waits for a store runs in a small pool of threads, and `start` takes an async `do`.
-Invariant: no verb stands here that `sayso.mplp` does not have.
+Invariant: every verb here exists in `sayso.mplp`, too.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def read_plan(plan_id: str, *, store: Store | str | None = None) -> Plan:
 
 
 async def refresh(confirm: Confirm) -> None:
-    """Bring a Confirm to where it stands in the store; see `sayso.mplp.refresh`."""
+    """Update a Confirm from the store; see `sayso.mplp.refresh`."""
     await adrive(flow.refreshing(confirm))
 
 

@@ -2,8 +2,8 @@
 
 A plan waits as `carry_out_plan(title, objective, steps)`, its steps as the protocol's own JSON, so that people read the
 plan itself and may edit it like any other arguments; all other targets wait as `use_target(target_type, target_id,
-reason)`. Which target it is stands in the run's name; what the call says of it is read by `target_of`, and counts where
-both agree. What a decision about them needs is `sayso.model.edit`. Invariant: what runs is what `running_as` was told,
+reason)`. The run's name says which target it is; the arguments, read by `target_of`, count only if they agree with it.
+What a decision needs of these calls is in `sayso.model.edit`. Invariant: what runs is the action given to `running_as`,
 with the target as it was approved.
 """
 
@@ -55,7 +55,7 @@ class Terms:
         expires: How long the request waits.
         approval_expires: How long an approval that was not used counts.
         quorum: How many, of which roles.
-        risk: A word of yours.
+        risk: Your own label.
         prompt: What the reviewer reads first.
     """
 
@@ -67,7 +67,7 @@ class Terms:
 
 
 class Step(TypedDict):
-    """A step as people read and edit it: nothing stands there that it does not have, and a new one needs no id."""
+    """A step as people read and edit it: fields without a value are left out, and a new step needs no id."""
 
     description: _Text
     step_id: NotRequired[str]
@@ -149,23 +149,25 @@ def edited_plan(plan: Plan, call: Call) -> Plan:
     return plan_with(plan, canonical.decode(call.form, {}))
 
 
-def plan_with(plan: Plan, said: Mapping[str, Any]) -> Plan:
+def plan_with(plan: Plan, arguments: Mapping[str, Any]) -> Plan:
     """Return a plan with these arguments of its call; steps that a reviewer added get the ids that follow from them.
 
     Raises:
         NotConformantError: They are not those of a plan; a program may have written the call by hand.
     """
     try:
-        steps = _steps(plan.plan_id, said["steps"])
-        return plan.model_copy(update={"title": said["title"], "objective": said["objective"], "steps": steps})
+        steps = _steps(plan.plan_id, arguments["steps"])
+        return plan.model_copy(
+            update={"title": arguments["title"], "objective": arguments["objective"], "steps": steps}
+        )
     except (KeyError, TypeError, ValueError):
         raise NotConformantError("Plan", ["/: what waits has not the title, objective and steps of a plan"]) from None
 
 
-def _steps(plan_id: str, said: list[dict[str, Any]]) -> list[PlanStep]:
-    known = [step["step_id"] for step in said if "step_id" in step]
+def _steps(plan_id: str, steps: list[dict[str, Any]]) -> list[PlanStep]:
+    known = [step["step_id"] for step in steps if "step_id" in step]
     named: list[PlanStep] = []
-    for index, step in enumerate(said):
+    for index, step in enumerate(steps):
         own = {"step_id": id_of("step", plan_id, index, step["description"], *known)}
         named.append(PlanStep.model_validate(own | step))
     return named

@@ -2,7 +2,7 @@
 
 Beside its fields, which are the protocol's, a Confirm knows whether it was read from requests (`home`). A Confirm is
 read from the requests of its rounds, a plan from the last of them; any other request of sayso has its Confirm as well.
-Invariant: a Confirm says `approved` where a person said yes and nobody has taken it back or let it expire since, and
+Invariant: a Confirm says `approved` where a person said yes and nobody has withdrawn it or let it expire since, and
 nowhere else; its status is never assigned, and a locked Confirm does not change.
 """
 
@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from sayso import clock
 from sayso.errors import ConfigError
 from sayso.model.request import Call, Request, State
-from sayso.model.request import Decision as Said
+from sayso.model.request import Decision as RecordedDecision
 from sayso.model.text import storable
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, target_of
 from sayso.mplp.document import Document, Event, Governance, Meta, Trace, fresh_meta
@@ -184,7 +184,7 @@ _PLAN_STATUS = {
     State.DONE: PlanStatus.COMPLETED,
     State.FAILED: PlanStatus.FAILED,
 }
-_SAID = {
+_STATUS_OF_VERB = {
     "approve": DecisionStatus.APPROVED,
     "answer": DecisionStatus.APPROVED,
     "reject": DecisionStatus.REJECTED,
@@ -200,7 +200,7 @@ class RoundFacts(NamedTuple):
         confirm_id: Which Confirm.
         target_type, target_id: What it is about.
         role: Who asked for it.
-        confirm: Further fields of the Confirm, as JSON, where it was brought along.
+        confirm: Further fields of the Confirm, as JSON, where the submitter gave one.
         plan: Further fields of the plan, as JSON.
         traceparent: The W3C trace in which it was asked.
     """
@@ -228,9 +228,9 @@ class ConfirmSummary(NamedTuple):
 
     Attributes:
         confirm_id: Which one.
-        status: Where it stands.
+        status: Its status.
         requested_at: When it was asked for.
-        decisions: What was said, oldest first.
+        decisions: The decisions, oldest first.
         event_ids: Ids of its events, oldest first.
     """
 
@@ -249,7 +249,7 @@ def run_of(target_type: str, target_id: str) -> str:
 def round_facts(request: Request) -> RoundFacts | None:
     """Return what a request says of its Confirm; None where it is no round of one.
 
-    Which Confirm and target it is about stands in its place and its run, which its fingerprint covers; all else is gone
+    Its place and run, which its fingerprint covers, name the Confirm and the target; everything else is gone
     when the request was purged. A call that shows people another target than its run names is no round of either.
     """
     if not isinstance(request.subject, Call) or not is_ours(request.subject):
@@ -260,22 +260,22 @@ def round_facts(request: Request) -> RoundFacts | None:
         return None
     if not _shows(request, target_type, target_id):
         return None
-    told = request.context or {}
-    role, parent = told.get("requested_by_role"), told.get("traceparent")
+    context = request.context or {}
+    role, parent = context.get("requested_by_role"), context.get("traceparent")
     return RoundFacts(
         confirm_id,
         TargetType(target_type),
         target_id,
         storable(role) if isinstance(role, str) else request.requester.subject,
-        _fields(told.get("confirm")),
-        _fields(told.get("plan")),
+        _fields(context.get("confirm")),
+        _fields(context.get("plan")),
         parent if isinstance(parent, str) else None,
     )
 
 
-def is_about(said: Mapping[str, Any], target_type: str, target_id: str) -> bool:
+def is_about(arguments: Mapping[str, Any], target_type: str, target_id: str) -> bool:
     """Say whether what a call of `use_target` says of its target is this one."""
-    return said.get("target_type") == target_type and said.get("target_id") == target_id
+    return arguments.get("target_type") == target_type and arguments.get("target_id") == target_id
 
 
 def _shows(request: Request, target_type: str, target_id: str) -> bool:
@@ -285,8 +285,8 @@ def _shows(request: Request, target_type: str, target_id: str) -> bool:
     return request.purged_at is not None or is_about(target_of(request.call), target_type, target_id)
 
 
-def _fields(told: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+def _fields(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def confirm_id_of(request: Request) -> str:
@@ -310,9 +310,9 @@ def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm
 
 def summary_of(request: Request) -> ConfirmSummary:
     """Return what the Confirm comes to of a request that a program made by itself, without making the documents."""
-    status, made = _status(request), _words(request)
-    told = [_event_id(request, word) for word in _steps(status, is_said=bool(made))]
-    return ConfirmSummary(_id_of(request.id), status, request.created_at, made, told)
+    status, made = _status(request), _summaries(request)
+    event_ids = [_event_id(request, word) for word in _steps(status, is_decided=bool(made))]
+    return ConfirmSummary(_id_of(request.id), status, request.created_at, made, event_ids)
 
 
 def plan_of(rounds: Sequence[Request]) -> Plan:
@@ -338,46 +338,52 @@ def plan_of(rounds: Sequence[Request]) -> Plan:
 
 
 def decisions_of(request: Request, names: Names | None = None) -> list[Decision]:
-    """Return what people said about one request, oldest first; that its time was over counts as a cancellation."""
-    made = [_decision(request, one, names or {}) for one in _said(request)]
+    """Return the decisions on one request, oldest first; its expiry counts as a cancellation."""
+    made = [_decision(request, one, names or {}) for one in _recorded(request)]
     if request.state is State.EXPIRED:
-        made.append(_document(id_of("decision", request.id, "expired"), _run_out(request)))
+        made.append(_document(id_of("decision", request.id, "expired"), _expiry(request)))
     return made
 
 
-def _said(request: Request) -> list[Said]:
-    """Return what people said about one request, votes included, oldest first."""
-    said = list(request.votes)
-    if request.decision is not None and request.decision not in said:
-        said.append(request.decision)
-    return said
+def _recorded(request: Request) -> list[RecordedDecision]:
+    """Return the recorded decisions on one request, votes included, oldest first."""
+    found = list(request.votes)
+    if request.decision is not None and request.decision not in found:
+        found.append(request.decision)
+    return found
 
 
-def _words(request: Request) -> list[DecisionSummary]:
+def _summaries(request: Request) -> list[DecisionSummary]:
     """Return `decisions_of` without ids."""
-    made = [_word(request, one) for one in _said(request)]
-    return [*made, _run_out(request)] if request.state is State.EXPIRED else made
+    made = [_summary(request, one) for one in _recorded(request)]
+    return [*made, _expiry(request)] if request.state is State.EXPIRED else made
 
 
-def _decision(request: Request, said: Said, names: Names) -> Decision:
-    own, word = id_of("decision", request.id, said.verb, said.by.folded, said.at.isoformat()), _word(request, said)
-    decision_id, role = names.get(own, (own, word.decided_by_role))
-    return _document(decision_id, word._replace(decided_by_role=role))
+def _decision(request: Request, decision: RecordedDecision, names: Names) -> Decision:
+    own, summary = (
+        id_of("decision", request.id, decision.verb, decision.by.folded, decision.at.isoformat()),
+        _summary(request, decision),
+    )
+    decision_id, role = names.get(own, (own, summary.decided_by_role))
+    return _document(decision_id, summary._replace(decided_by_role=role))
 
 
-def _document(decision_id: str, word: DecisionSummary) -> Decision:
-    return Decision(decision_id=decision_id, **word._asdict())
+def _document(decision_id: str, summary: DecisionSummary) -> Decision:
+    return Decision(decision_id=decision_id, **summary._asdict())
 
 
-def _word(request: Request, said: Said) -> DecisionSummary:
-    status = DecisionStatus.REJECTED if _is_no(request) else _SAID[said.verb]
-    words = storable(said.comment) if said.comment and said.comment.strip() else ""
+def _summary(request: Request, decision: RecordedDecision) -> DecisionSummary:
+    status = DecisionStatus.REJECTED if _is_no(request) else _STATUS_OF_VERB[decision.verb]
+    words = storable(decision.comment) if decision.comment and decision.comment.strip() else ""
     return DecisionSummary(
-        status, said.by.subject, said.at, words or f"{status} by {said.by} ({said.channel}), without a word"
+        status,
+        decision.by.subject,
+        decision.at,
+        words or f"{status} by {decision.by} ({decision.channel}), without a word",
     )
 
 
-def _run_out(request: Request) -> DecisionSummary:
+def _expiry(request: Request) -> DecisionSummary:
     ended, what = request.expires_at, "nobody decided in time, and no answer is a no"
     if request.decision is not None and request.approval_expires_at is not None:
         ended, what = request.approval_expires_at, "the approval was not used in time"
@@ -409,7 +415,7 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
             data=about | {"round": number} | data,
         )  # fmt: skip
 
-    first, *others = _steps(_status(request), is_said=bool(made))
+    first, *others = _steps(_status(request), is_decided=bool(made))
     found = [event(first, request.created_at, {})]
     for word in others:
         last = made[-1]
@@ -418,9 +424,9 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
     return found
 
 
-def _steps(status: ConfirmStatus, *, is_said: bool) -> list[str]:
+def _steps(status: ConfirmStatus, *, is_decided: bool) -> list[str]:
     """Return what has happened to one round of a Confirm."""
-    if status is ConfirmStatus.PENDING or not is_said:
+    if status is ConfirmStatus.PENDING or not is_decided:
         return ["requested"]
     return ["requested", "cancelled" if status is ConfirmStatus.CANCELLED else "decided"]
 
@@ -431,13 +437,15 @@ def _event_id(request: Request, word: str) -> str:
 
 def _submitted(request: Request, facts: RoundFacts) -> Confirm:
     """Return the Confirm that was submitted, without what was decided here."""
-    brought = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
-    told = (_reason(request), facts.confirm.get("reason"), request.prompt)
-    reason = next((one for one in told if isinstance(one, str) and one), f"Requesting approval for {facts.target_type}")
+    given = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
+    reasons = (_reason(request), facts.confirm.get("reason"), request.prompt)
+    reason = next(
+        (one for one in reasons if isinstance(one, str) and one), f"Requesting approval for {facts.target_type}"
+    )
     fields: dict[str, Any] = {
         "meta": Meta(created_at=request.created_at),
         "trace": trace_of(facts.traceparent),
-        **brought,
+        **given,
         "reason": storable(reason),
         "requested_at": request.created_at,
         "confirm_id": facts.confirm_id,
@@ -478,7 +486,7 @@ def _described(request: Request) -> Confirm:
 
 def _id_of(name: str) -> str:
     """Return the id that a request or run has in the protocol: its own digits where it has them."""
-    found = _RANDOM.fullmatch(str(name))  # whatever stands in a row that somebody altered
+    found = _RANDOM.fullmatch(str(name))  # an altered row may hold anything
     return id_of("name", name) if found is None else uuid4_of(found[1])
 
 

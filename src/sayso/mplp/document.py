@@ -72,7 +72,7 @@ class Document(BaseModel):
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:  # noqa: ARG003  for those that know more
-        """Yield what the protocol forbids in words and its schema does not."""
+        """Yield violations of rules that the protocol's schema does not express."""
         return iter(())
 
     @classmethod
@@ -109,7 +109,7 @@ class Document(BaseModel):
         return json.dumps(self.export(), indent=2, ensure_ascii=False)
 
     def update_from(self, other: Self) -> None:
-        """Become what another one is, in place; whoever holds this one sees it."""
+        """Take over the content of another document, in place."""
         object.__setattr__(self, "__dict__", dict(vars(other)))
         object.__setattr__(self, "__pydantic_fields_set__", set(other.model_fields_set))
 

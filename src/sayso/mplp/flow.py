@@ -1,13 +1,9 @@
-"""Who is told what happens to Confirms and plans in this program.
+"""Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.effects`).
 
-A subscriber gets the events of what this program does, and of what it learns when it reads a Confirm that was decided
-elsewhere. Invariant: what a subscriber does, or fails to do, changes nothing of what was decided.
-
-Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.effects`).
-
-A target is submitted through the program's door and decided through the person's; what is read comes from the store.
-`sayso.mplp.verb` and `sayso.mplp.aio` are the two faces of it. The invariant: a target is started by `gates.execute`
-alone, which takes the single right to do so from the store, and the store gives it for an approved request only.
+A program submits a target as a held call, a reviewer decides its request, and what is read comes from the store;
+`sayso.mplp.verb` and `sayso.mplp.aio` are the two interfaces. Subscribers get the events of what this program does,
+and of decisions that it finds when it reads. Invariant: a target is started by `gates.execute` alone, which takes the
+single right to do so from the store; what a subscriber does, or fails to do, changes nothing of what was decided.
 """
 
 from __future__ import annotations
@@ -59,12 +55,12 @@ __all__ = [
     "Subscriber",
     "deciding",
     "processing",
+    "publish",
     "reading",
     "refreshing",
     "starting",
     "submitting",
     "subscribe",
-    "tell",
 ]
 
 Subscriber = Callable[[Event | StageEvent], Any]
@@ -88,12 +84,12 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     return unsubscribe
 
 
-def tell(event: Event | StageEvent) -> Effects[None]:
+def publish(event: Event | StageEvent) -> Effects[None]:
     """Call every subscriber with an event."""
     for subscriber in _subscribers:
         try:
             yield HookCall(partial(subscriber, event), {})
-        except Exception:  # the subscriber's own code; what it is told of has happened already
+        except Exception:  # the subscriber's own code; the event has happened already
             logging.getLogger("sayso").exception("a subscriber failed at %s", event.event_type)
 
 
@@ -108,7 +104,7 @@ class Submission(NamedTuple):
         role: Who asks.
         reason: Why.
         terms: What an approval needs.
-        confirm: The Confirm that was brought along; None makes one, or takes the one that was rejected.
+        confirm: The Confirm that the caller gives; None makes one, or takes the rejected one.
         traceparent: The W3C trace that it belongs to; None is the active_traceparent one.
         store: Where it waits; None is the configured store.
     """
@@ -139,7 +135,7 @@ def submitting(target: Plan | Confirm, asked: Submission) -> Effects[Confirm]:
         target_type, target_id, tool = target.target_type, target.target_id, TARGET_TOOL
     if asked.confirm is not None:
         named: StoredConfirm | None = yield StoreCall(store, _known, store, asked.confirm.confirm_id)
-        if named is not None:  # an id that is taken names the same target, or it is somebody else's
+        if named is not None:  # a known id must name the same target
             check_target(named.confirm, target_type, target_id)
     known: StoredConfirm | None = yield StoreCall(store, find_target, store, target_type, target_id)
     confirm_id, number = _next_round(known, asked.confirm, target_id)
@@ -159,7 +155,7 @@ def submitting(target: Plan | Confirm, asked: Submission) -> Effects[Confirm]:
 
 
 def _acts_for(role: str) -> tuple[Identity, ...]:
-    """Return who may not decide what this role asks for: whoever goes by its name, and whom the program acts for."""
+    """Return who may not decide what this role asks for: everybody of its name, and those the program acts for."""
     around = scope.current().place.acts_for
     try:
         own = Identity(PROGRAM, " ".join(role.split()))
@@ -184,7 +180,7 @@ def _next_round(known: StoredConfirm | None, confirm: Confirm | None, target_id:
 
 
 def _context(target: Plan | Confirm, asked: Submission, confirm_id: str, number: int) -> dict[str, Any]:
-    """Return what the request says of its Confirm, and of the target, beside what a reviewer may edit."""
+    """Return the request's context: fields of its Confirm and target that no reviewer edits."""
     # The id and the number stand in the request's place as well, where they count; here people read them.
     context: dict[str, Any] = {"confirm_id": confirm_id, "requested_by_role": asked.role, "round": number}
     if asked.confirm is not None and number == 1:
@@ -249,7 +245,7 @@ def deciding(confirm: Confirm, decision: Decision) -> Effects[None]:
 def processing(
     confirm: Confirm, decision: Decision, by: Reviewer | str | None, store: Store | str | None
 ) -> Effects[None]:
-    """Take a decision: on the request that waits for it, on the target, and in the document; tell of it."""
+    """Take a decision: on the request that waits for it, on the target, and in the document; publish its event."""
     check_unlocked(confirm)
     where = config.open_store(confirm.origin.store if store is None else store)
     stored: StoredConfirm | None = yield StoreCall(where, _known, where, confirm.confirm_id)
@@ -262,12 +258,14 @@ def processing(
     check_target(confirm, view.target_type, view.target_id)
     check_decision(view, decision)
     review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
-    request: Request = yield StoreCall(where, partial(_say, review, stored.last, decision, _seen(confirm, stored.last)))
-    # The record knows a person and an instant; the protocol's own words for them stand in the Confirm's journal.
+    request: Request = yield StoreCall(
+        where, partial(_decide, review, stored.last, decision, _seen(confirm, stored.last))
+    )
+    # The request records a person and a time; the protocol's id and role of the decision are in the Confirm's journal.
     own = decisions_of(request)[-1].decision_id
     detail = {"confirm_id": view.confirm_id, "of": own, "decision_id": decision.decision_id}
     detail["decided_by_role"] = decision.decided_by_role
-    yield StoreCall(where, where.note, journal_run_of(view.confirm_id), "confirm.said", requester(), detail)
+    yield StoreCall(where, where.note, journal_run_of(view.confirm_id), "confirm.decision", requester(), detail)
     after: StoredConfirm = yield StoreCall(where, find_confirm, where, request.id)
     yield from _publish(where, after)
     _at_home(where, after, confirm, confirm.origin.plan)
@@ -281,9 +279,9 @@ def _known(store: Store, confirm_id: str) -> StoredConfirm | None:
 
 def _decided_alone(confirm: Confirm, decision: Decision) -> Effects[None]:
     for event in decide(confirm, decision):
-        yield from tell(event)
+        yield from publish(event)
     if confirm.target_type is TargetType.PLAN:
-        yield from tell(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
+        yield from publish(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
 
 
 def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -> Reviewer:
@@ -304,7 +302,7 @@ def _seen(confirm: Confirm, request: Request) -> str:
     return seen
 
 
-def _say(review: Review, request: Request, decision: Decision, seen: str) -> Request:
+def _decide(review: Review, request: Request, decision: Decision, seen: str) -> Request:
     match decision.status:
         case DecisionStatus.APPROVED:
             return review.approve(request.id, comment=decision.reason, seen=seen)
@@ -318,7 +316,7 @@ def _say(review: Review, request: Request, decision: Decision, seen: str) -> Req
 
 
 def reading(wanted: str, store: Store | str | None) -> Effects[Confirm]:
-    """Return the Confirm of this id, or of a request of this id, as it stands."""
+    """Return the Confirm of this id, or of a request of this id."""
     where = config.open_store(store)
     stored: StoredConfirm = yield StoreCall(where, find_confirm, where, wanted)
     yield from _publish(where, stored)
@@ -346,7 +344,7 @@ def _at_home(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan |
 
 
 def _publish(store: Store, stored: StoredConfirm) -> Effects[None]:
-    """Write down what happened to a Confirm since somebody last looked, and tell the subscribers."""
+    """Record what happened to a Confirm since the last reading, and publish it."""
     if round_facts(stored.last) is None:
         return  # a program's own request; its journal says it all
     for event, about in _happened(stored):
@@ -356,7 +354,7 @@ def _publish(store: Store, stored: StoredConfirm) -> Effects[None]:
         yield StoreCall(
             store, store.note, journal_run_of(stored.confirm.confirm_id), event.event_type, requester(), detail
         )
-        yield from tell(event)
+        yield from publish(event)
 
 
 def _happened(stored: StoredConfirm) -> list[tuple[Event | StageEvent, Request]]:
@@ -417,8 +415,8 @@ def _run_target(do: Callable[[Any], Any], stored: StoredConfirm, arguments: dict
     confirm = stored.confirm
     if confirm.target_type is not TargetType.PLAN:
         if not is_about(arguments, confirm.target_type, confirm.target_id):
-            told = f"what was approved is not {confirm.target_type} {confirm.target_id}, which was submitted"
-            raise errors.AlteredRequestError(stored.last.id, told)
+            problem = f"what was approved is not {confirm.target_type} {confirm.target_id}, which was submitted"
+            raise errors.AlteredRequestError(stored.last.id, problem)
         return do(confirm.model_copy(update={"reason": arguments.get("reason")}))
     plan = plan_with(stored.plan, arguments).model_copy(update={"status": PlanStatus.IN_PROGRESS})
     plan.export()

@@ -116,15 +116,15 @@ def find_target(store: Store, target_type: str, target_id: str) -> StoredConfirm
 
 def _whole(store: Store, rounds: list[Request]) -> StoredConfirm:
     names: dict[str, tuple[str, str]] = {}
-    told = set[str]()
+    recorded = set[str]()
     for event, detail in _rows(store, confirm_id_of(rounds[0])):
         match event, detail:
             # No server takes such a row from a program, which could give a person's decision another role by it.
-            case "confirm.said", {"of": str(own), "decision_id": str(decision_id), "decided_by_role": str(role)}:
+            case "confirm.decision", {"of": str(own), "decision_id": str(decision_id), "decided_by_role": str(role)}:
                 names[own] = decision_id, role
             case _:
-                told.add(str(detail.get("event_id")))
-    return StoredConfirm(tuple(rounds), names, frozenset(told))
+                recorded.add(str(detail.get("event_id")))
+    return StoredConfirm(tuple(rounds), names, frozenset(recorded))
 
 
 def _of(requests: list[Request], confirm_id: str) -> list[Request]:
@@ -166,12 +166,12 @@ def _run_in(rows: Iterator[tuple[str, dict[str, Any]]]) -> str | None:
 
 
 def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what stands in the journal of a Confirm: the event, and its detail."""
+    """Yield the journal rows of a Confirm: the event, and its detail."""
     after: tuple[str, int] | None = None
     while True:
         try:
             page = store.journal(run_id=journal_run_of(confirm_id), after=after, limit=_PAGE)
-        except errors.RunNotFoundError:  # a server tells a program nothing of a run that it has not begun
+        except errors.RunNotFoundError:  # a server shows a program no run that it has not begun
             return
         for entry in page:
             detail: Any = _read(entry.detail)

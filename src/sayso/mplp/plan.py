@@ -1,4 +1,4 @@
-"""The plan, the words of the protocol, and a decision: what documents are made of, apart from the Confirm.
+"""Plans and decisions of the protocol, and its enums.
 
 Invariant: only a person's decision makes a plan approved, and only a start takes it on from there; an assigned status
 is refused.
@@ -41,7 +41,7 @@ class TargetType(StrEnum):
 
 
 class ConfirmStatus(StrEnum):
-    """Where a Confirm stands."""
+    """The status of a Confirm."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -58,7 +58,7 @@ class DecisionStatus(StrEnum):
 
 
 class PlanStatus(StrEnum):
-    """Where a plan stands."""
+    """The status of a plan."""
 
     DRAFT = "draft"
     PROPOSED = "proposed"
@@ -70,7 +70,7 @@ class PlanStatus(StrEnum):
 
 
 class StepStatus(StrEnum):
-    """Where a step of a plan stands."""
+    """The status of a step."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -156,7 +156,7 @@ class Plan(Document):
 
 
 class Decision(Part):
-    """What one reviewer said.
+    """The decision of one reviewer.
 
     The protocol knows a reviewer by a role; where a person decided through a channel of sayso it is the person's name.
     """

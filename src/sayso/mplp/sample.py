@@ -1,12 +1,7 @@
-"""What reviewers and programs said beside a call, without the secrets of that call which they quote.
+"""Learning samples of decisions, as the protocol's core schema describes them, without secrets.
 
-Here is what finds a call's secrets and takes them out of the texts in JSON values. The invariant: a secret leaves in
-nobody's words, and what everybody sees of a call is no secret.
-
-What can be learned from a decision: samples of the protocol's core schema.
-
-Plans give samples of the family `intent_resolution`, calls and questions of `confirm_decision`. All of it is read from
-what is given, nothing from a store. Invariant: values that people may not see are masked here, too.
+Plans give samples of the family `intent_resolution`, calls and questions of `confirm_decision`. Invariant: a secret of
+a call appears in no text beside it, whoever wrote that; everything is read from the arguments, nothing from a store.
 """
 
 from __future__ import annotations
@@ -35,18 +30,18 @@ __all__ = [
     "SampleMeta",
     "answer_of",
     "export_of",
+    "mask_secrets",
     "redaction_of",
     "sample_of",
     "sample_of_plan",
     "sample_of_request",
     "secrets_of",
-    "without",
 ]
 
 _BETWEEN = "\0"
 
 redaction_of = lru_cache(maxsize=256)(Redaction)
-"""Return what masks beside the default names also these, which a gate gave; one is made for many requests."""
+"""Return a `Redaction` that also masks these names, which a gate gave; one is made for many requests."""
 
 
 def secrets_of(request: Request) -> frozenset[str]:
@@ -56,16 +51,16 @@ def secrets_of(request: Request) -> frozenset[str]:
         if not isinstance(call, Call) or call.masked is None:
             continue
         redaction, tree, shown = redaction_of(request.redact), canonical.load(call.form), call.masked
-        found |= redaction.secrets(tree) | {text for text in redaction.texts(tree) if not _stands_in(shown, text)}
+        found |= redaction.secrets(tree) | {text for text in redaction.texts(tree) if not _occurs_in(shown, text)}
     return found
 
 
-def without(made: dict[str, Any], places: Sequence[tuple[str, str]], secrets: Collection[str]) -> dict[str, Any]:
+def mask_secrets(made: dict[str, Any], places: Sequence[tuple[str, str]], secrets: Collection[str]) -> dict[str, Any]:
     """Return JSON values with secrets taken out of every text in some places.
 
     Args:
         made: The values.
-        places: A name in `made`, and a name in what stands there: where people and programs brought something. The
+        places: A name in `made`, and a name below it: where it holds text of people or programs. The
             rest is ours, and quotes nothing.
         secrets: What is taken out.
     """
@@ -112,8 +107,8 @@ def _replaced(content: Any, texts: Iterator[str]) -> Any:
             return content
 
 
-def _stands_in(form: str, text: str) -> bool:
-    """Say whether a text stands in a canonical form, which has quotes, backslashes and line feeds as JSON has them."""
+def _occurs_in(form: str, text: str) -> bool:
+    """Say whether a text occurs in a canonical form, which has quotes, backslashes and line feeds as JSON has them."""
     return text in form or json.dumps(text, ensure_ascii=False)[1:-1] in form
 
 
@@ -145,13 +140,13 @@ _LABELS = {
 }
 
 
-# Where a sample about a call or question has what people and programs brought; all else in it is ours.
-_BROUGHT = (
+# Where a sample holds text of people and programs; everything else in it is ours.
+_TEXTS = (
     ("input", "tool"), ("input", "risk"), ("input", "proposed"), ("input", "question"),
     ("output", "approved"), ("output", "answer"), ("output", "decider_role"), ("output", "rejection_reason"),
     ("feedback", "details"),
 )  # fmt: skip
-_BROUGHT_BY_PLAN = (
+_TEXTS_OF_PLAN = (
     ("input", "intent_text"), ("input", "raw_request_summary"), ("input", "context"),
     ("output", "final_intent_summary"), ("output", "plan_structure"), ("feedback", "details"),
 )  # fmt: skip
@@ -185,18 +180,18 @@ def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | No
     Raises:
         MismatchError: The Confirm is about something else.
     """
-    return LearningSample(**_of_plan(_gist(confirm), confirm, plan, context))
+    return LearningSample(**_of_plan(_summary(confirm), confirm, plan, context))
 
 
-def _of_plan(said: ConfirmSummary, confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the fields of a sample about a plan, as JSON values; `said` is what people made of its Confirm."""
+def _of_plan(summary: ConfirmSummary, confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of a sample about a plan, as JSON values; `summary` is that of its Confirm."""
     if confirm.target_id != plan.plan_id:
         raise MismatchError(confirm.confirm_id, confirm.target_id, plan.plan_id)
     steps = [step.model_dump(mode="json", exclude_none=True) for step in plan.steps]
-    brought: dict[str, Any] = {"objective": plan.objective, "title": plan.title, "steps": steps, "context": context}
-    masked: Any = Redaction().mask(brought)
+    given: dict[str, Any] = {"objective": plan.objective, "title": plan.title, "steps": steps, "context": context}
+    masked: Any = Redaction().mask(given)
     made: dict[str, Any] = {
-        "sample_id": _sample_id(_gist(confirm)),
+        "sample_id": _sample_id(_summary(confirm)),
         "sample_family": "intent_resolution",
         "input": {
             "intent_id": plan.plan_id,
@@ -209,12 +204,12 @@ def _of_plan(said: ConfirmSummary, confirm: Confirm, plan: Plan, context: dict[s
             "plan_structure": masked["steps"],
             "plan_id": plan.plan_id,
             "plan_step_count": len(steps),
-            "resolution_quality_label": _LABELS[said.status][2],
+            "resolution_quality_label": _LABELS[summary.status][2],
         },
-        "feedback": _feedback(said),
-        "meta": _meta(said, clarification_rounds=_rounds(said) - 1),
+        "feedback": _feedback(summary),
+        "meta": _meta(summary, clarification_rounds=_rounds(summary) - 1),
     }
-    return without(made, _BROUGHT_BY_PLAN, Redaction().secrets(brought))
+    return mask_secrets(made, _TEXTS_OF_PLAN, Redaction().secrets(given))
 
 
 def sample_of(request: Request, *rounds: Request) -> LearningSample:
@@ -226,8 +221,8 @@ def sample_of(request: Request, *rounds: Request) -> LearningSample:
     confirm, last = confirm_of(asked), asked[-1]
     at = {"created_at": _at(last)}
     if round_facts(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
-        made = _of_plan(_by_people(_gist(confirm), last), confirm, plan_of(asked), None)
-        return LearningSample(**without(made, _BROUGHT_BY_PLAN, secrets_of(last))).model_copy(update=at)
+        made = _of_plan(_by_people(_summary(confirm), last), confirm, plan_of(asked), None)
+        return LearningSample(**mask_secrets(made, _TEXTS_OF_PLAN, secrets_of(last))).model_copy(update=at)
     return sample_of_request(confirm, last).model_copy(update=at)
 
 
@@ -238,7 +233,7 @@ def _at(request: Request) -> datetime:
 def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     """Return `sample_of(request, *rounds).export()`; of a call or question without making documents for it.
 
-    The parts that are ours conform as they are made, and what people and programs brought is looked at here.
+    The parts that are ours conform as they are made; the texts of people and programs are checked here.
 
     Raises:
         NotConformantError: Something in it is no JSON that the protocol takes; `problems` says what.
@@ -246,25 +241,25 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     if rounds or round_facts(request) is not None:
         return sample_of(request, *rounds).export()
     made: dict[str, Any] = _of_request(summary_of(request), request) | {"created_at": time_text(_at(request))}
-    if not all(is_json(made[part].get(name)) for part, name in _BROUGHT):
+    if not all(is_json(made[part].get(name)) for part, name in _TEXTS):
         return sample_of(request).export()
     return {name: made[name] for name in _ORDER}
 
 
 def sample_of_request(confirm: Confirm, request: Request) -> LearningSample:
     """Return what a Confirm says about a call or question: what was proposed, and what became of it."""
-    return LearningSample(**_of_request(_gist(confirm), request))
+    return LearningSample(**_of_request(_summary(confirm), request))
 
 
-def _of_request(gist: ConfirmSummary, request: Request) -> dict[str, Any]:
+def _of_request(summary: ConfirmSummary, request: Request) -> dict[str, Any]:
     """Return the fields of a sample about a call or question, as JSON values."""
-    said = _by_people(gist, request)
-    subject, last = request.subject, said.decisions[-1] if said.decisions else None
-    given: dict[str, Any] = {"confirm_id": gist.confirm_id, "kind": request.kind, "risk": request.risk}
+    human = _by_people(summary, request)
+    subject, last = request.subject, human.decisions[-1] if human.decisions else None
+    given: dict[str, Any] = {"confirm_id": summary.confirm_id, "kind": request.kind, "risk": request.risk}
     made: dict[str, Any] = {
-        "final_status": str(gist.status),
+        "final_status": str(summary.status),
         "state": str(request.state),
-        "decision_rounds": _rounds(gist),
+        "decision_rounds": _rounds(summary),
         "rejection_reason": last.reason if last is not None and last.status == "rejected" else None,
         "decider_role": None if last is None else last.decided_by_role,
     }
@@ -278,15 +273,15 @@ def _of_request(gist: ConfirmSummary, request: Request) -> dict[str, Any]:
         given |= {"question": subject.text}
         made |= {"answer": answer_of(request)}
     sample = {
-        "sample_id": _sample_id(gist),
+        "sample_id": _sample_id(summary),
         "sample_family": "confirm_decision",
         "input": {name: value for name, value in given.items() if value is not None},
         "state": {"quorum": request.quorum.count, "roles": sorted(request.quorum.roles)},
         "output": made,
-        "feedback": _feedback(said),
-        "meta": _meta(said),
+        "feedback": _feedback(human),
+        "meta": _meta(human),
     }
-    return without(sample, _BROUGHT, secrets_of(request))
+    return mask_secrets(sample, _TEXTS, secrets_of(request))
 
 
 def answer_of(request: Request) -> Any:
@@ -297,37 +292,37 @@ def answer_of(request: Request) -> Any:
     return tree["answer"]
 
 
-def _gist(confirm: Confirm) -> ConfirmSummary:
+def _summary(confirm: Confirm) -> ConfirmSummary:
     events = [event.event_id for event in confirm.events or ()]
     return ConfirmSummary(confirm.confirm_id, confirm.status, confirm.requested_at, confirm.decisions, events)
 
 
-def _by_people(gist: ConfirmSummary, request: Request) -> ConfirmSummary:
+def _by_people(summary: ConfirmSummary, request: Request) -> ConfirmSummary:
     """Return what people made of it: that an approval ran out unused takes nobody's yes back."""
     if request.state is State.EXPIRED and request.decision is not None:
-        return gist._replace(status=ConfirmStatus.APPROVED, decisions=gist.decisions[:-1])
-    return gist
+        return summary._replace(status=ConfirmStatus.APPROVED, decisions=summary.decisions[:-1])
+    return summary
 
 
-def _sample_id(gist: ConfirmSummary) -> str:
-    return id_of("sample", gist.confirm_id, len(gist.decisions), gist.status)
+def _sample_id(summary: ConfirmSummary) -> str:
+    return id_of("sample", summary.confirm_id, len(summary.decisions), summary.status)
 
 
-def _rounds(gist: ConfirmSummary) -> int:
+def _rounds(summary: ConfirmSummary) -> int:
     """Return how often it was asked: each no before the end began another round."""
-    noes = sum(decision.status == "rejected" for decision in gist.decisions)
-    return noes if noes and gist.status is ConfirmStatus.REJECTED else noes + 1
+    rejections = sum(decision.status == "rejected" for decision in summary.decisions)
+    return rejections if rejections and summary.status is ConfirmStatus.REJECTED else rejections + 1
 
 
-def _feedback(gist: ConfirmSummary) -> dict[str, Any]:
-    kind, quality, _, _ = _LABELS[gist.status]
-    reason = gist.decisions[-1].reason if gist.decisions else None
+def _feedback(summary: ConfirmSummary) -> dict[str, Any]:
+    kind, quality, _, _ = _LABELS[summary.status]
+    reason = summary.decisions[-1].reason if summary.decisions else None
     return {"source": "user", "type": kind, "quality_label": quality} | ({} if reason is None else {"details": reason})
 
 
-def _meta(gist: ConfirmSummary, **more: Any) -> dict[str, Any]:
-    if gist.decisions:
-        waited = gist.decisions[-1].decided_at - gist.requested_at
+def _meta(summary: ConfirmSummary, **more: Any) -> dict[str, Any]:
+    if summary.decisions:
+        waited = summary.decisions[-1].decided_at - summary.requested_at
         more["decision_latency_ms"] = int(waited.total_seconds() * 1000)
-    label = _LABELS[gist.status][3].value
-    return {"source_event_ids": list(gist.event_ids), "human_feedback_label": label, **more}
+    label = _LABELS[summary.status][3].value
+    return {"source_event_ids": list(summary.event_ids), "human_feedback_label": label, **more}

@@ -47,18 +47,18 @@ T = TypeVar("T")
 def plan_submission(plan: Plan, role: str, reason: str | None, options: Mapping[str, Any]) -> flow.Submission:
     """Return what `submit_plan_for_approval` submits."""
     confirm: Confirm | None = options.get("confirm")
-    told = reason or (None if confirm is None else confirm.reason) or f"Requesting approval for plan: {plan.title}"
-    return _asked(role, told, **options)
+    text = reason or (None if confirm is None else confirm.reason) or f"Requesting approval for plan: {plan.title}"
+    return _submission(role, text, **options)
 
 
 def confirm_submission(confirm: Confirm, options: Mapping[str, Any]) -> flow.Submission:
     """Return what `submit_for_approval` submits."""
-    told = confirm.reason or f"Requesting approval for {confirm.target_type} {confirm.target_id}"
+    text = confirm.reason or f"Requesting approval for {confirm.target_type} {confirm.target_id}"
     given: dict[str, Any] = {**options, "confirm": confirm}
-    return _asked(confirm.requested_by_role, told, **given)
+    return _submission(confirm.requested_by_role, text, **given)
 
 
-def _asked(
+def _submission(
     role: str, reason: str, *, confirm: Confirm | None = None, expires: timedelta | str = "24h",
     approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (), risk: str | None = None,
     traceparent: str | None = None, store: Store | str | None = None,
@@ -86,7 +86,7 @@ def submit_plan_for_approval(plan: Plan, requested_by: str, *, reason: str | Non
             to, else the active one. `store=` is where it waits, instead of the configured store.
 
     Raises:
-        NotConformantError: The plan, or the Confirm that was brought along, does not fit the protocol.
+        NotConformantError: The plan, or the given Confirm, does not fit the protocol.
         ConfirmRefusedError: It is approved already, changed while it waits, or the Confirm is locked or about
             something else.
         StoreError: It could not be recorded.
@@ -122,7 +122,7 @@ def add_decision(
 def process_decision(
     confirm: Confirm, decision: Decision, *, by: Reviewer | str | None = None, store: Store | str | None = None
 ) -> None:
-    """Take a decision (seed 003, section 4.3): the request is decided, Confirm and plan follow, subscribers are told.
+    """Take a decision (seed 003, section 4.3): decide the request, update Confirm and plan, and notify subscribers.
 
     Args:
         confirm: The Confirm; one that waits in the store by this id is decided there.
@@ -160,7 +160,7 @@ def capture_learning_sample(
 
 
 def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Confirm:
-    """Return a Confirm as the store says, whoever decided it, and tell of what nobody has told yet.
+    """Return a Confirm from the store, whoever decided it, and publish events that nobody has published yet.
 
     Args:
         confirm_id: Its id; or that of its plan, or of a request (or the beginning of one).
@@ -173,7 +173,7 @@ def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Confir
 
 
 def read_plan(plan_id: str, *, store: Store | str | None = None) -> Plan:
-    """Return a plan as the store says: as it was last submitted, with what reviewers changed, and where it stands.
+    """Return a plan as the store says: as it was last submitted, with what reviewers changed, and its status.
 
     Raises:
         ConfirmNotFoundError: No plan of this id was submitted.
@@ -214,7 +214,7 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
 
 
 def document_of(store: Store, wanted: str) -> dict[str, Any]:
-    """Return a Confirm as JSON values that fit the protocol; writes nothing and tells nobody.
+    """Return a Confirm as JSON values that fit the protocol; writes and publishes nothing.
 
     Args:
         store: Where it is.
