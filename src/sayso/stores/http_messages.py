@@ -154,60 +154,56 @@ class Ask(Message):
     update: RunUpdate | None = None
 
 
-class Get(Message):
+class _OfRequest(Message):
+    """What is about one request."""
+
+    request_id: RequestId
+
+
+class Get(_OfRequest):
     """Say how a request stands."""
 
-    request_id: RequestId
 
-
-class GetResult(Message):
+class GetResult(_OfRequest):
     """Return what a call with a key returned."""
 
-    request_id: RequestId
 
-
-class Settle(Message):
+class Settle(_OfRequest):
     """Write down that a request has reached its end, or that its worker is gone."""
 
-    request_id: RequestId
     gone: str | None = Field(None, max_length=500, description="A worker on the program's own machine that has ended.")
 
 
-class Start(Message):
+class Start(_OfRequest):
     """Take the single right to run an approved call."""
 
-    request_id: RequestId
     token: Name = Field(description="New, random, and kept: `finish` wants it back.")
     worker: Name = Field(description="The process that runs the call.")
 
 
-class Finish(Message):
+class Finish(_OfRequest):
     """Say how a started call ended, and save the run that it belongs to."""
 
-    request_id: RequestId
     token: Name
     outcome: Outcome
     update: RunUpdate | None = None
 
 
-class Withdraw(Message):
+class Withdraw(_OfRequest):
     """Take a request back, or forget a no."""
 
-    request_id: RequestId
     reason: str | None = Field(None, max_length=2_000)
 
 
-class SendBack(Message):
+class SendBack(_OfRequest):
     """Say why the function's own types refuse an edit that was approved; the request waits again."""
 
-    request_id: RequestId
     problems: list[Annotated[str, Field(min_length=1, max_length=1_000)]] = Field(min_length=1, max_length=50)
 
 
-class Verify(Message):
+class Verify(_OfRequest):
     """Say, for the gate's own `verify=` hook, whether a call with an unknown outcome took effect."""
 
-    request_id: RequestId
     happened: bool
 
 

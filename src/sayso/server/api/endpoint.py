@@ -472,8 +472,8 @@ class EndpointsAtPath:
         endpoint = self._endpoints.get("GET" if http.method == "HEAD" else http.method)
         if endpoint is not None:
             answer = await endpoint.answered(http, principal, slot)
-            if http.method not in LOOKING:  # who only looks writes nothing, not even that
-                tokens: Tokens = http.app.state.tokens
+            tokens: Tokens = http.app.state.tokens
+            if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
                 await in_thread(http, tokens.write_uses)
             return answer
         if not self._endpoints:

@@ -155,6 +155,11 @@ class Tokens:
             lambda token: _note("token_revoked", token, by, channel),
         )  # fmt: skip
 
+    @property
+    def has_uses_to_write(self) -> bool:
+        """Whether `write_uses` would write something; reads no store."""
+        return bool(self._uses)
+
     def write_uses(self) -> None:
         """Write down on which day the tokens were used last that `find` found here."""
         with self._lock:
