@@ -476,7 +476,7 @@ def test_an_anchor_whose_heads_are_not_those_of_its_root_is_refused(tmp_path: Pa
         assert past.newest is not None
         said: dict[str, Any] = {"format": "sayso/anchor/1", "checkpoint": past.newest._asdict(), "heads": []}
         for heads in ([], head_lines([Head("run_a", 3, "0")]), ["no head"], [7], 7):
-            with pytest.raises(errors.EvidenceError, match=r"not those of its root|does not say"):
+            with pytest.raises(errors.EvidenceError, match=r"not those of its root|has not the content"):
                 read_anchor(document_text("anchor", {**said, "heads": heads}, signer).encode())
         right = head_lines(past.heads.values())
         forged = {**said, "heads": right, "checkpoint": past.newest._replace(rows=99)._asdict()}

@@ -573,12 +573,12 @@ MUTANTS = [
     ),
     Mutant(
         "a request names its last row", "audit/verifier.py",
-        "if anchor.link != trail.link:", "if False:",
+        "if anchor.link != rows.link:", "if False:",
         "audit/test_audit.py::test_an_end_that_was_cut_off_is_found_while_its_request_is_there",
     ),
     Mutant(
         "a request stands as its last row left it", "audit/verifier.py",
-        "if anchor.state not in trail.said.states:", "if False:",
+        "if anchor.state not in rows.trail.states:", "if False:",
         "stores/test_altered.py::test_a_state_that_no_row_led_to_shows_also_without_digests",
     ),
     Mutant(

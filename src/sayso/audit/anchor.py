@@ -97,7 +97,7 @@ def read_anchor(content: bytes, *, trusted: str | None = None) -> AnchorFile:
         heads = tuple(parse_head(line) for line in body["heads"])
         instant(made.at)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise errors.EvidenceError(f"the anchor does not say what an anchor says ({type(error).__name__})") from error
+        raise errors.EvidenceError(f"the anchor has not the content of an anchor ({type(error).__name__})") from error
     if root_of(head_lines(heads)) != made.root or len(heads) != made.chains:
         raise errors.EvidenceError("the heads in the anchor are not those of its root")
     if made.key is not None and not signed_by(made.key, made.signature, made.statement.encode("ascii", "replace")):

@@ -335,7 +335,7 @@ def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[st
     for one in {one.head: one for one in (*newest.values(), *past.known[past.checked :])}.values():
         if heads.get(one.head.run_id) != one.head:
             wanted.setdefault(one.head.run_id, []).append(one)
-    return [*past.broken, *(said for run_id, known in wanted.items() for said in _missing(store, run_id, known))]
+    return [*past.broken, *(problem for run_id, known in wanted.items() for problem in _missing(store, run_id, known))]
 
 
 def _missing(store: Store, run_id: str, known: Sequence[ExpectedRow]) -> Iterator[str]:
@@ -385,9 +385,9 @@ def _read(entry: Entry) -> tuple[Checkpoint, list[Head]] | str | None:
         return None
     try:
         found: dict[str, Any] = json.loads(entry.detail)
-        said = [found.get(name) for name in _FIELDS]
-        if tuple(map(type, said[:5])) == (int, str, int, int, str):
-            made = Checkpoint._make((entry.seq, entry.link, *said))
+        values = [found.get(name) for name in _FIELDS]
+        if tuple(map(type, values[:5])) == (int, str, int, int, str):
+            made = Checkpoint._make((entry.seq, entry.link, *values))
             instant(made.at)
             return made, [parse_head(line) for line in found["heads"]]
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):

@@ -82,12 +82,12 @@ def _detail(entry: Entry) -> dict[str, Any]:
 
 
 def _tool(entry: Entry, detail: dict[str, Any], tools: dict[str, str]) -> str:
-    said = detail.get("tool")
-    if not isinstance(said, str):
+    tool = detail.get("tool")
+    if not isinstance(tool, str):
         return tools.get(entry.request_id, "")
     if entry.request_id:
-        tools[entry.request_id] = said
-    return said
+        tools[entry.request_id] = tool
+    return tool
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _AFTERWARDS = frozenset({"cleared", "extended", "purged"})
 def statement_of(request: Request, own: list[Entry]) -> dict[str, Any]:
     """Return what a receipt states about a final request, as JSON values; `own` are its rows."""
     execution, decision = request.execution, request.decision
-    said: dict[str, Any] = {
+    statement: dict[str, Any] = {
         "request": {
             "id": request.id, "kind": request.kind, "run": request.run_id,
             "risk": request.risk, "rule": request.rule, "prompt": request.prompt, "description": request.description,
@@ -54,8 +54,8 @@ def statement_of(request: Request, own: list[Entry]) -> dict[str, Any]:
     }  # fmt: skip
     for where, fact in _facts(own).items():
         part, _, name = where.partition(".")
-        said[part] = fact if not name else {**(said[part] or {}), name: fact}
-    return said
+        statement[part] = fact if not name else {**(statement[part] or {}), name: fact}
+    return statement
 
 
 def _shown(subject: Call | Question) -> dict[str, Any]:
@@ -82,16 +82,16 @@ def facts_of(own: list[Entry], body: dict[str, Any]) -> dict[str, Any]:
     # An edit that came back was not the call that was shown last.
     back = max((place for place, row in enumerate(own) if row.event == "returned"), default=0)
     digests = [detail["shown"] for place, detail in enumerate(details) if "shown" in detail and not 0 < place < back]
-    _must_be_shown("shown", body["shown"], digests[0])
+    _check_shown("shown", body["shown"], digests[0])
     if len(digests) > 1 or body["edited"] is not None:
-        _must_be_shown("edited", body["edited"], digests[-1] if len(digests) > 1 else None)
-    said = Trail()
+        _check_shown("edited", body["edited"], digests[-1] if len(digests) > 1 else None)
+    trail = Trail()
     for row in own:
-        said, problem = said.after(row.event, row.detail)
+        trail, problem = trail.after(row.event, row.detail)
         if problem is not None:
             raise errors.EvidenceError(f"row {row.seq} in the receipt cannot follow: the request was {problem}")
-    if body["outcome"]["state"] not in said.states:
-        raise errors.EvidenceError("the receipt says of outcome.state what its rows do not say")
+    if body["outcome"]["state"] not in trail.states:
+        raise errors.EvidenceError("outcome.state of the receipt does not agree with its rows")
     facts = _facts(own)
     row, detail = _ended(own)
     comment = detail.get("comment", detail.get("reason"))
@@ -104,13 +104,13 @@ def facts_of(own: list[Entry], body: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _must_be_shown(part: str, found: Any, digest: str | None) -> None:
+def _check_shown(part: str, found: Any, digest: str | None) -> None:
     text = found["text"]
     if shown_digest(text) != digest:
-        raise errors.EvidenceError(f"the receipt says of {part} what its rows do not say")
+        raise errors.EvidenceError(f"{part} of the receipt does not agree with its rows")
     drawn = {"question": text} if "question" in found else {"arguments": canonical.display(canonical.load(text))}
     if json.dumps({**drawn, "text": text}) != json.dumps(found):
-        raise errors.EvidenceError(f"what the receipt draws of {part} is not what its text says")
+        raise errors.EvidenceError(f"{part} of the receipt is not what its text stands for")
 
 
 def _facts(own: list[Entry]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class Proven(NamedTuple):
     """A receipt that was verified.
 
     Attributes:
-        body: What it says.
+        body: Its content.
         key: The public key that signed it; None where nobody did.
         checkpoint: That knows its rows; None where there was none.
     """
@@ -231,7 +231,7 @@ def _body(store: Store, request: Request) -> dict[str, Any]:
         "checkpoint": None if covered is None else _checkpoint(*covered),
     }
     _followed(body)
-    _must_be_said(body, own)
+    _check_facts(body, own)
     return body
 
 
@@ -257,7 +257,7 @@ def _checkpoint(made: Checkpoint, lines: Sequence[str], head: Head) -> dict[str,
 
 
 def verify_receipt_file(path: Path, *, trusted: str | None = None) -> Proven:
-    """Return what the receipt in a file says; raises as `verify_receipt`."""
+    """Return the receipt in a file, after verifying it; raises as `verify_receipt`."""
     return verify_receipt(read_bytes(_KIND, path, _LIMIT), trusted=trusted)
 
 
@@ -278,10 +278,10 @@ def verify_receipt(content: bytes, *, trusted: str | None = None) -> Proven:
         own = [row for row in rows if row.request_id == request_id]
         if not own or own[0] != rows[0] or own[0].event != "asked":
             raise errors.EvidenceError("the rows in the receipt do not begin where its request was asked")
-        _must_be_said(body, own)
+        _check_facts(body, own)
         made = None if body["checkpoint"] is None else _known_to(body["checkpoint"], rows[-1], trusted)
     except _DAMAGED as error:
-        raise errors.EvidenceError(f"the receipt does not say what a receipt says ({type(error).__name__})") from error
+        raise errors.EvidenceError(f"the receipt has not the content of a receipt ({type(error).__name__})") from error
     return Proven(body, key, made)
 
 
@@ -299,13 +299,13 @@ def _followed(body: dict[str, Any]) -> list[Entry]:
     return rows
 
 
-def _must_be_said(body: dict[str, Any], own: list[Entry]) -> None:
-    """Compare what the receipt says with what the request's own rows say."""
-    for where, said in facts_of(own, body).items():
+def _check_facts(body: dict[str, Any], own: list[Entry]) -> None:
+    """Compare the facts of the receipt with those of the request's own rows."""
+    for where, fact in facts_of(own, body).items():
         part, _, name = where.partition(".")
         found = body[part] if not name else cast("dict[str, Any]", body[part] or {}).get(name)
-        if json.dumps(found) != json.dumps(said):
-            raise errors.EvidenceError(f"the receipt says of {where} what its rows do not say")
+        if json.dumps(found) != json.dumps(fact):
+            raise errors.EvidenceError(f"{where} of the receipt does not agree with its rows")
 
 
 def _known_to(found: dict[str, Any], last: Entry, trusted: str | None) -> Checkpoint:

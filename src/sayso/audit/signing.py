@@ -118,16 +118,16 @@ def checked_key(text: str) -> str:
     Raises:
         ConfigError: It is neither.
     """
-    said = text.strip()
-    if not said.startswith(_MARK):
+    key = text.strip()
+    if not key.startswith(_MARK):
         try:
-            with Path(said).expanduser().open(encoding="ascii") as file:
-                said = file.read(_LONGEST).strip()
+            with Path(key).expanduser().open(encoding="ascii") as file:
+                key = file.read(_LONGEST).strip()
         except (OSError, ValueError) as error:
             raise errors.ConfigError(f"{text!a} is neither a public key nor a file with one ({error})") from error
-    if not _PUBLIC.fullmatch(said):
+    if not _PUBLIC.fullmatch(key):
         raise errors.ConfigError(f"{text!a} is no public key, which is `ed25519:` and 64 digits; nothing was checked")
-    return said
+    return key
 
 
 def signed_by(key: object, signature: object, message: bytes) -> bool:
@@ -168,17 +168,17 @@ class SignedDocument(NamedTuple):
 
 def document_text(kind: str, body: dict[str, Any], signer: Signer | None) -> str:
     """Return the text of a document of this kind, signed where somebody signs."""
-    said = json.dumps(body, indent=1)
-    key, signature = (None, None) if signer is None else (signer.key, signer.sign(said.encode("ascii")))
-    return _framed(kind, said, {"digest": _digest(said), "key": key, "signature": signature})
+    content = json.dumps(body, indent=1)
+    key, signature = (None, None) if signer is None else (signer.key, signer.sign(content.encode("ascii")))
+    return _framed(kind, content, {"digest": _digest(content), "key": key, "signature": signature})
 
 
-def _digest(said: str) -> str:
-    return hashlib.sha256(said.encode("ascii")).hexdigest()
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
-def _framed(kind: str, said: str, proof: dict[str, Any]) -> str:
-    return f'{{\n"{kind}": {said},\n"proof": {json.dumps(proof)}\n}}\n'
+def _framed(kind: str, content: str, proof: dict[str, Any]) -> str:
+    return f'{{\n"{kind}": {content},\n"proof": {json.dumps(proof)}\n}}\n'
 
 
 def read_bytes(kind: str, path: Path, limit: int) -> bytes:
@@ -205,7 +205,7 @@ def _begin(kind: str) -> bytes:
 
 
 def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> SignedDocument:
-    """Return what a document says, after its proof held.
+    """Return the content of a document, after verifying its digest and signature.
 
     Args:
         kind: What it must be.
@@ -216,17 +216,17 @@ def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> S
         EvidenceError: It is none of this kind, was changed, is not whole, or is not signed by that key.
         ConfigError: It is signed, and the extra `crypto` is missing.
     """
-    said, proof = _parts(kind, content)
-    if proof["digest"] != _digest(said):
+    text, proof = _parts(kind, content)
+    if proof["digest"] != _digest(text):
         raise errors.EvidenceError(f"the {kind} was changed since it was written: its digest is another one")
     key = proof["key"]
     if key is None and trusted is not None:
         raise errors.EvidenceError(f"the {kind} is not signed, and must be by {trusted}")
     if trusted is not None and key != trusted:
         raise errors.EvidenceError(f"the {kind} is signed by another key, {str(key)[:80]}, and must be by {trusted}")
-    if key is not None and not signed_by(key, proof["signature"], said.encode("ascii")):
+    if key is not None and not signed_by(key, proof["signature"], text.encode("ascii")):
         raise errors.EvidenceError(f"the {kind} was changed since it was signed, or its signature was")
-    body = cast("dict[str, Any]", json.loads(said))
+    body = cast("dict[str, Any]", json.loads(text))
     if body.get("format") != f"sayso/{kind}/1":
         known = str(body.get("format"))[:80]
         raise errors.EvidenceError(f"the {kind} is of the format {known!a}, which this version of sayso does not know")
@@ -240,13 +240,13 @@ def _parts(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:
         raise errors.EvidenceError(f"this is no {kind} of sayso")
     try:
         # Bytes beyond ASCII are never written, and no line inside of the first part begins with a quote.
-        said, has_proof, rest = content.decode("ascii").removeprefix(begin).rpartition(',\n"proof": ')
+        text, has_proof, rest = content.decode("ascii").removeprefix(begin).rpartition(',\n"proof": ')
         found: Any = json.loads(rest.removesuffix("\n}\n")) if has_proof else None
     except (RecursionError, ValueError):
-        found, said = None, ""
+        found, text = None, ""
     proof = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if tuple(proof) != _PROOF or (proof["key"] is None) is not (proof["signature"] is None):
         raise errors.EvidenceError(f"the {kind} is cut off, or was changed: it does not end with its proof")
-    if _framed(kind, said, proof).encode("ascii", "replace") != content:
+    if _framed(kind, text, proof).encode("ascii", "replace") != content:
         raise errors.EvidenceError(f"the {kind} was changed since it was written: it does not have its one form")
-    return said, proof
+    return text, proof

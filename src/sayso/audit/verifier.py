@@ -73,7 +73,7 @@ class _Rows(NamedTuple):
     run_id: str
     seq: int
     link: str
-    said: Trail
+    trail: Trail
 
 
 class _Walk:
@@ -210,42 +210,42 @@ def _unlike(entry: Entry, known: Iterable[ExpectedRow]) -> Break | None:
 
 def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
     """Return what the rows of a request say with the next one, and an error where that one cannot follow."""
-    known = before.said if before is not None and before.run_id == entry.run_id else Trail()
-    said, problem = known.after(entry.event, entry.detail)
-    rows = _Rows(entry.run_id, entry.seq, entry.link, said)
+    known = before.trail if before is not None and before.run_id == entry.run_id else Trail()
+    trail, problem = known.after(entry.event, entry.detail)
+    rows = _Rows(entry.run_id, entry.seq, entry.link, trail)
     if problem is None:
         return rows, None
     return rows, Break(entry.run_id, entry.seq, f"row {entry.seq} cannot follow: {entry.request_id} was {problem}")
 
 
-def _differs(anchor: Anchor, trail: _Rows | None) -> Break | None:
+def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:
     """Return how a request does not agree with its rows; None where it does."""
-    if trail is None or trail.run_id != anchor.run_id:
+    if rows is None or rows.run_id != anchor.run_id:
         reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was put in by hand"
         return Break(anchor.run_id, 1, reason)
-    if anchor.link != trail.link:
-        reason = f"{anchor.request_id} does not stand as its last row {trail.seq} left it: rows after that were cut off"
-        return Break(anchor.run_id, trail.seq, f"{reason}, or its own row was put back or changed")
-    if anchor.state not in trail.said.states:
-        left = " or ".join(sorted(trail.said.states))
-        reason = f"{anchor.request_id} says {anchor.state}, and row {trail.seq} left it {left}"
-        return Break(anchor.run_id, trail.seq, reason)
-    if anchor.asked is not None and anchor.asked != trail.said.asked:
+    if anchor.link != rows.link:
+        reason = f"{anchor.request_id} does not stand as its last row {rows.seq} left it: rows after that were cut off"
+        return Break(anchor.run_id, rows.seq, f"{reason}, or its own row was put back or changed")
+    if anchor.state not in rows.trail.states:
+        left = " or ".join(sorted(rows.trail.states))
+        reason = f"{anchor.request_id} says {anchor.state}, and row {rows.seq} left it {left}"
+        return Break(anchor.run_id, rows.seq, reason)
+    if anchor.asked is not None and anchor.asked != rows.trail.asked:
         reason = f"{anchor.request_id} is not as it was asked: its row was rewritten, or was sealed with another key"
-        return Break(anchor.run_id, trail.seq, reason)
-    if anchor.stands is not None and anchor.stands != trail.said.stands:
-        reason = f"what became of {anchor.request_id} is not as row {trail.seq} left it: its row was rewritten"
-        return Break(anchor.run_id, trail.seq, reason)
+        return Break(anchor.run_id, rows.seq, reason)
+    if anchor.stands is not None and anchor.stands != rows.trail.stands:
+        reason = f"what became of {anchor.request_id} is not as row {rows.seq} left it: its row was rewritten"
+        return Break(anchor.run_id, rows.seq, reason)
     return None
 
 
 def _differs_still(store: Store, anchor: Anchor) -> Break | None:
     """Compare one request again, until nothing changes it meanwhile: the walk is not one transaction."""
     while True:
-        trail = None
+        rows = None
         for entry in rows_of(store, run_id=anchor.run_id, request_id=anchor.request_id):
-            trail, _ = _after(trail, entry)
+            rows, _ = _after(rows, entry)
         again = next((a for a in _anchors(store, anchor.run_id) if a.request_id == anchor.request_id), None)
         if again is None or again.link == anchor.link:
-            return _differs(anchor, trail)
+            return _differs(anchor, rows)
         anchor = again

@@ -168,7 +168,7 @@ async def _typed(prompt: str, turn: threading.Lock) -> str:
 
 def _prompt(request: HumanInputRequest) -> str:
     first, *more = escape(request.question, block=True).split("\n")
-    warnings = [] if request.known is None else [f"(warning: {said})" for said in card.cautions(request.known)]
+    warnings = [] if request.known is None else [f"(warning: {caution})" for caution in card.cautions(request.known)]
     return "\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "])
 
 

@@ -219,8 +219,8 @@ async def _ended(work: asyncio.Future[Any]) -> None:
 def _report(work: asyncio.Future[None]) -> None:
     """Report the failure of a requester whose question was decided to the exception handler of the loop."""
     if not work.cancelled() and work.exception() is not None and not _came_second(work):
-        told = {"message": "a requester failed after its question was decided", "exception": work.exception()}
-        asyncio.get_running_loop().call_exception_handler(told)
+        report = {"message": "a requester failed after its question was decided", "exception": work.exception()}
+        asyncio.get_running_loop().call_exception_handler(report)
 
 
 @trimmed

@@ -278,9 +278,9 @@ class Deliverer:
         try:
             reference = self._send(delivery, request, due)
         except Exception as error:  # noqa: BLE001  any code and any network may be behind a channel: it is retried
-            said = redaction.error_text(error, ())[:_ERROR_ROOM]
-            self._record_failure(record.key, said, for_good=isinstance(error, UndeliverableError))
-            return _Attempt(error=said)
+            message = redaction.error_text(error, ())[:_ERROR_ROOM]
+            self._record_failure(record.key, message, for_good=isinstance(error, UndeliverableError))
+            return _Attempt(error=message)
         now = clock.now()
         self._record(record.key, lambda known: known.after_sending(due, request, reference, now))
         return _Attempt(is_sent=True)

@@ -100,15 +100,15 @@ def _more(notification: Notification) -> list[Block]:
 
 def _words(notification: Notification) -> list[Block]:
     """Return the program's title and summary, marked as the program's."""
-    said = [text for text in (notification.program_title, notification.summary) if text is not None]
-    return [context("The program says, unverified:"), *map(section, said)] if said else []
+    texts = [text for text in (notification.program_title, notification.summary) if text is not None]
+    return [context("The program says, unverified:"), *map(section, texts)] if texts else []
 
 
 def _arguments(arguments: Mapping[str, Any] | None) -> list[Block]:
     if arguments is None:
         return []
-    said = "\n".join(f"{escape(name)}: {value(item)}" for name, item in arguments.items())
-    return [section(said if len(said) <= ROOM else "The arguments are too long for a message; Review shows them.")]
+    text = "\n".join(f"{escape(name)}: {value(item)}" for name, item in arguments.items())
+    return [section(text if len(text) <= ROOM else "The arguments are too long for a message; Review shows them.")]
 
 
 class SlackChannel:
@@ -188,9 +188,9 @@ class SlackChannel:
         try:
             answer = web.api_call(method, json=dict(content))
         except SlackApiError as fault:
-            said = _said(fault)
-            words = f"Slack refused {method}: {said}"
-            raise (UndeliverableError(words) if said in _NEVER else DeliveryError(words)) from None
+            code = _error_code(fault)
+            words = f"Slack refused {method}: {code}"
+            raise (UndeliverableError(words) if code in _NEVER else DeliveryError(words)) from None
         except (SlackClientError, http.client.HTTPException) as fault:
             raise DeliveryError(f"Slack did not take {method}: {type(fault).__name__}") from None
         return answer.data
@@ -213,8 +213,8 @@ class _Connection:
                 self._connect()
             except Exception as fault:  # noqa: BLE001  whatever it is: a thread that ended would not try again
                 self._hang_up()
-                said = _said(fault) if isinstance(fault, SlackApiError) else str(fault)
-                _log.warning("no connection to Slack, nobody can press Review: %s", said)
+                reason = _error_code(fault) if isinstance(fault, SlackApiError) else str(fault)
+                _log.warning("no connection to Slack, nobody can press Review: %s", reason)
                 pause = min(_LATEST, max(_SOONEST, 2 * pause))
             else:
                 return
@@ -263,7 +263,7 @@ def _end(client: SocketModeClient) -> None:
     client.close()
 
 
-def _said(fault: SlackApiError) -> str:
+def _error_code(fault: SlackApiError) -> str:
     """Return Slack's error code; the rest of the error quotes what was sent."""
     response: Any = fault.response  # pyright: ignore[reportUnknownMemberType]
     return str(response.get("error"))
@@ -282,7 +282,7 @@ def make(name: str, settings: Mapping[str, Any]) -> SlackChannel:
     """
     table = Table(f"channels.{name}", settings, known=_KNOWN)
     listed: dict[str, Any] = table.get("people", dict, {})
-    people = {member: table.person(f"people.{member}", said, issuer=LOCAL) for member, said in listed.items()}
+    people = {member: table.person(f"people.{member}", given, issuer=LOCAL) for member, given in listed.items()}
     api_url = table.get("api_url", str, _API)
     parts = urlsplit(api_url)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:

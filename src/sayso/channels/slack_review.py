@@ -396,11 +396,11 @@ class SlackReviews:
         if isinstance(person, str):
             return person
         request_id, seen = _shown(payload)
-        review, said = self._review(person), _Submission(payload)
+        review, submission = self._review(person), _Submission(payload)
         request = review.get(request_id)
         if self._is_elsewhere(request):
             return "This is risky, and decided in the inbox; nothing was decided."
-        after = _apply(review, request, said, seen)
+        after = _apply(review, request, submission, seen)
         return "\n".join([card.headline(after), stands(after, clock.now()), *_changes(request, after)])
 
     def _review(self, person: Reviewer) -> Review:
@@ -441,11 +441,11 @@ class _Submission:
         return bool(_part(_part(self._values, "again"), "again").get("selected_options"))
 
 
-def _apply(review: Review, request: Request, said: _Submission, seen: str) -> Request:
-    note = said.text("note")
-    match said.verb:
+def _apply(review: Review, request: Request, submission: _Submission, seen: str) -> Request:
+    note = submission.text("note")
+    match submission.verb:
         case "approve":
-            return _approve(review, request, said, seen)
+            return _approve(review, request, submission, seen)
         case "feedback":
             if note is None:
                 raise _InvalidSubmission({"note": "Write what should be different; nothing was decided."})
@@ -457,15 +457,15 @@ def _apply(review: Review, request: Request, said: _Submission, seen: str) -> Re
                 )
             return review.reject(request.id, note, seen=seen)
         case "answer":
-            return review.answer(request.id, _answer(request, said.text("answer")), comment=note)
+            return review.answer(request.id, _answer(request, submission.text("answer")), comment=note)
         case _:
             raise _InvalidSubmission({"verb": "Choose one; nothing was decided."})
 
 
-def _approve(review: Review, request: Request, said: _Submission, seen: str) -> Request:
+def _approve(review: Review, request: Request, submission: _Submission, seen: str) -> Request:
     fields = editable(request) if request.state is State.PENDING and request.kind == "call" else {}
     names = {escape(name): field_of(at) for at, name in enumerate(fields)}
-    written = {name: said.text(field_of(at)) for at, name in enumerate(fields)}
+    written = {name: submission.text(field_of(at)) for at, name in enumerate(fields)}
     new = {name: text for name, text in written.items() if text is not None and text != fields[name]}
     changes, problems = dict[str, Any](), list[str]()
     for name, text in new.items():
@@ -475,11 +475,11 @@ def _approve(review: Review, request: Request, said: _Submission, seen: str) -> 
             problems += error.problems
     if problems:
         raise _InvalidSubmission(problems_in(problems, names))
-    note = said.text("note")
-    if said.is_again and note is None:
+    note = submission.text("note")
+    if submission.is_again and note is None:
         raise _InvalidSubmission({"note": "Write why its effect may happen again; nothing was decided."})
     try:
-        return review.approve(request.id, changes=changes or None, comment=note, seen=seen, again=said.is_again)
+        return review.approve(request.id, changes=changes or None, comment=note, seen=seen, again=submission.is_again)
     except errors.InvalidChangesError as fault:
         raise _InvalidSubmission(problems_in(fault.problems, names)) from None
 

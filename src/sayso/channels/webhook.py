@@ -54,8 +54,8 @@ class WebhookKeys:
     def headers(self, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
         """Return the headers that sign a message."""
         seconds = str(clock.microseconds(at) // 1_000_000)
-        said = " ".join(_signature(key, message_id, seconds, body) for key in self._keys)
-        return {ID: message_id, TIMESTAMP: seconds, SIGNATURE: said}
+        signatures = " ".join(_signature(key, message_id, seconds, body) for key in self._keys)
+        return {ID: message_id, TIMESTAMP: seconds, SIGNATURE: signatures}
 
     def has_signed(self, message_id: str, seconds: str, signatures: str, body: bytes, *, now: datetime) -> bool:
         """Say whether one of the secrets signed this, at most five minutes ago or ahead."""

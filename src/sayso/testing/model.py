@@ -56,13 +56,13 @@ class ScriptedModel:
         number = sum(message["role"] == "assistant" for message in messages)
         if number >= len(self._turns):
             raise ModelError(self.name, f"has {len(self._turns)} turns in its script and was asked for one more")
-        reply = reply_of(await _said(self._turns[number], deepcopy(messages)), messages, model=self.name)
+        reply = reply_of(await _resolved(self._turns[number], deepcopy(messages)), messages, model=self.name)
         for word in re.split(r"(?<=\s)(?=\S)", reply.text) if reply.text else ():
             yield word
         yield reply
 
 
-async def _said(turn: object, messages: list[Message]) -> object:
+async def _resolved(turn: object, messages: list[Message]) -> object:
     if callable(turn):
         function: Callable[[list[Message]], object] = turn
         turn = function(messages)
