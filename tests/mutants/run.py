@@ -65,6 +65,7 @@ def pytest(base: Path, package: Path, tests: list[str], seconds: float) -> tuple
 def copied(place: Path) -> Path:
     """Copy the package; compiled files come along, so that only a mutant's own file is compiled anew."""
     shutil.copytree(ROOT / "src", place / "src")
+    shutil.copytree(ROOT / "examples", place / "examples")  # the demo is a program there
     return place
 
 
