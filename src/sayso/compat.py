@@ -80,9 +80,7 @@ def _refusal(given: object) -> str:
     lacks = "has no verb `start`" if issubclass(kind, Store) else "is no sayso.stores.base.Store"
     if not issubclass(kind, Store) and not hasattr(kind, "claim_approval"):
         lacks += " and has no verb `claim_approval`"
-    return (
-        f"{kind.__name__} {lacks}: nothing keeps a call from starting twice (see docs/guides/write-a-store.md)"
-    )
+    return f"{kind.__name__} {lacks}: nothing keeps a call from starting twice (see docs/guides/write-a-store.md)"
 
 
 def claim_approval(parent_id: str, approval_id: str, run_id: str, *, store: object = None) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from sayso import config, errors, scope
-from sayso.gates import requester
 from sayso.gates.options import check_known
 from sayso.gating import ConfirmOptions, gate
 from sayso.model.rendering import brief
@@ -252,7 +251,7 @@ def clear_confirmation(confirmation_id: str) -> None:
         here.forget(confirmation_id)
     store = _store_of(confirmation_id)
     if store is not None:
-        store.withdraw(confirmation_id, requester())
+        store.withdraw(confirmation_id, scope.requester())
 
 
 def clear_all_confirmations() -> None:

@@ -1,37 +1,37 @@
-"""`gate`, and the one loop that takes a call through a gate: `gated_call`.
+"""`gate`, the decorator: its options, and what its function does instead of running at once.
 
-The loop is a generator of effects (`sayso.effects`), so it is the same for sync and async functions. What `check` and
-`execute` promise is in `sayso.gates`; how a call waits is in `sayso.wait`.
+The loop that takes a call through its gate is `sayso.gates.call.gated_call`; how a call waits is in `sayso.wait`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config, scope, signals
-from sayso.effects import Attempt, Effects, HookCall, UserCall, adrive, drive
-from sayso.errors import AlreadyStartedError, ApprovalExpiredError, ConfigError, NotApprovedError
-from sayso.gates import Gate, check, exception_classes, execute
-from sayso.gates.options import check_known, quorum_of, redact_names, span_of
+from sayso.caller import Block
+from sayso.effects import Attempt, Effects, HookCall, adrive, drive
+from sayso.errors import ConfigError
+from sayso.gates import Gate, exception_classes, gated_call
+from sayso.gates.options import block_of, check_known, quorum_of, redact_names
+from sayso.model import duration
 from sayso.model.redaction import Redaction
-from sayso.model.request import State
 from sayso.model.reviewer import Escalation, Reviewer
+from sayso.model.run import RunUpdate
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
-from sayso.wait import Block, Waiter, block_of, until_ended
+from sayso.wait import Waiter
 
-__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "OnReject", "Wait", "gate", "gated_call"]
+__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "OnReject", "Wait", "call_function", "gate"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Wait = Literal["block", "raise"]
 OnExpiry = Literal["reject", "ask"]
 OnReject = Literal["raise", "return"] | Callable[[signals.ConfirmationRejected], Any]
-_MOST_WITHDRAWN = 5
 
 
 class ConfirmOptions(TypedDict, total=False):
@@ -156,7 +156,7 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     is_off = made.when is False
 
     def taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
-        return _no_given(gated_call(made, args, kwargs, block=block, store=store), on_reject)
+        return _no_given(call_function(made, args, kwargs, block=block, store=store), on_reject)
 
     if inspect.iscoroutinefunction(function):
 
@@ -220,8 +220,8 @@ def _declared(
     made = Gate(
         function,
         named=name,
-        expires=span_of("expires", expires),
-        approval_expires=span_of("approval_expires", approval_expires),
+        expires=duration.option("expires", expires),
+        approval_expires=duration.option("approval_expires", approval_expires),
         quorum=quorum_of(quorum, roles),
         escalation=Escalation.of(escalate_after, escalate_to),
         redaction=Redaction(secret_names),
@@ -235,14 +235,30 @@ def _declared(
     return made, block_of(wait, timeout, on_expiry), store
 
 
-def gated_call(  # noqa: C901, PLR0912, PLR0915  one loop, read in one go
+class _FunctionCaller(Waiter):
+    """The call of a decorated function, which may wait where it stands."""
+
+    def __init__(
+        self, run: scope.Scope, store: Store, block: Block | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        super().__init__(run, store, block)
+        self._given = args, kwargs
+        self.recalled: scope.Recalled | None = None
+
+    def allowed(self, gate: Gate, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return what was given, with defaults that only pydantic's Field has."""
+        return gate.signature.spread(arguments) if gate.signature.fields else self._given
+
+    def saving(self, attempt: Attempt) -> RunUpdate | None:
+        """Return what the run around it saves of its end."""
+        return None if self.recalled is None else self.recalled.snapshot(attempt)
+
+
+def call_function(
     gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any], *, block: Block | None = None,
     store: Store | str | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
-    """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the end.
-
-    Nothing is written for a call that the rule allows. What is approved runs from the recorded arguments, and `execute`
-    alone starts it.
+    """Take the call of a function through its gate, in the current run.
 
     Args:
         gate: The gate of the function that is called.
@@ -253,60 +269,19 @@ def gated_call(  # noqa: C901, PLR0912, PLR0915  one loop, read in one go
     """
     arguments = gate.signature.bind(args, kwargs)
     opened, run = config.open_store(store), scope.current()
-    recalled = None if run.memory is None else run.memory.recall(gate, opened, arguments)
-    if recalled is not None and recalled.known is not None:
-        return recalled.known
-    snapshot = None if recalled is None else recalled.snapshot
-    place, waiter, withdrawn = run.place_of_call(blocks=block is not None), Waiter(run, opened), 0
+    caller = _FunctionCaller(run, opened, block, args, kwargs)
+    if run.memory is not None:
+        caller.recalled = recalled = run.memory.recall(gate, opened, arguments)
+        if recalled is not None and recalled.known is not None:
+            return recalled.known
     try:
-        while True:
-            try:
-                answer = yield from check(gate, opened, arguments, place)
-            except AlreadyStartedError as running:
-                if gate.key is None:
-                    raise
-                # With a key, everybody gets what the one start gives.
-                yield from until_ended(opened, running.request_id, waiter)
-                continue
-            request = answer.request
-            match answer.kind:
-                case "allow":
-                    if gate.signature.fields:  # defaults that only pydantic's Field has
-                        args, kwargs = gate.signature.spread(arguments)
-                    return (yield UserCall(gate.function, args, kwargs))
-                case "deny":
-                    raise signals.ConfirmationDenied(answer.reason or f"{gate.rule} denies {gate.name}")
-                case "refused":
-                    raise signals.refused(request)
-                case "happened":
-                    return Attempt(answer.result, None)
-                case "held":
-                    run.raised[request.id] = None
-                    if block is None:
-                        raise signals.ConfirmationRequired.of(request)
-                    after = yield from block.until_decided(opened, request, waiter)
-                    if after.state is State.CANCELLED and not after.holds:
-                        # Withdrawn, mostly by a program that asks for more, so it is asked anew. Two programs that
-                        # want different roles would go on withdrawing each other's requests for ever.
-                        withdrawn += 1
-                        if withdrawn > _MOST_WITHDRAWN:
-                            raise signals.refused(after)
-                case "ready":
-                    waiter.begin(request)
-                    try:
-                        attempt = yield from execute(gate, opened, request, answer.needs, snapshot)
-                    except (NotApprovedError, ApprovalExpiredError, AlreadyStartedError) as late:
-                        if gate.key is None and isinstance(late, AlreadyStartedError):
-                            raise
-                        waiter.resume(request)
-                        continue  # cancelled, expired or started since the check, which says so the next time
-                    run.executed(request, attempt)
-                    return attempt
+        occasion = run.occasion_of_call(blocks=block is not None)
+        return (yield from gated_call(gate, opened, arguments, occasion, caller))
     except BaseException as error:
-        yield from waiter.withdraw(error)
+        yield from caller.break_off(error)
         raise
     finally:
-        waiter.close()
+        caller.close()
 
 
 def _on_reject(options: dict[str, Any]) -> tuple[OnReject, dict[str, Any]]:

@@ -8,31 +8,33 @@ records, or `start` and `finish` do so by hand. `sayso.aio.hold` is the same, aw
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 from sayso import config, errors, scope, signals
+from sayso.caller import Block, Caller, withdraw
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
-from sayso.gates import Check, Gate, Place, Started, again, begin, check, end, execute, requester
+from sayso.gates import Gate, Started, begin, end, find_or_ask, gated_call
+from sayso.gates.call import note_denial, replay, send_back, wanted_again, wanted_of
 from sayso.gates.captured import CapturedValues
-from sayso.gates.options import check_text, quorum_of, redact_names, span_of, tool_of
-from sayso.model import canonical
+from sayso.gates.hooks import ask_rule
+from sayso.gates.options import check_text, quorum_of, redact_names, tool_of
+from sayso.model import canonical, duration
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.signature import Signature, chosen
 from sayso.signals import trim
 from sayso.stores.base import Store
-from sayso.wait import Block, Waiter, until_ended
+from sayso.wait import Waiter, until_ended
 
 __all__ = ["Held", "HeldBase", "hold", "holding"]
 
 R = TypeVar("R")
 _NOES = {State.REJECTED, State.FEEDBACK, State.CANCELLED, State.EXPIRED}
-_GONE = (errors.NotApprovedError, errors.ApprovalExpiredError, errors.AlreadyStartedError)
 
 
 def _no_function(**_: Any) -> Any:
@@ -71,12 +73,11 @@ class HeldBase:
     """What `Held` and `sayso.aio.Held` share: how the call stands, as it was last looked at."""
 
     def __init__(
-        self, gate: Gate, store: Store, here: scope.Scope, place: Place, given: dict[str, Any], answer: Check, *,
-        withdraw_on_exit: bool,
+        self, gate: Gate, store: Store, run: scope.Scope, occasion: scope.Occasion, given: dict[str, Any],
+        request: Request | None, denial: str | None, *, withdraw_on_exit: bool,
     ) -> None:  # fmt: skip
-        self._gate, self._store, self._here, self._place = gate, store, here, place
-        self._given, self._verdict = given, answer
-        self._request = answer.request
+        self._gate, self._store, self._run, self._occasion = gate, store, run, occasion
+        self._given, self._request, self._denial = given, request, denial
         self._withdraws = withdraw_on_exit
         self._started: Started | None = None
         self._attempt: Attempt | None = None
@@ -96,7 +97,7 @@ class HeldBase:
         """Its state when it was last looked at (`pending`, `approved`, `done`, ...); else `allowed` or `denied`."""
         if self._request is not None:
             return self._request.state.value
-        return "allowed" if self._verdict.kind == "allow" else "denied"
+        return "allowed" if self._denial is None else "denied"
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -115,14 +116,14 @@ class HeldBase:
     def reason(self) -> str | None:
         """What the reviewer wrote, or why the rule denied it."""
         if self._request is None:
-            return self._verdict.reason
+            return self._denial
         return None if self._request.decision is None else self._request.decision.comment
 
     def message_for_model(self) -> str:
         """Return what to tell the model that asked; empty for a call that was approved as it stood without a note."""
         if self._request is not None:
             return self._request.message_for_model()
-        return "" if self._verdict.kind == "allow" else not_run(self._gate.name, str(self._denial()))
+        return "" if self._denial is None else not_run(self._gate.name, self._denial)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._gate.name!r} {self.id} {self.state}>"
@@ -139,58 +140,35 @@ class HeldBase:
         request = yield from self._refreshing()
         if request is None:
             return
-        waiter = Waiter(self._here, self._store)
         if request.state is State.PENDING:
             block = Block(_span(timeout), "reject")
-            self._request = yield from _over(waiter, block.until_decided(self._store, request, waiter))
+            waiter = Waiter(self._run, self._store, block)
+            self._request = yield from _over(waiter, waiter.until_decided(request, block))
         if self._request is not None and self._request.state in _NOES:
             raise signals.refused(self._request)
 
     def _once(self, function: Callable[[dict[str, Any]], Any]) -> Effects[Attempt]:
         self._must_not_be_denied()
-        if self._request is None:
+        request = yield from self._refreshing()
+        if request is None:
             attempt = self._attempt
             if attempt is None:
                 attempt = self._attempt = yield UserCall(function, (dict(self._given),), {})
             return attempt
-        waiter = Waiter(self._here, self._store, stays=True)
-        return (yield from _over(waiter, self._through(waiter, function)))
-
-    def _through(self, waiter: Waiter, function: Callable[[dict[str, Any]], Any]) -> Effects[Attempt]:
-        while True:
-            answer = yield from self._looked(waiter)
-            request = self._request = _sure(answer.request)
-            match answer.kind:
-                case "ready":
-                    waiter.begin(request)
-                    gate = replace(self._gate, function=function)
-                    try:
-                        self._attempt = yield from execute(gate, self._store, request, answer.needs)
-                    except _GONE:
-                        waiter.resume(request)
-                        continue
-                    yield from self._refreshing()
-                    return self._attempt
-                case "happened":
-                    return Attempt(answer.result, None)
-                case "held":
-                    raise signals.ConfirmationRequired.of(request)
-                case _:
-                    raise signals.refused(request)
-
-    def _looked(self, waiter: Waiter) -> Effects[Check]:
-        """Find out how the call stands; wait for one that runs."""
-        while True:
-            request = _sure((yield from self._refreshing()))
-            if request.state is State.EXPIRED:
-                return Check("refused", request)
-            if request.state is State.DONE and request.key is None and self._attempt is not None:
-                return Check("happened", request, result=self._attempt.value)
-            if request.state is not State.RUNNING:
-                return (yield from again(self._gate, self._store, request, self._place))
-            after = yield from until_ended(self._store, request.id, waiter)
-            if after.state is State.RUNNING:
-                raise TimeoutError(f"the call of {request.id} still runs; nothing was started here")
+        if self._started is not None:
+            raise errors.StartRefusedError(request.id, f"this handle has started {request.id}: say how it ended first")
+        if request.state is State.DONE and request.key is None and self._attempt is not None:
+            return Attempt(self._attempt.value, None)
+        gate, caller = replace(self._gate, function=function), _OnceCaller(self._run, self._store, stays=True)
+        call = gated_call(gate, self._store, None, self._occasion, caller, request)
+        try:
+            attempt = yield from _over(caller, call)
+        finally:
+            self._request = caller.latest or request
+        if caller.has_run:
+            self._attempt = attempt
+            yield from self._refreshing()
+        return attempt
 
     def _starting(self) -> Effects[dict[str, Any]]:
         self._must_not_be_denied()
@@ -206,11 +184,12 @@ class HeldBase:
         if request.state is not State.APPROVED:
             at = None if request.execution is None else request.execution.started_at
             raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
-        answer = yield from again(self._gate, self._store, request, self._place)
-        self._request = _sure(answer.request)
-        if answer.kind != "ready":  # what a reviewer changed does not fit: it waits again
-            raise signals.ConfirmationRequired.of(self._request)
-        self._started = yield from begin(self._gate, self._store, self._request, answer.needs)
+        returned = yield from send_back(self._gate, self._store, request)
+        if returned is not None:  # what a reviewer changed does not fit: it waits again
+            self._request = returned
+            raise signals.ConfirmationRequired.of(returned)
+        wanted = wanted_again(self._gate, self._occasion, request)
+        self._started = yield from begin(self._gate, self._store, request, wanted)
         self._request = self._started.request
         return dict(self._started.args[0])
 
@@ -231,21 +210,24 @@ class HeldBase:
             if self._attempt is None:
                 raise errors.ValueNotKeptError(self._gate.name, "is not there: it was allowed, and has not run here")
             return self._attempt.unwrap()
-        waiter, span = Waiter(self._here, self._store, stays=True), _span(timeout)
+        waiter, span = Waiter(self._run, self._store, stays=True), _span(timeout)
         yield from self._waiting(timeout)
-        if span is not None:
-            import time
-
-            waiter.deadline = time.monotonic() + span.total_seconds()
-        answer = yield from _over(waiter, self._looked(waiter))
-        if answer.kind == "happened":
-            return answer.result
-        raise errors.NotApprovedError(_sure(answer.request).id, state=f"{self.state} and has not been started")
+        request = _sure((yield from self._refreshing()))
+        if request.state is State.RUNNING:
+            if span is not None:
+                waiter.deadline = time.monotonic() + span.total_seconds()
+            request = self._request = yield from _over(waiter, _ended(self._store, request, waiter))
+        if request.state is State.UNKNOWN:
+            raise errors.OutcomeUnknownError(request.id)
+        if request.state is State.APPROVED:
+            raise errors.NotApprovedError(request.id, state=f"{self.state} and has not been started")
+        if request.key is None and self._attempt is not None:
+            return self._attempt.value
+        return (yield from replay(self._gate, self._store, request))
 
     def _withdrawing(self, reason: str | None) -> Effects[None]:
         if self._request is not None:
-            why, verb = reason or "the program withdrew it", partial(self._store.withdraw, is_brief=True)
-            yield StoreCall(self._store, verb, self._request.id, requester(), why)
+            yield from withdraw(self._store, self._request.id, reason or "the program withdrew it")
             yield from self._refreshing()
 
     def _leaving(self) -> Effects[None]:
@@ -254,12 +236,51 @@ class HeldBase:
             if request is not None and request.state is State.PENDING:
                 yield from self._withdrawing("the program left before anybody decided")
 
-    def _denial(self) -> signals.ConfirmationDenied:
-        return signals.ConfirmationDenied(self._verdict.reason or f"{self._gate.rule} denies {self._gate.name}")
-
     def _must_not_be_denied(self) -> None:
-        if self._verdict.kind == "deny":
-            raise self._denial()
+        if self._denial is not None:
+            raise signals.ConfirmationDenied(self._denial)
+
+
+class _OnceCaller(Waiter):
+    """`once`: it waits for a call that runs elsewhere, and for no person.
+
+    Attributes:
+        latest: The request as the loop saw it last; None where it is the one that was given.
+        has_run: Whether the call was made here.
+    """
+
+    latest: Request | None = None
+    has_run = False
+
+    def wait(self, request: Request) -> Effects[None]:
+        """Raise `ConfirmationRequired`."""
+        self.latest = request
+        return Caller.wait(self, request)
+
+    def running(self, request: Request) -> Effects[Request]:
+        """Wait for it, with a key or without one."""
+        return _ended(self._store, request, self)
+
+    def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  the handle is of this request
+        """Ask nothing anew: the handle is of this request."""
+        return False
+
+    def refused(self, request: Request) -> BaseException:
+        """Return what is raised for a no."""
+        self.latest = request
+        return super().refused(request)
+
+    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  its request says it
+        """Take note that the call was made here."""
+        yield from ()
+        self.latest, self.has_run = request, True
+
+
+def _ended(store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
+    after = yield from until_ended(store, request.id, waiter)
+    if after.state is State.RUNNING:
+        raise TimeoutError(f"the call of {request.id} still runs; nothing was started here")
+    return after
 
 
 class Held(HeldBase):
@@ -399,7 +420,8 @@ def holding(
     facts, names = None if context is None else dict(context), redact_names(redact)
     gate = _ForeignGate(
         _no_function, named=tool, given=shape, quorum=quorum_of(quorum, roles),
-        expires=span_of("expires", expires), approval_expires=span_of("approval_expires", approval_expires),
+        expires=duration.option("expires", expires),
+        approval_expires=duration.option("approval_expires", approval_expires),
         redaction=Redaction(names), redact=names,
         context=None if facts is None else lambda masked: facts,  # noqa: ARG005  the hook's name for it
         **texts,
@@ -410,20 +432,15 @@ def holding(
     here = around
     if run is not None:
         here = scope.Scope(scope.checked_name(run), acts_for=around.acts_for, outer=around)
-    place = here.place_of_call(blocks=True)._replace(key=key)
-    answer = yield from _asked(gate, where, given, place)
-    return kind(gate, where, here, place, given, answer, withdraw_on_exit=withdraw_on_exit)
-
-
-def _asked(gate: Gate, store: Store, arguments: dict[str, Any], place: Place) -> Effects[Check]:
-    try:
-        return (yield from check(gate, store, arguments, place))
-    except (errors.AlreadyStartedError, errors.CallFailedError, errors.OutcomeUnknownError, errors.ValueNotKeptError):
-        # How it ended, or that it runs, is for `wait`, `once` and `result` to say: its handle is what was asked for.
-        if place.key is None:
-            raise
-        found = yield StoreCall(store, store.find_key, place.run_ids[0], place.key)
-        return Check("held", found)
+    occasion = here.occasion_of_call(blocks=True)._replace(key=key)
+    verdict, request, denial = (yield from ask_rule(gate, given)), None, None
+    if verdict.kind == "deny":
+        denial = yield from note_denial(gate, where, given, occasion, verdict)
+    elif verdict.kind == "hold":
+        request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
+        if key is None and request.state is State.RUNNING:
+            raise errors.AlreadyStartedError(request.id, state=request.state, at=None, age="before")
+    return kind(gate, where, here, occasion, given, request, denial, withdraw_on_exit=withdraw_on_exit)
 
 
 def _must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
@@ -480,7 +497,7 @@ def _span(timeout: timedelta | str | float | None) -> timedelta | None:
         return None
     if isinstance(timeout, int | float):
         return max(timedelta(seconds=timeout), timedelta(microseconds=1))
-    return span_of("timeout", timeout)
+    return duration.option("timeout", timeout)
 
 
 def _error(error: BaseException | str) -> BaseException:
@@ -496,7 +513,7 @@ def _over(waiter: Waiter, effects: Effects[R]) -> Effects[R]:
     try:
         return (yield from effects)
     except BaseException as error:
-        yield from waiter.withdraw(error)
+        yield from waiter.break_off(error)
         raise
     finally:
         waiter.close()

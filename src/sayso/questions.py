@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config, scope, signals
+from sayso.caller import open_request
 from sayso.effects import Effects, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
-from sayso.gates import Needs, Place, not_found_again, open_request, requester
-from sayso.gates.options import quorum_of, span_of
-from sayso.model import canonical
+from sayso.gates import not_found_again
+from sayso.gates.options import block_of, quorum_of
+from sayso.model import canonical, duration
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
@@ -22,11 +23,11 @@ from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.signature import checks_keywords
 from sayso.model.text import storable
-from sayso.scope import Scope
+from sayso.scope import Occasion, Scope, requester
 from sayso.signals import say, trim
 from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.wait import Waiter, block_of
+from sayso.wait import Waiter
 
 __all__ = ["AskOptions", "Asking", "aask", "ask"]
 
@@ -38,14 +39,16 @@ class Asking:
         text: What is asked.
         schema: Which answers fit.
         here: The run in which it is asked.
-        place: Which runs' answers count for it; those that a call that blocks would find, when not given.
+        occasion: Which runs' answers count for it; those that a call that blocks would find, when not given.
         at: The place in a journaled run from which it is asked, where the run given does not know it: equal questions
             of two places have two answers.
     """
 
-    def __init__(self, text: str, schema: Schema, here: Scope, at: str = "", *, place: Place | None = None) -> None:
+    def __init__(
+        self, text: str, schema: Schema, here: Scope, at: str = "", *, occasion: Occasion | None = None
+    ) -> None:
         self._schema, self._here = schema, here
-        self._place = here.place_of_call(blocks=True) if place is None else place
+        self._around = here.occasion_of_call(blocks=True) if occasion is None else occasion
         self._at = at or next((known.at for known in here.lineage() if known.at), "")
         self._occasion = question_digest(text, schema.digest, 0)
         # What a parent of this task has heard is asked anew as well.
@@ -87,22 +90,21 @@ class Asking:
         return answer
 
     def _found_or_asked(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
-        place, digest = self._place, self._subject.digest
-        needs = Needs(quorum, place.acts_for)
+        wanted, digest = self._around._replace(quorum=quorum), self._subject.digest
         for find in self._finds(store):
             found = yield StoreCall(store, find)
             if found is not None and is_due(found, clock.now()):
                 found = yield StoreCall(store, store.settle, found.id)
             if found is None or not found.holds:
                 continue
-            lacks = needs.unmet_by(found) if found.state in {State.PENDING, State.ANSWERED} else None
+            lacks = wanted.lack_of(found) if found.state in {State.PENDING, State.ANSWERED} else None
             if lacks is None:
                 return found
             yield StoreCall(store, store.withdraw, found.id, requester(), lacks)
-            needs = needs.joined(found)
-        if place.pool is not None:
-            raise not_found_again("the question", place.pool)
-        now, run_id = clock.now(), place.run_ids[0]
+            wanted = wanted.joined(found)
+        if wanted.pool is not None:
+            raise not_found_again("the question", wanted.pool)
+        now, run_id = clock.now(), wanted.run_id
         request = Request(
             id=new_request_id(),
             kind="question",
@@ -114,20 +116,20 @@ class Asking:
             created_at=now,
             expires_at=now + expires,
             approval_window=expires,
-            quorum=needs.quorum,
-            on_behalf_of=needs.barred[0] if needs.barred else None,
-            also_for=needs.barred[1:],
-            process=None if place.has_name else worker.current(),
+            quorum=wanted.quorum,
+            on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
+            also_for=wanted.acts_for[1:],
+            process=None if wanted.has_name else worker.current(),
             risk=risk,
         )
         return (yield from open_request(store, request))
 
     def _finds(self, store: Store) -> Iterator[Callable[[], Request | None]]:
         """Yield how to find the requests that may be this question's."""
-        digest, left = self._subject.digest, self._place.adopted.get(self._subject.digest)
+        digest, left = self._subject.digest, self._around.adopted.get(self._subject.digest)
         if left is not None:
             yield partial(store.get, left)
-        for run_id in self._place.run_ids:
+        for run_id in self._around.run_ids:
             yield partial(store.find, fingerprint(run_id, digest, self._at))
 
 
@@ -219,21 +221,21 @@ def _asking(
     _lately.append(schema)
     block, where = block_of(wait, timeout, on_expiry), config.open_store(store)
     here = scope.current()
-    asking = Asking(question, schema, here, place=here.place_of_call(blocks=block is not None))
-    waiter = Waiter(here, where)
+    asking = Asking(question, schema, here, occasion=here.occasion_of_call(blocks=block is not None))
+    waiter = Waiter(here, where, block)
     try:
         while True:
             request = yield from asking.find_or_ask(where, span, quorum, risk)
             if request.state is State.PENDING:
                 if block is None:
                     raise signals.ConfirmationRequired.of(request)
-                request = yield from block.until_decided(where, request, waiter)
+                request = yield from waiter.until_decided(request, block)
             if request.state is State.ANSWERED:
                 return (yield from asking.answer(where, request))
             if request.state is not State.EXPIRED:
                 raise signals.refused(request)
     except BaseException as error:
-        yield from waiter.withdraw(error)
+        yield from waiter.break_off(error)
         raise
     finally:
         waiter.close()
@@ -248,7 +250,7 @@ def _checked(
     if risk is not None and not isinstance(risk, str):
         raise ConfigError(f"risk= takes a text, not {risk!r}")
     config.check_store(store)
-    return span_of("expires", expires), quorum_of(1, roles)
+    return duration.option("expires", expires), quorum_of(1, roles)
 
 
 def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:

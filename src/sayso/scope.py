@@ -16,22 +16,128 @@ import unicodedata
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
-from typing import Any, Protocol
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
 from sayso import threads
 from sayso.effects import Attempt
-from sayso.gates import Gate, Place
 from sayso.model.ids import new_run_id
-from sayso.model.request import Request
-from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.request import Request, State
+from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store
 
-__all__ = ["Memory", "Recalled", "Scope", "checked_name", "covering", "current", "current_task", "run"]
+__all__ = [
+    "Memory", "Occasion", "Recalled", "Scope", "checked_name", "covering", "current", "current_task",
+    "executing", "requester", "run",
+]  # fmt: skip
 
 _LONGEST_NAME = 200
+
+
+class Occasion(NamedTuple):
+    """Where a call stands and for whom it is made, and what its gate asks of an approval there.
+
+    A key and a place both tell one call of a run from another. A place is where the run's own code stands, so a run
+    that is resumed finds the request by it; a key is what the world calls the occasion, and finds the request for ever,
+    wherever in the run it is used. A call may have both: the request is found by its key, and its place is recorded.
+
+    Attributes:
+        run_ids: The runs whose decisions count: the own run first, then those of parent tasks.
+        adopted: Requests that were decided from here, by digest of their call.
+        acts_for: The persons for whom the program acts, that of the innermost run first; none of them may decide.
+        has_name: Whether the own run has a name, by which another process can go on with it.
+        place: Where in the run the call stands, if the run tells its places apart.
+        context: What the program knows about the call: JSON values.
+        pool: The pool in whose thread the call stands, where nobody could come back to what is asked: nothing is asked.
+        key: The key of this very call, where it is known before the gate makes one.
+        quorum: Who must agree.
+        escalation: Who else may decide when the request has waited for long.
+        retries: How many further starts a call that failed may have; the record may give fewer.
+        idempotent: Whether it may be started again however it ended, if the record says so too.
+    """
+
+    run_ids: Sequence[str]
+    adopted: Mapping[str, str]
+    acts_for: tuple[Identity, ...] = ()
+    has_name: bool = True
+    place: str = ""
+    context: Mapping[str, Any] | None = None
+    pool: str | None = None
+    key: str | None = None
+    quorum: Quorum = Quorum()
+    escalation: Escalation | None = None
+    retries: int = sys.maxsize
+    idempotent: bool = True
+
+    @property
+    def run_id(self) -> str:
+        """The own run."""
+        return self.run_ids[0]
+
+    def lack_of(self, request: Request) -> str | None:
+        """Return why a request that waits, or that was approved, is less than is asked for; None where it is not."""
+        if not request.quorum.covers(self.quorum):
+            return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
+        if self.quorum.roles and self._is_too_open(request):
+            return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
+        lacks = self._no_start_left(request)
+        if lacks is not None:
+            return lacks
+        if not self.acts_for:
+            return None
+        if request.state is State.PENDING:
+            new = [person for person in self.acts_for if person not in request.acts_for]
+            return f"the program acts for {', '.join(map(str, new))} now, who could decide it" if new else None
+        deciders = [vote.by for vote in request.votes]
+        if request.decision is not None:
+            deciders.append(request.decision.by)
+        own = [by for by in deciders if any(by.may_be(person) for person in self.acts_for)]
+        return f"it was decided by {own[0]}, for whom the program acts" if own else None
+
+    def _is_too_open(self, request: Request) -> bool:
+        """Say whether somebody decided, or may still decide, whom only an escalation lets in that is not the gate's."""
+        theirs = request.escalation
+        if theirs is None or (request.state is not State.PENDING and request.escalated_at is None):
+            return False
+        return theirs != self.escalation and not theirs.is_within(self.escalation)
+
+    def _no_start_left(self, request: Request) -> str | None:
+        """Return why an approval has no start left; the stricter of the record and the gate counts."""
+        last = request.execution
+        if last is None or (request.idempotent and self.idempotent):
+            return None
+        before = last.attempt - (request.state is State.RUNNING)
+        allowed = min(request.retries, self.retries)
+        if before <= allowed:
+            return None
+        return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"
+
+    def joined(self, request: Request) -> Occasion:
+        """Return what is to be asked for in place of `request`: what it asked for, and what is asked for now."""
+        also = tuple(person for person in request.acts_for if person not in self.acts_for)
+        mine, theirs = self.escalation, request.escalation
+        both = mine if mine is not None and mine.is_within(theirs) else theirs
+        escalation = both if both is not None and both.is_within(mine) else None
+        return self._replace(
+            quorum=self.quorum.joined(request.quorum), acts_for=self.acts_for + also, escalation=escalation
+        )
+
+
+executing: ContextVar[tuple[Request, ...]] = ContextVar("sayso_executing", default=())
+"""The requests whose calls, or whose `verify=`, run in this context: the innermost one last."""
+
+
+@cache
+def requester() -> Identity:
+    """Return the identity of this program."""
+    name = Path(sys.argv[0] if sys.argv else "").name or "python"
+    try:
+        return Identity(PROGRAM, name)
+    except ValueError:  # a file name that cannot be shown as it is
+        return Identity(PROGRAM, ascii(name).strip() or "python")
 
 
 class Recalled(Protocol):
@@ -50,7 +156,7 @@ class Recalled(Protocol):
 class Memory(Protocol):
     """A run that calls its handlers again from their top, and knows which gated calls they had finished."""
 
-    def recall(self, gate: Gate, store: Store, arguments: Mapping[str, Any]) -> Recalled | None:
+    def recall(self, gate: Any, store: Store, arguments: Mapping[str, Any]) -> Recalled | None:
         """Return what is known of this call; None where the run cannot keep it."""
         ...
 
@@ -87,7 +193,7 @@ class Scope:
         self._waits: dict[object, Callable[[str], None]] = {}
         self.acts_for = acts_for
         self.adopted: dict[str, str] = {}
-        self._place = Place((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
+        self._occasion = Occasion((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
         self.memory: Memory | None = None
@@ -147,28 +253,28 @@ class Scope:
         job = None if self.owner is None else self.owner.job
         return None if job is None or job.is_lent else job.pool
 
-    def place_of_call(self, *, blocks: bool) -> Place:
+    def occasion_of_call(self, *, blocks: bool) -> Occasion:
         """Return where a call of this run is made.
 
         In a run without a name, no earlier decision counts for a call that blocks, and one that raises asks nothing in
         a pool's thread, where nobody could come back to it.
         """
         if self.owner is None:
-            return self.place
+            return self.occasion
         if blocks:
-            return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)
-        return self.place._replace(pool=self.pool)
+            return Occasion(_OneCall(), self.open_calls, self.occasion.acts_for, has_name=False)
+        return self.occasion._replace(pool=self.pool)
 
     @property
-    def place(self) -> Place:
+    def occasion(self) -> Occasion:
         """What the gate needs to know of this scope."""
-        if self._place is not None and (self._place.has_name or not _acting):
-            return self._place
+        if self._occasion is not None and (self._occasion.has_name or not _acting):
+            return self._occasion
         lineage = tuple(self.lineage())
         adopted: dict[str, str] = {}
         for scope in reversed(lineage):
             adopted |= scope.adopted
-        return Place(tuple(scope.run_id for scope in lineage), adopted, _merged(_acting.values()), has_name=False)
+        return Occasion(tuple(scope.run_id for scope in lineage), adopted, _merged(_acting.values()), has_name=False)
 
 
 class _Owner:

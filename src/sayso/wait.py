@@ -1,8 +1,8 @@
 """Waiting for a decision (`wait="block"`): on a terminal by asking there, elsewhere by printing where to decide.
 
-The wait ends when the request changes, whoever changed it and through whichever channel, and when nobody waits for the
-call any more. It costs no thread: sync callers wait in their own, tasks on an event; one watcher per process wakes them
-all (see `sayso.stores.watch`).
+A wait ends when the request changes, whoever changed it and through whichever channel, and when nobody waits for the
+call any more; then its request is withdrawn. It costs no thread: sync callers wait in their own, tasks on an event; one
+watcher per process wakes them all (see `sayso.stores.watch`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sayso import clock, errors, scope, signals, telemetry, terminal, threads
-from sayso.effects import Effect, Effects, StoreCall, offload
-from sayso.errors import ConfigError, StoreUnavailableError
-from sayso.gates import withdraw
-from sayso.gates.options import span_of
+from sayso.caller import Block, Caller, withdraw
+from sayso.effects import Attempt, Effect, Effects, StoreCall, offload
+from sayso.errors import StoreUnavailableError
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
@@ -31,10 +29,11 @@ from sayso.view.summary import is_random
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Block", "Waiter", "block_of", "until_ended"]
+__all__ = ["Waiter", "until_ended"]
 
 T = TypeVar("T")
 _TASK_ENDED = "the task that it was made for has ended"
+_MOST_WITHDRAWN = 5
 _log = logging.getLogger("sayso")
 
 # How many calls of this process wait for each request: two calls of one run may wait for the same.
@@ -52,12 +51,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class Waiter:
+class Waiter(Caller):
     """One call that may have to wait, and everything that ends its wait.
 
     Args:
         run: The run in which the call is made.
         store: Where its request lives.
+        block: How to wait; None raises `ConfirmationRequired`.
         stays: A wait that is broken off leaves its request: there is another way back to it than this call.
 
     Attributes:
@@ -71,10 +71,13 @@ class Waiter:
     _request: Request | None = None  # for which it waits
     _late: str | None = None  # why nobody waits any more, where the call has begun
     _is_listening = _hears_of_job = _has_begun = False
+    _withdrawn = 0
     _job: threads.Job | None = None
 
-    def __init__(self, run: scope.Scope, store: Store, *, stays: bool = False) -> None:
-        self.run, self._store, self._stays = run, store, stays
+    def __init__(
+        self, run: scope.Scope, store: Store, block: Block | None = None, *, stays: bool = False
+    ) -> None:  # fmt: skip
+        self.run, self._store, self._block, self._stays = run, store, block, stays
         self._lock = threading.Lock()
         self._wakes: dict[object, Callable[[], None]] = {}
         self._undo: list[Callable[[], object]] = []  # takes back what `_listen` asked for
@@ -210,7 +213,7 @@ class Waiter:
             self.run.open_calls[request.subject.digest] = request.id
         return signals.ConfirmationRequired.of(request)
 
-    def withdraw(self, error: BaseException) -> Effects[None]:
+    def break_off(self, error: BaseException) -> Effects[None]:
         """Withdraw the request of a call that ends with `error`, where nobody waits for it any more."""
         request = self._request
         is_signal = isinstance(error, signals.ConfirmationRequired | signals.ConfirmationRejected)
@@ -236,6 +239,60 @@ class Waiter:
                 del _waits[request.id]
         return others
 
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def wait(self, request: Request) -> Effects[None]:
+        """Wait as the gate says."""
+        self.run.raised[request.id] = None
+        if self._block is None:
+            raise signals.ConfirmationRequired.of(request)
+        after = yield from self.until_decided(request, self._block)
+        if after.state is State.CANCELLED and not after.holds and not self.asks_anew(after):
+            raise signals.refused(after)
+
+    def until_decided(self, request: Request, block: Block) -> Effects[Request]:
+        """Wait until the request is no longer pending, and return it.
+
+        Raises:
+            ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
+            ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
+            ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
+        """
+        self.wait_for(request)
+        if self.deadline is None and block.timeout is not None:  # set once: what is asked anew gets no new time
+            self.deadline = time.monotonic() + block.timeout.total_seconds()
+        decided = _Decided(self._store, request, self, block.is_quiet)
+        after: Request = yield telemetry.waiting(request, decided)
+        self.raise_if_ended(after)
+        if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
+            self.end("the person at the terminal left it, and nobody can come back to a run without a name")
+            self.raise_if_ended(after)
+        if after.state is State.PENDING:
+            raise self.come_back_later(after, f"timeout={block.timeout}")
+        if after.state is State.EXPIRED and block.on_expiry == "reject":
+            raise signals.refused(after)
+        return after
+
+    def running(self, request: Request) -> Effects[Request]:
+        """With a key, everybody gets what the one start gives; without one, a second start is refused."""
+        if request.key is None:
+            return (yield from super().running(request))
+        return (yield from until_ended(self._store, request.id, self))
+
+    def asks_anew(self, request: Request) -> bool:
+        """Ask anew what expired, or was withdrawn: mostly by a program that asks for more.
+
+        Two programs that want different roles would go on withdrawing each other's requests for ever.
+        """
+        if request.state is State.CANCELLED:
+            self._withdrawn += 1
+        return self._withdrawn <= _MOST_WITHDRAWN
+
+    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
+        """Note in the run that the call was made."""
+        yield from ()
+        self.run.executed(request, attempt)
+
     def close(self) -> None:
         """Stop waiting and listening."""
         if self._request is not None:
@@ -247,71 +304,6 @@ class Waiter:
 # Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
 _LOOK_AGAIN = 5.0
 _SOON = 0.05  # a server's clock may be behind this one's: until it agrees that the end is reached, it is asked calmly
-
-
-class Block:
-    """How long to wait, and what a request that expires meanwhile means.
-
-    Args:
-        timeout: How long a call waits, however often it asks anew; None without end. The request itself does not end.
-        on_expiry: `reject` raises, `ask` returns, and the caller asks anew.
-        is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
-    """
-
-    def __init__(
-        self, timeout: timedelta | None, on_expiry: Literal["reject", "ask"], *, is_quiet: bool = False
-    ) -> None:
-        self._timeout = timeout
-        self._on_expiry = on_expiry
-        self._is_quiet = is_quiet
-
-    def until_decided(self, store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
-        """Wait until the request is no longer pending, and return it.
-
-        Args:
-            store: Where the request lives.
-            request: For what to wait.
-            waiter: What may end the wait.
-
-        Raises:
-            ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
-            ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
-            ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
-        """
-        waiter.wait_for(request)
-        if waiter.deadline is None and self._timeout is not None:  # set once: what is asked anew gets no new time
-            waiter.deadline = time.monotonic() + self._timeout.total_seconds()
-        decided = _Decided(store, request, waiter, self._is_quiet)
-        after: Request = yield telemetry.waiting(request, decided)
-        waiter.raise_if_ended(after)
-        if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
-            waiter.end("the person at the terminal left it, and nobody can come back to a run without a name")
-            waiter.raise_if_ended(after)
-        if after.state is State.PENDING:
-            raise waiter.come_back_later(after, f"timeout={self._timeout}")
-        if after.state is State.EXPIRED and self._on_expiry == "reject":
-            raise signals.refused(after)
-        return after
-
-
-def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Block | None:
-    """Return how to wait as a gate's or a question's options say; None for `wait="raise"`.
-
-    Raises:
-        ConfigError: One of them cannot be used.
-    """
-    span = None if timeout is None else span_of("timeout", timeout)
-    match wait, on_expiry:
-        case "raise", ("reject" | "ask") if span is not None:
-            raise ConfigError("timeout= is how long to stand at the gate, and wait='raise' does not stand there")
-        case "raise", ("reject" | "ask"):
-            return None
-        case "block", ("reject" | "ask"):
-            return Block(span, on_expiry)
-        case (("block" | "raise"), _):
-            raise ConfigError(f"on_expiry= takes 'reject' or 'ask', not {on_expiry!r}")
-        case _:
-            raise ConfigError(f"wait= takes 'block' or 'raise', not {wait!r}")
 
 
 class _Decided(Effect):
@@ -466,8 +458,13 @@ def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Reques
     """Wait until a call that somebody else has started has ended; `waiter.deadline` may end the wait before.
 
     Raises:
+        StartRefusedError: It is this very call that runs: it would wait for itself.
         ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
     """
+    if any(running.id == request_id for running in scope.executing.get()):
+        raise errors.StartRefusedError(
+            request_id, f"the call of {request_id} runs here, and asks for its own result: it would wait for itself"
+        )
     request: Request = yield StoreCall(store, store.get, request_id)
     waiter.wait_for(request)
     after: Request = yield _Ended(store, request, waiter, is_quiet=True)

@@ -11,6 +11,9 @@ import pytest
 
 import sayso
 from sayso import errors
+from sayso.effects import drive
+from sayso.gates import Gate, execute
+from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.support.acting import program, running
 
@@ -245,11 +248,44 @@ def test_an_effect_starts_once_across_runs_and_tools() -> None:
         second.once(lambda _: pytest.fail("a second effect"))
 
 
-def test_an_edit_that_moves_the_effect_does_not_start() -> None:
+def test_an_edit_that_moves_the_effect_goes_back_to_the_reviewer() -> None:
     call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k", effect="refund:{order}")
     approve(call, changes={"order": "A-2"})
-    with pytest.raises(errors.InvalidChangesError, match="refund:A-2"):
+    with pytest.raises(sayso.ConfirmationRequired):
         call.once(lambda _: pytest.fail("ran"))
+    request = call.refresh()
+    assert request is not None
+    assert (request.state, request.edited) == (State.PENDING, None)
+    assert "refund:A-2" in str(request.returned)
+    approve(call)
+    assert call.once(lambda given: given["order"]) == "A-1"
+
+
+def test_an_edit_of_a_gated_function_that_moves_the_effect_goes_back_and_spends_no_approval() -> None:
+    @sayso.gate(name="refund", wait="raise", effect="refund:{order}")
+    def refund(order: str, amount: int) -> str:
+        return f"{order}: {amount}"
+
+    with sayso.run("run-1"):
+        with pytest.raises(sayso.ConfirmationRequired) as asked:
+            refund("A-1", 5)
+        sayso.Review().approve(asked.value.id, by="ada", changes={"order": "A-2"})
+        with pytest.raises(sayso.ConfirmationRequired) as again:
+            refund("A-1", 5)
+        assert again.value.id == asked.value.id
+        sayso.Review().approve(asked.value.id, by="ada", changes={"amount": 4})
+        assert refund("A-1", 5) == "A-1: 4"
+
+
+def test_a_start_takes_no_effect_but_the_one_of_its_arguments(store: Store) -> None:
+    def refund(order: str) -> None:
+        pytest.fail(order)
+
+    with sayso.run("run-1"), pytest.raises(sayso.ConfirmationRequired) as asked:
+        sayso.gate(refund, wait="raise", name="refund")("A-1")
+    request = sayso.Review().approve(asked.value.id, by="ada")
+    with pytest.raises(errors.InvalidChangesError, match="refund:A-1"):
+        drive(execute(Gate(refund, named="refund", effect="refund:{order}"), store, request))
 
 
 @pytest.mark.parametrize("option", ["key", "effect"])
@@ -263,7 +299,7 @@ def test_a_key_or_an_effect_that_would_show_a_secret_is_refused(store: Store, op
     assert store.count(Filter()) == 0
 
 
-def test_a_call_that_was_asked_before_its_gate_named_an_effect_does_not_start_without_it() -> None:
+def test_a_call_that_was_asked_before_its_gate_named_an_effect_is_asked_anew(store: Store) -> None:
     def gated(**options: Any) -> Callable[[str], str]:
         @sayso.gate(name="refund", wait="raise", **options)
         def refund(order: str) -> str:
@@ -275,8 +311,45 @@ def test_a_call_that_was_asked_before_its_gate_named_an_effect_does_not_start_wi
         with pytest.raises(sayso.ConfirmationRequired) as asked:
             gated()("A-1")
         sayso.Review().approve(asked.value.id, by="ada")
-        with pytest.raises(errors.InvalidChangesError, match="refund:A-1"):
+        with pytest.raises(sayso.ConfirmationRequired) as again:
             gated(effect="refund:{order}")("A-1")
+    assert (store.get(asked.value.id).state, store.get(again.value.id).effect) == (State.CANCELLED, "refund:A-1")
+
+
+def test_a_gate_that_asks_for_more_than_a_keyed_request_leaves_it_as_it_is(store: Store) -> None:
+    call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k")
+    for approved in (False, True):
+        if approved:
+            approve(call)
+        with pytest.raises(errors.KeyReusedError, match="the gate wants 2"):
+            sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k", quorum=2)
+        assert store.get(str(call.id)).state is (State.APPROVED if approved else State.PENDING)
+    assert call.once(lambda given: given["order"]) == "A-1"
+
+
+def test_a_call_that_asks_for_its_own_result_is_refused() -> None:
+    call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k")
+    approve(call)
+
+    def run(given: dict[str, Any]) -> str:
+        again = sayso.hold("refund", given, run="run-1", key="k")
+        with pytest.raises(errors.StartRefusedError, match="wait for itself"):
+            again.once(lambda _: pytest.fail("ran twice"))
+        with pytest.raises(errors.StartRefusedError, match="wait for itself"):
+            again.result()
+        return "paid"
+
+    assert call.once(run) == "paid"
+
+
+def test_a_handle_that_has_started_by_hand_does_not_wait_for_itself() -> None:
+    call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k")
+    approve(call)
+    call.start()
+    with pytest.raises(errors.StartRefusedError, match="say how it ended"):
+        call.once(lambda _: pytest.fail("ran twice"))
+    call.finish("paid")
+    assert call.once(lambda _: pytest.fail("ran twice")) == "paid"
 
 
 def test_awaited_it_does_the_same() -> None:

@@ -10,10 +10,11 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.effects import drive
-from sayso.gates import Gate, Needs, execute
+from sayso.gates import Gate, execute
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
+from sayso.scope import Occasion
 from sayso.stores.base import Store
 from tests.support.acting import held, state_of
 from tests.support.running import ids, started
@@ -217,14 +218,14 @@ def test_run_whose_tool_asks_for_more_by_now_asks_anew(store: Store, is_approved
 
 
 LACKING = [
-    Needs(Quorum(2)),
-    Needs(Quorum(1, {"finance"})),
-    Needs(Quorum(), (Identity("local", "ada"),)),
+    Occasion(("r",), {}, quorum=Quorum(2)),
+    Occasion(("r",), {}, quorum=Quorum(1, {"finance"})),
+    Occasion(("r",), {}, (Identity("local", "ada"),)),
 ]
 
 
-@pytest.mark.parametrize("needs", LACKING)
-def test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs(store: Store, needs: Needs) -> None:
+@pytest.mark.parametrize("wanted", LACKING)
+def test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs(store: Store, wanted: Occasion) -> None:
     ran: list[int] = []
 
     def pay(amount: int) -> None:
@@ -233,7 +234,7 @@ def test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs(store: Sto
     pause = held(sayso.gate(wait="raise")(pay), 5)
     request = sayso.Review().approve(pause.confirmation_id, by="ada")
     with pytest.raises(errors.AlteredRequestError):
-        drive(execute(Gate(pay), store, request, needs))
+        drive(execute(Gate(pay), store, request, wanted))
     assert (ran, state_of(request.id)) == ([], State.FAILED)
 
 
@@ -257,11 +258,11 @@ def test_quorum_covers_what_it_satisfies(mine: Quorum, other: Quorum, is_so: boo
 
 
 def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store, monkeypatch: Any) -> None:
-    from sayso.wait import Block
+    from sayso.wait import Waiter
 
     taken: list[str] = []
 
-    def until_decided(_: Block, store: Store, request: Any, waiter: Any) -> Any:
+    def until_decided(_: Waiter, request: Any, block: Any) -> Any:
         taken.append(request.id)
         assert len(taken) < 50
         yield from ()
@@ -269,7 +270,7 @@ def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store,
             request.id, request.requester, "it was asked of 1 reviewer, and the gate wants another now"
         )
 
-    monkeypatch.setattr(Block, "until_decided", until_decided)
+    monkeypatch.setattr(Waiter, "until_decided", until_decided)
 
     @sayso.gate
     def pay(amount: int) -> None:

@@ -24,7 +24,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.gates import Gate
-from sayso.gates.check import _FEW, _asked, _limit
+from sayso.gates.options import _FEW, _asked, _limit
 from sayso.model.request import State
 from sayso.model.schema import Schema
 from sayso.stores.base import Store

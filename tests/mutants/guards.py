@@ -200,33 +200,33 @@ MUTANTS = [
         "gates/test_acting_for.py::test_nobody_is_barred_any_more_when_the_runs_have_ended",
     ),
     Mutant(
-        "what was asked for less is asked anew", "gates/options.py",
+        "what was asked for less is asked anew", "scope.py",
         "if not request.quorum.covers(self.quorum):", "if False:",
         "gates/test_needs.py::test_request_that_was_asked_for_less_is_closed_and_asked_anew",
     ),
     Mutant(
-        "what is asked anew asks for no less", "gates/options.py",
+        "what is asked anew asks for no less", "scope.py",
         "        return self._replace(\n            quorum=", "        return self\n        return self._replace(\n            quorum=",
         "gates/test_needs.py::test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
     ),
     Mutant(
-        "the start is held to what the gate allows", "gates/options.py",
-        "gate.retries, gate.idempotent)\n\n    def unmet_by", ")\n\n    def unmet_by",
+        "the start is held to what the gate allows", "gates/call.py",
+        "escalation=request.escalation, retries=gate.retries,", "escalation=request.escalation,",
         "gates/test_needs.py::test_start_that_only_the_record_allows_is_not_executed",
     ),
     Mutant(
-        "the start looks at the needs again", "gates/execute.py",
-        "lacks = (needs or Needs.recorded(gate, request)).unmet_by(request)", "lacks = None",
+        "the start looks at the needs again", "gates/call.py",
+        "    lack = wanted.lack_of(request)\n    if lack is not None:\n        raise errors.Altered", "    lack = None\n    if lack is not None:\n        raise errors.Altered",
         "gates/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
         "a call that blocks without a named run finds no earlier decision", "scope.py",
-        "return Place(_OneCall(), self.open_calls, self.place.acts_for, has_name=False)", "return self.place",
+        "return Occasion(_OneCall(), self.open_calls, self.occasion.acts_for, has_name=False)", "return self.occasion",
         "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
     ),
     Mutant(
-        "nothing is asked that nobody can come back to", "gates/check.py",
-        "if place.pool is not None:", "if False:",
+        "nothing is asked that nobody can come back to", "gates/call.py",
+        "if wanted.pool is not None:", "if False:",
         "gates/test_pool_threads.py::test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
     ),
     Mutant(
@@ -251,17 +251,17 @@ MUTANTS = [
         "gates/test_waits_end.py::test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
     ),
     Mutant(
-        "what is stored while its program goes is withdrawn", "gates/check.py",
+        "what is stored while its program goes is withdrawn", "caller.py",
         "yield from withdraw(store, request.id, why, error)", "pass",
         "gates/test_waits_end.py::test_a_task_that_is_cancelled_while_its_request_is_stored_withdraws_it",
     ),
     Mutant(
-        "what was shown is what runs", "gates/execute.py",
+        "what was shown is what runs", "gates/call.py",
         "or not is_as_shown(gate, call):", "or False:",
         "gates/test_shown.py::test_call_that_was_shown_as_another_one_does_not_run",
     ),
     Mutant(
-        "nothing changes while a rule is awaited", "gates/check.py",
+        "nothing changes while a rule is awaited", "gates/hooks.py",
         "if asked.has_moved:", "if False:",
         "gates/test_moving_arguments.py::test_call_that_changed_while_an_async_rule_decided_does_not_run",
     ),
@@ -338,8 +338,8 @@ MUTANTS = [
         "gates/test_guards.py::test_an_answer_that_does_not_fit_decides_nothing",
     ),
     Mutant(
-        "what the function's own types refuse does not run", "gates/check.py",
-        "if not problems:\n        return Check", "if True:\n        return Check",
+        "what the function's own types refuse does not run", "gates/call.py",
+        "    problems = _refused_by_types(gate, request)\n    if not", "    problems: list[str] = []\n    if not",
         "gates/test_edits.py::test_validators_of_the_program_have_the_last_word_on_an_edit",
     ),
     Mutant(
@@ -384,12 +384,12 @@ MUTANTS = [
         "promises/test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
-        "a rule that fails lets nothing through", "gates/check.py",
+        "a rule that fails lets nothing through", "gates/hooks.py",
         "refuse(gate, gate.rule, error, arguments)", "return verdict_of(False, gate.rule)",
         "promises/test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
-        "what no other process could read is refused", "gates/check.py",
+        "what no other process could read is refused", "gates/call.py",
         "canonical.check_round_trip(form, schema.classes)", "pass",
         "gates/test_guards.py::test_a_call_that_no_other_process_could_run_is_refused_when_asked",
     ),
@@ -399,7 +399,7 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_asking_the_same_in_the_same_run_finds_the_request",
     ),
     Mutant(
-        "what was decided from here is found", "gates/check.py",
+        "what was decided from here is found", "gates/call.py",
         "if adopted is not None:", "if False:",
         "gates/test_scope.py::test_pause_of_a_task_is_answered_by_who_awaited_it",
     ),
@@ -450,17 +450,17 @@ MUTANTS = [
         "promises/test_01_what_runs_is_what_was_approved.py::test_1_what_runs_is_what_was_shown_and_approved",
     ),
     Mutant(
-        "what runs has the digest that was asked", "gates/execute.py",
+        "what runs has the digest that was asked", "gates/call.py",
         "if digest != call.digest or request.fingerprint_of(digest) != approved:", "if False:",
         "gates/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
-        "what runs has the fingerprint that was approved", "gates/execute.py",
+        "what runs has the fingerprint that was approved", "gates/call.py",
         " or request.fingerprint_of(digest) != approved:", ":",
         "gates/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
-        "a call that was broken off is unknown", "gates/execute.py",
+        "a call that was broken off is unknown", "gates/outcome.py",
         'state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"',
         'state = "unknown" if attempt.is_ambiguous else "failed"',
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
@@ -472,7 +472,7 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
-        "an outcome that is not recorded is told", "gates/execute.py",
+        "an outcome that is not recorded is told", "gates/call.py",
         "raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error", "return",
         "gates/test_guards.py::test_a_call_that_ran_and_could_not_be_recorded_says_so_with_its_result",
     ),
@@ -613,7 +613,7 @@ MUTANTS = [
         "model/test_redaction.py::test_many_secrets_are_found_in_every_spelling",
     ),
     Mutant(
-        "no rule judges a NaN", "gates/check.py",
+        "no rule judges a NaN", "gates/hooks.py",
         "lost = nan_in(asked.kwargs)", "lost = None",
         "model/test_nan.py::test_a_rule_lets_no_nan_through",
     ),
@@ -652,7 +652,7 @@ MUTANTS = [
     ),
     # -- whose call it is -------------------------------------------------------------------------------------------
     Mutant(
-        "functions with other objects are kept apart", "gates/check.py",
+        "functions with other objects are kept apart", "gates/options.py",
         "if other is not None and not is_same(other.captured_objects, gate.captured_objects):", "if False:",
         "gates/test_same_name.py::test_function_with_another_object_is_refused_in_one_process",
     ),
@@ -727,7 +727,7 @@ MUTANTS = [
     # -- Confirms that programs write by hand --------------------------------------------------------------------------
     Mutant(
         "an error that says nothing about its effect is unknown",
-        "gates/execute.py",
+        "gates/outcome.py",
         'state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"',
         'state = "unknown" if not isinstance(attempt.raised, Exception) else "failed"',
         "gates/test_ambiguous_outcomes.py::test_a_timeout_reaches_the_caller_with_a_note_and_is_recorded_as_unknown",
@@ -741,22 +741,37 @@ MUTANTS = [
     ),
     # -- keys and effects ----------------------------------------------------------------------------------------------
     Mutant(
-        "a key finds no other call", "gates/occasion.py",
+        "a key finds no other call", "gates/call.py",
         "if found.subject.digest != digest:", "if False:",
         "gates/test_held.py::test_a_key_with_other_arguments_or_another_tool_is_refused",
     ),
     Mutant(
-        "a key needs a run that can be found again", "gates/occasion.py",
-        "if not place.has_name:", "if False:",
+        "a key needs a run that can be found again", "gates/hooks.py",
+        "if not occasion.has_name:", "if False:",
         "gates/test_held.py::test_a_key_needs_a_run_with_a_name",
     ),
     Mutant(
-        "an edit cannot move the effect", "gates/occasion.py",
-        "if effect != request.effect:", "if False:",
-        "gates/test_held.py::test_an_edit_that_moves_the_effect_does_not_start",
+        "a start takes the effect of its arguments", "gates/call.py",
+        "if effect != request.effect:\n        raise", "if False:\n        raise",
+        "gates/test_held.py::test_a_start_takes_no_effect_but_the_one_of_its_arguments",
     ),
     Mutant(
-        "no key and no effect shows a secret", "gates/occasion.py",
+        "an edit that moves the effect goes back", "gates/call.py",
+        "problems = [] if effect == request.effect else", "problems = [] if True else",
+        "gates/test_held.py::test_an_edit_of_a_gated_function_that_moves_the_effect_goes_back_and_spends_no_approval",
+    ),
+    Mutant(
+        "a keyed request that was asked for less stays", "gates/call.py",
+        "    if request.key is not None:\n        raise errors.KeyReusedError", "    if False:\n        raise errors.KeyReusedError",
+        "gates/test_held.py::test_a_gate_that_asks_for_more_than_a_keyed_request_leaves_it_as_it_is",
+    ),
+    Mutant(
+        "a call does not wait for itself", "wait.py",
+        "if any(running.id == request_id for running in scope.executing.get()):", "if False:",
+        "gates/test_held.py::test_a_call_that_asks_for_its_own_result_is_refused",
+    ),
+    Mutant(
+        "no key and no effect shows a secret", "gates/hooks.py",
         "if text is not None and redaction.scrub(text, secrets) != text:", "if False:",
         "gates/test_held.py::test_a_key_or_an_effect_that_would_show_a_secret_is_refused",
     ),

@@ -17,8 +17,7 @@ from tests.mutants.guards import MUTANTS, Mutant
 # Where a call is held, decided, started and recorded. Pages, documents and commands have tests, and no mutants.
 CORE = {
     "audit/verifier.py",
-    "gates/check.py",
-    "gates/execute.py",
+    "gates/call.py",
     "model/canonical/form.py",
     "model/edit.py",
     "model/fingerprint.py",

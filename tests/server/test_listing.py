@@ -13,7 +13,7 @@ import pytest
 
 import sayso
 from sayso import aio, errors
-from sayso.gates import options
+from sayso.gates import call
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.stores.base import Page, Store
@@ -28,7 +28,7 @@ def ids(page: Page) -> list[str]:
 
 def asks_as(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let what is asked from now on come from a program of this name."""
-    monkeypatch.setattr(options, "_program", lambda: Identity(PROGRAM, name))
+    monkeypatch.setattr(call, "requester", lambda: Identity(PROGRAM, name))
 
 
 @pytest.fixture

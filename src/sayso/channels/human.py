@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any
 
 from sayso import config, scope, signals
+from sayso.caller import Block
 from sayso.effects import Effects, adrive, drive
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
-from sayso.gates.options import quorum_of, span_of
+from sayso.gates.options import quorum_of
 from sayso.model import duration
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
@@ -24,7 +25,7 @@ from sayso.runs.context import current_step
 from sayso.runs.tool import Tool
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
-from sayso.wait import Block, Waiter
+from sayso.wait import Waiter
 
 __all__ = ["HumanInputRequest", "Requester", "carried", "human_in_the_loop"]
 
@@ -160,11 +161,12 @@ class HumanInputRequest:
     def _decided(self) -> Effects[Request]:
         request = yield from self._asked()
         if request.state is State.PENDING:
-            waiter, block = Waiter(scope.current(), self.store, stays=True), Block(None, "ask", is_quiet=True)
+            block = Block(on_expiry="ask", is_quiet=True)
+            waiter = Waiter(scope.current(), self.store, block, stays=True)
             try:
-                self._request = request = yield from block.until_decided(self.store, request, waiter)
+                self._request = request = yield from waiter.until_decided(request, block)
             except BaseException as error:
-                yield from waiter.withdraw(error)
+                yield from waiter.break_off(error)
                 raise
             finally:
                 waiter.close()
@@ -242,7 +244,7 @@ def human_in_the_loop(
     """
     if not callable(requester):
         raise ConfigError(f"human_in_the_loop takes a requester, a function that carries a question, not {requester!r}")
-    span_of("expires", expires)
+    duration.option("expires", expires)
     quorum_of(1, roles)
     if risk is not None and not isinstance(risk, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise ConfigError(f"risk= takes a text, not {risk!r}")

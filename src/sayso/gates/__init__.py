@@ -1,18 +1,15 @@
-"""The program's door: may this call run?
+"""The gate in front of a function: may this call run? `sayso.gate` and `sayso.hold` are the ways in.
 
-`check` asks the gate's rule, binds the call to its canonical form and finds or records its request; `execute` takes
-the single right to run it, runs it from the stored form, and records how it ended. Both are generators of effects
-(see `sayso.effects`), the same for sync and async programs. What a hold does to the program is decided in
-`sayso.gating`. The invariant: nothing but `execute` runs a call that was held.
+`call` is the loop that takes one call through a gate, and the only place where a held call is started; `options` is
+what a gate's author may say, checked at the decoration; `hooks` asks the author's callables; `masking` is what people
+may see; `captured` is what a function holds beside its arguments; `outcome` tells which errors leave the end open.
 """
 
-from sayso.gates.check import again, check, lacking, not_found_again, open_request, withdraw
-from sayso.gates.execute import Started, begin, end, execute
-from sayso.gates.options import Check, Gate, Needs, Place, current_request, requester
+from sayso.gates.call import Started, begin, current_request, end, execute, find_or_ask, gated_call, not_found_again
+from sayso.gates.options import Gate
 from sayso.gates.outcome import NotExecuted, exception_classes, unknown_request
 
 __all__ = [
-    "Check", "Gate", "Needs", "NotExecuted", "Place", "Started", "again", "begin", "check", "current_request", "end",
-    "exception_classes", "execute", "lacking", "not_found_again", "open_request", "requester", "unknown_request",
-    "withdraw",
+    "Gate", "NotExecuted", "Started", "begin", "current_request", "end", "exception_classes", "execute", "find_or_ask",
+    "gated_call", "not_found_again", "unknown_request",
 ]  # fmt: skip

@@ -9,12 +9,16 @@ from sayso import errors
 from sayso.gates.options import Gate
 from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
-from sayso.model.request import Call
+from sayso.model.request import Call, Request
 from sayso.model.schema import Schema
 
 __all__ = [
-    "HookError", "is_as_shown", "mask_facts", "masked_call", "refuse", "secrets_among", "secrets_of",
+    "HookError", "is_as_shown", "mask_facts", "masked_call", "refuse", "secrets_among", "secrets_of", "shown_result",
 ]  # fmt: skip
+
+
+_RESULT_LIMIT = 65_536
+_NO_SECRET_INSIDE = {str, int, float, bool}
 
 
 class HookError(Exception):
@@ -115,3 +119,20 @@ def mask_facts(gate: Gate, facts: Any, secrets: Collection[str]) -> Any:
     if isinstance(facts, str):
         return redaction.fit(facts, secrets)
     return redaction.MASK if isinstance(facts, int | float) and str(facts) in secrets else facts
+
+
+def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
+    """Return the text of a result as people may see it, masked; None where it is too long or has no canonical form."""
+    try:
+        text = canonical.encode({"result": value}).text
+    except Exception:  # noqa: BLE001  a result may be any object, and reading it may raise anything
+        return None
+    if len(text) > _RESULT_LIMIT:
+        return None
+    call = request.effective
+    secrets = secrets_of(gate, call.form, call.masked)
+    if not secrets and type(value) in _NO_SECRET_INSIDE:
+        return text
+    tree = canonical.load(text)
+    masked = gate.redaction.mask(tree)
+    return redaction.scrub(text if masked is tree else dump(masked), secrets)

@@ -8,49 +8,32 @@ from __future__ import annotations
 
 import inspect
 import string
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import cache, cached_property, partial
-from pathlib import Path
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from types import MethodType, ModuleType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
+from weakref import ref
 
-from sayso.effects import Effects, HookCall
+from sayso import clock
+from sayso.caller import Block
+from sayso.effects import HookCall
 from sayso.errors import ArgumentError, ConfigError
-from sayso.gates.captured import CapturedValues, captures_nothing
+from sayso.gates.captured import CapturedValues, captures_nothing, is_same
 from sayso.model import canonical, duration
 from sayso.model.json_schema import mapped
 from sayso.model.redaction import Redaction, marks
-from sayso.model.request import Request, State
-from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
-from sayso.model.run import RunUpdate
+from sayso.model.request import Request
+from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
 from sayso.model.signature import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.policy import describe
 
 __all__ = [
-    "ALLOWED",
-    "Check",
-    "Gate",
-    "Needs",
-    "Place",
-    "check_hook",
-    "check_known",
-    "check_redact",
-    "check_text",
-    "current",
-    "current_request",
-    "has_own_name",
-    "quorum_of",
-    "redact_names",
-    "requester",
-    "span_of",
-    "spent",
-    "tool_of",
-]
+    "Gate", "block_of", "check_function", "check_hook", "check_known", "check_redact", "check_text", "forget_function",
+    "has_own_name", "quorum_of", "redact_names", "tool_of",
+]  # fmt: skip
 
 _LONGEST_NAME = 200
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -124,18 +107,6 @@ def check_known(what: str, options: Iterable[str], known: Collection[str]) -> No
             raise unknown_keyword(what, option, known)
 
 
-def span_of(option: str, value: timedelta | str) -> timedelta:
-    """Return the span of time that an option gives.
-
-    Raises:
-        ConfigError: It is none.
-    """
-    try:
-        return duration.parse(value)
-    except ConfigError as error:
-        raise ConfigError(f"{option}= takes a span of time: {error}") from None
-
-
 def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
     """Return what the options `quorum=` and `roles=` ask for.
 
@@ -150,6 +121,26 @@ def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
     if strange:
         raise ConfigError(f"roles= takes texts without spaces around them, not {strange[0]!r}")
     return Quorum(quorum, frozenset(roles))
+
+
+def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Block | None:
+    """Return how to wait as a gate's or a question's options say; None for `wait="raise"`.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    span = None if timeout is None else duration.option("timeout", timeout)
+    match wait, on_expiry:
+        case "raise", ("reject" | "ask") if span is not None:
+            raise ConfigError("timeout= is how long to stand at the gate, and wait='raise' does not stand there")
+        case "raise", ("reject" | "ask"):
+            return None
+        case "block", ("reject" | "ask"):
+            return Block(span, on_expiry)
+        case (("block" | "raise"), _):
+            raise ConfigError(f"on_expiry= takes 'reject' or 'ask', not {on_expiry!r}")
+        case _:
+            raise ConfigError(f"wait= takes 'block' or 'raise', not {wait!r}")
 
 
 def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> None:
@@ -283,89 +274,6 @@ def _meant(name: str, names: Collection[str]) -> str:
 
     near = get_close_matches(name, [known.removeprefix(".") for known in names], 1)
     return f"; did you mean {near[0]!r}?" if near else ""
-
-
-class Needs(NamedTuple):
-    """What an approval needs here and now.
-
-    Attributes:
-        quorum: Who must agree.
-        barred: The persons for whom the program acts.
-        escalation: Who else may decide when the request has waited for long.
-        retries: How many further starts a call that failed may have; the record may give fewer.
-        idempotent: Whether it may be started again however it ended, if the record says so too.
-    """
-
-    quorum: Quorum
-    barred: tuple[Identity, ...] = ()
-    escalation: Escalation | None = None
-    retries: int = sys.maxsize
-    idempotent: bool = True
-
-    @classmethod
-    def recorded(cls, gate: Gate, request: Request) -> Needs:
-        """Return what a request says of itself, with what its gate allows of further starts."""
-        return cls(request.quorum, request.acts_for, request.escalation, gate.retries, gate.idempotent)
-
-    def unmet_by(self, request: Request) -> str | None:
-        """Return why a request that waits, or that was approved, is not enough; None where it is."""
-        if not request.quorum.covers(self.quorum):
-            return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
-        if self.quorum.roles and self._is_too_open(request):
-            return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
-        lacks = spent(request, self.retries, idempotent=self.idempotent)
-        if lacks is not None:
-            return lacks
-        if not self.barred:
-            return None
-        if request.state is State.PENDING:
-            new = [person for person in self.barred if person not in request.acts_for]
-            return f"the program acts for {', '.join(map(str, new))} now, who could decide it" if new else None
-        deciders = [vote.by for vote in request.votes]
-        if request.decision is not None:
-            deciders.append(request.decision.by)
-        own = [by for by in deciders if any(by.may_be(person) for person in self.barred)]
-        return f"it was decided by {own[0]}, for whom the program acts" if own else None
-
-    def _is_too_open(self, request: Request) -> bool:
-        """Say whether somebody decided, or may still decide, whom only an escalation lets in that is not the gate's."""
-        theirs = request.escalation
-        if theirs is None or (request.state is not State.PENDING and request.escalated_at is None):
-            return False
-        return theirs != self.escalation and not theirs.is_within(self.escalation)
-
-    def joined(self, request: Request) -> Needs:
-        """Return what is to be asked for instead of `request`: what it asked for, and what is needed now."""
-        also = tuple(person for person in request.acts_for if person not in self.barred)
-        mine, theirs = self.escalation, request.escalation
-        both = mine if mine is not None and mine.is_within(theirs) else theirs
-        escalation = both if both is not None and both.is_within(mine) else None
-        return self._replace(
-            quorum=self.quorum.joined(request.quorum), barred=self.barred + also, escalation=escalation
-        )
-
-
-def spent(request: Request, retries: int, *, idempotent: bool) -> str | None:
-    """Return why an approval has no start left; None where it has one, or where this very start is its next one.
-
-    The stricter of the record and the gate counts: whoever wrote the gate may have taken back what it once allowed.
-
-    Args:
-        request: As it stands, before its next start or just after it.
-        retries: How many further starts the gate gives a call that failed.
-        idempotent: Whether the gate lets a call be started again however it ended.
-    """
-    last = request.execution
-    if last is None or (request.idempotent and idempotent):
-        return None
-    before = last.attempt - (request.state is State.RUNNING)
-    allowed = min(request.retries, retries)
-    if before <= allowed:
-        return None
-    return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"
-
-
-current: ContextVar[Request | None] = ContextVar("sayso_current_request", default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -506,71 +414,53 @@ class Gate:
         return [*self._captured.now().objects, *([] if self.named is None else [code])]
 
 
-class Place(NamedTuple):
-    """Where a call is made: the runs whose decisions count for it, and for whom it is made.
+# -- which function asked -----------------------------------------------------------------------------------------
 
-    Attributes:
-        run_ids: The own run first, then those of parent tasks.
-        adopted: Requests that were decided from here, by digest of their call.
-        acts_for: The persons for whom the program acts, that of the innermost run first.
-        has_name: Whether the own run has one, by which another process can go on with it.
-        at: Where in the run the call stands, if the run tells its places apart.
-        context: What the program knows about the call: JSON values.
-        snapshot: Returns what is to be saved of the run together with the request, when it is asked.
-        key: The occasion of this very call inside of the run, where it has one.
-        pool: The pool in whose thread the call stands, where nobody could come back to what is asked: nothing is asked.
+_FEW = 64
+
+
+class _Asked(NamedTuple):
+    gate: ref[Gate]
+    until: datetime
+
+
+_asked: dict[str, _Asked] = {}
+_limit = [_FEW]
+
+
+def check_function(gate: Gate, request: Request) -> None:
+    """Register which gate asked for a request, for as long as the gate lives and the request can count.
+
+    Raises:
+        ConfigError: A live gate of the same tool asked for it, and its function captured other objects.
     """
-
-    run_ids: Sequence[str]
-    adopted: Mapping[str, str]
-    acts_for: tuple[Identity, ...] = ()
-    has_name: bool = True
-    at: str = ""
-    context: Mapping[str, Any] | None = None
-    snapshot: Callable[[Request], Effects[RunUpdate]] | None = None
-    pool: str | None = None
-    key: str | None = None
-
-
-class Check(NamedTuple):
-    """What the gate says to a call.
-
-    Attributes:
-        kind: `allow`: run it; `deny`: the rule refused it; `held`: a person must decide `request`; `ready`: run it by
-            `execute`; `refused`: a person said no; `happened`: it ran before, and returned `result`.
-        request: The request; none, and not to be read, for `allow` and `deny`.
-        reason: Why it was denied.
-        result: What it returned, for `happened`.
-        needs: What the approval must have had, for `ready`; `execute` looks again.
-    """
-
-    kind: Literal["allow", "deny", "held", "ready", "refused", "happened"]
-    request: Request = cast("Request", None)
-    reason: str | None = None
-    result: Any = None
-    needs: Needs | None = None
+    if gate.is_self_contained:
+        return
+    known = _asked.get(request.id)
+    other = None if known is None else known.gate()
+    if other is gate:
+        return
+    if other is not None and not is_same(other.captured_objects, gate.captured_objects):
+        raise ConfigError(
+            f"two functions are gated as {gate.tool!r}, with different objects around them, and the other one asked"
+            f" for {request.id}; give each a name= of its own. The call was not run"
+        )
+    if other is None:
+        _asked[request.id] = _Asked(ref(gate), request.expires_at + request.approval_window)
+        _remove_ended()
 
 
-ALLOWED = Check("allow")
+def forget_function(request_id: str) -> None:
+    """Remove a request whose call was executed from the registry."""
+    _asked.pop(request_id, None)
 
 
-def current_request() -> Request | None:
-    """Return the request whose call is running here; None outside of a gated function.
-
-    Its `id` is the same in every start of one approval: an idempotency key for the service that is called.
-    """
-    return current.get()
-
-
-@cache
-def _program() -> Identity:
-    name = Path(sys.argv[0] if sys.argv else "").name or "python"
-    try:
-        return Identity(PROGRAM, name)
-    except ValueError:  # a file name that cannot be shown as it is
-        return Identity(PROGRAM, ascii(name).strip() or "python")
-
-
-def requester() -> Identity:
-    """Return the identity of this program."""
-    return _program()
+def _remove_ended() -> None:
+    if len(_asked) <= _limit[0]:
+        return
+    now = clock.now()
+    for request_id, asked in list(_asked.items()):
+        if asked.gate() is None or asked.until <= now:
+            _asked.pop(request_id, None)
+    # Twice what had to stay, so that the whole registry is searched rarely, however large it is.
+    _limit[0] = max(_FEW, 2 * len(_asked))

@@ -7,14 +7,24 @@ The invariant: only what surely came before anything was sent, or `NotExecuted`,
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any, NamedTuple, cast
 
 from sayso import errors
+from sayso.effects import Attempt, Suspended
+from sayso.gates.masking import secrets_of, shown_result
+from sayso.gates.options import Gate
+from sayso.model import redaction
+from sayso.model.lifecycle import Outcome, result_to_keep
+from sayso.model.request import Request
 
-__all__ = ["NotExecuted", "exception_classes", "is_ambiguous", "mark_unknown", "unknown_request"]
+__all__ = [
+    "NotExecuted", "exception_classes", "is_ambiguous", "judged", "mark_unknown", "outcome_of", "unknown_request",
+]  # fmt: skip
 
 
 class NotExecuted(Exception):
@@ -103,6 +113,7 @@ _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _OURS | {_NOT_EXECUTE
 _CONNECTS = {
     ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
 }  # fmt: skip
+_ERROR_LIMIT = 2_000
 _STANDARD = {"builtins", "socket", "ssl"}
 
 
@@ -260,3 +271,36 @@ def unknown_request(error: BaseException) -> str | None:
             return None
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return None
+
+
+def judged(gate: Gate, attempt: Attempt) -> Attempt:
+    """Return how a call ended, with the two things that only the gate can tell."""
+    if isinstance(attempt.raised, gate.suspends):  # it stops for its framework, and has not ended
+        return attempt
+    if isinstance(attempt.raised, Exception):  # what is broken off is unknown anyway
+        handled = sys.exc_info()[1]  # by the program around the call, where it was made in an `except` block
+        return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
+    value = attempt.value
+    if type(value) is CoroutineType and not inspect.iscoroutinefunction(gate.function):
+        # It has not begun, and would be recorded as done.
+        cast("CoroutineType[Any, Any, Any]", value).close()
+        text = f"{gate.name} is no async function and returned a coroutine; gate the async one"
+        return Attempt(None, TypeError(text))
+    return attempt
+
+
+def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
+    """Return what the record keeps of how a call ended, secrets masked."""
+    if attempt.raised is None:
+        value = attempt.value
+        shown = None if value is None else shown_result(gate, request, value)
+        for_replay = (None, None) if request.key is None else result_to_keep(value)
+        return Outcome("done", shown, None, *for_replay)
+    if isinstance(attempt.raised, (Suspended, *gate.suspends)):
+        return Outcome("suspended")
+    call = request.effective
+    text = redaction.error_text(attempt.raised, secrets_of(gate, call.form, call.masked))
+    if len(text) > _ERROR_LIMIT:
+        text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
+    state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"
+    return Outcome(state, error=text)

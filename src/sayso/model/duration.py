@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sayso.errors import ConfigError
 
-__all__ = ["ago", "left", "parse", "text"]
+__all__ = ["ago", "left", "option", "parse", "text"]
 
 _LONGEST = timedelta(days=3653)
 _MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}
@@ -20,6 +20,14 @@ _FORM = re.compile(
     " *".join(rf"(?:(?P<{unit}>[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?) ?{unit}(?![a-z]))?" for unit in _MICROSECONDS)
 )
 _FORMS = "write a timedelta or a text like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"
+
+
+def option(name: str, value: timedelta | str) -> timedelta:
+    """Return the span that an option gives; as `parse`, and the error names the option."""
+    try:
+        return parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}= takes a span of time: {error}") from None
 
 
 def parse(value: timedelta | str) -> timedelta:

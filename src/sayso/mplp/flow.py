@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sayso import config, errors, scope
+from sayso.caller import Caller
 from sayso.effects import Effects, HookCall, StoreCall
-from sayso.gates import Gate, Needs, Place, check, execute, requester
+from sayso.gates import Gate, execute, find_or_ask
 from sayso.model import canonical
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
@@ -48,6 +49,7 @@ from sayso.mplp.lookup import StoredConfirm, find_confirm, find_target, journal_
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
 from sayso.reviews import Review
+from sayso.scope import Occasion, requester
 from sayso.stores.base import Store
 
 __all__ = [
@@ -143,10 +145,13 @@ def submitting(target: Plan | Confirm, asked: Submission) -> Effects[Confirm]:
     if known is not None and known.last.state is State.PENDING:
         _must_be_same(gate, target, known.last)
     context = _context(target, asked, confirm_id, number) | ({} if parent is None else {"traceparent": parent})
-    place = Place((run_id,), {}, _acts_for(asked.role), at=f"{confirm_id}/{number}", context=context)
-    answer = yield from check(gate, store, _arguments_of(target), place)
-    yield from _must_be_only(store, run_id, answer.request)
-    stored: StoredConfirm = yield StoreCall(store, find_confirm, store, answer.request.id)
+    occasion = Occasion(
+        (run_id,), {}, _acts_for(asked.role), place=f"{confirm_id}/{number}", context=context, quorum=gate.quorum,
+        escalation=gate.escalation,
+    )  # fmt: skip
+    request = yield from find_or_ask(gate, store, _arguments_of(target), occasion, Caller())
+    yield from _must_be_only(store, run_id, request)
+    stored: StoredConfirm = yield StoreCall(store, find_confirm, store, request.id)
     try:
         yield from _publish(store, stored)
     except errors.RunNotFoundError as error:  # a server keeps a run for the program that began it
@@ -156,7 +161,7 @@ def submitting(target: Plan | Confirm, asked: Submission) -> Effects[Confirm]:
 
 def _acts_for(role: str) -> tuple[Identity, ...]:
     """Return who may not decide what this role asks for: everybody of its name, and those the program acts for."""
-    around = scope.current().place.acts_for
+    around = scope.current().occasion.acts_for
     try:
         own = Identity(PROGRAM, " ".join(role.split()))
     except ValueError:  # no reviewer can have such a name either
@@ -392,7 +397,7 @@ def starting(target: Plan | Confirm, do: Callable[[Any], Any], store: Store | st
         raise ConfirmRefusedError(stored.confirm.confirm_id, f"{request.id} is a program's own, which starts it itself")
     gate = gate_for(request.call.tool, Terms(), is_async=inspect.iscoroutinefunction(do))
     with running_as(partial(_run_target, do, stored)):
-        attempt = yield from execute(gate, where, request, Needs(request.quorum, request.acts_for))
+        attempt = yield from execute(gate, where, request)
     stored = yield StoreCall(where, find_confirm, where, request.id)
     if isinstance(target, Plan):
         target.update_from(stored.plan)

@@ -9,12 +9,12 @@ from operator import itemgetter
 from typing import Any
 
 from sayso import clock
-from sayso.gates import Place
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.runs.definition import Definition
 from sayso.runs.events import ApprovalEvent, Event, Halt, InteractionEvent, OutputEvent, RunStatus, StartEvent, entry_of
 from sayso.runs.state import Body, LiveValue, RunHistory
+from sayso.scope import Occasion
 
 __all__ = ["RunAttempt", "StepContext", "current_context", "current_step", "now_ms"]
 
@@ -150,7 +150,7 @@ class StepContext:
             step.usage[what] += n
 
     @property
-    def gate_place(self) -> Place:
+    def occasion(self) -> Occasion:
         """Where the call stands, as the gate needs to know it."""
         facts = {
             "path": self.path,
@@ -158,7 +158,7 @@ class StepContext:
             "runnable_type": self.runnable.type,
             "tool_call_id": self.tool_call_id,
         }
-        return Place((self.history.run_id,), {}, self.attempt.acts_for, at=self.place, context=facts)
+        return Occasion((self.history.run_id,), {}, self.attempt.acts_for, place=self.place, context=facts)
 
     def told(self, status: RunStatus, *, value: LiveValue | None = None, error: dict[str, Any] | None = None) -> Body:
         """Return what the history keeps of this step when it has ended."""

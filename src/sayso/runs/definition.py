@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from sayso import compat, config, errors
 from sayso.effects import Effects, HookCall
 from sayso.gates import Gate
-from sayso.gates.options import check_known, has_own_name, quorum_of, span_of
+from sayso.gates.options import check_known, has_own_name, quorum_of
+from sayso.model import duration
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import Schema, SchemaError
@@ -91,8 +92,8 @@ class Definition(ABC):
         self._options: dict[str, Any] = {
             "prompt": by_name(approval_prompt, rest),
             "description": description if told is not None else approval_description or description,
-            "expires": span_of("expires", expires),
-            "approval_expires": span_of("approval_expires", approval_expires),
+            "expires": duration.option("expires", expires),
+            "approval_expires": duration.option("approval_expires", approval_expires),
             "quorum": quorum_of(quorum, roles),
             "redact": tuple(approval_redact_keys),
             "redactor": approval_redactor,

@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any
 
 from sayso import errors, scope, signals
+from sayso.caller import Caller, open_request
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
-from sayso.gates import Check, Gate, Needs, again, check, execute, lacking, requester, unknown_request
+from sayso.gates import Gate, gated_call, unknown_request
 from sayso.gates.masking import secrets_among
 from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest
@@ -260,71 +261,117 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> dict[str, An
 
 def _through(step: StepContext, arguments: dict[str, Any], waits: str | None) -> Effects[Any]:
     """Take a call through its gate; `waits` is the request that it already waits for."""
-    while True:
-        answer = yield from _answer(step, arguments, waits)
-        match answer.kind:
-            case "allow":
-                gate = step.runnable.gate
-                step.begin(arguments, step.runnable.shown(arguments))
-                return _unwrapped(step, (yield UserCall(gate.function, *gate.signature.spread(arguments))))
-            case "happened":
-                _noted(step, answer)
-                return answer.result
-            case "deny":
-                raise Denied(answer.reason or f"a rule denies {step.runnable.name}")
-            case "held":
-                raise _held(step, _noted(step, answer))
-            case "refused":
-                raise _refused(step, _noted(step, answer))
-            case "ready":
-                try:
-                    return (yield from _executed(step, _noted(step, answer), answer.needs))
-                except (errors.NotApprovedError, errors.ApprovalExpiredError) as late:
-                    waits = late.request_id  # cancelled or expired since: the request says so itself
-
-
-def _answer(step: StepContext, arguments: dict[str, Any], waits: str | None) -> Effects[Check]:
-    gate, store = step.runnable.gate, step.history.store
-    expired = False
+    gate, store, caller = step.runnable.gate, step.history.store, _StepCaller(step)
+    request: Request | None = None
     if waits is not None:
         known = step.attempt.approved.pop(waits, None)
-        request: Request = (yield StoreCall(store, store.settle, waits)) if known is None else known
-        must_belong_to(request, step, step.place)
-        match request.state:
+        found: Request = (yield StoreCall(store, store.settle, waits)) if known is None else known
+        must_belong_to(found, step, step.place)
+        match found.state:
             case State.DONE:
-                result = None if request.execution is None else request.execution.result
-                return Check("happened", request, result=None if result is None else recorded(result))
+                _noted(step, found)
+                result = None if found.execution is None else found.execution.result
+                return None if result is None else recorded(result)
             case State.FAILED:
-                raise _failed_before(request)
-            case State.EXPIRED:
-                arguments, expired = canonical.decode(request.call.form, gate.schema.classes), True
-            case State.PENDING | State.APPROVED if why := _why_anew(step, request):
-                yield StoreCall(store, store.withdraw, waits, requester(), why)
-                arguments, expired = canonical.decode(request.call.form, gate.schema.classes), _is_late(step, request)
+                raise _failed_before(found)
+            case State.APPROVED if _is_late(step, found):
+                yield StoreCall(store, store.withdraw, waits, scope.requester(), "the decision counted until now")
+                arguments, caller.is_late = canonical.decode(found.call.form, gate.schema.classes), True
             case _:
-                return (yield from again(gate, store, request, step.gate_place))
-    asked: list[tuple[str, list[int]]] = []
-    body = {"path": step.path, "name": step.runnable.name, "note": {"expired": True} if expired else {}}
+                request = found
+    given = None if request is not None else arguments
+    return _unwrapped(step, (yield from gated_call(gate, store, given, step.occasion, caller, request)))
 
-    def snapshot(request: Request) -> Effects[RunUpdate]:
-        yield step.history.alone(step)
-        left = RunState.PAUSED if step.is_outermost else None
-        saved, numbers = step.history.offer((step.place, {"waits": request.id, **body}), left=left)
-        asked.append((request.id, numbers))
+
+class _StepCaller(Caller):
+    """A step of a run, which ends the run paused where it must wait, and is saved together with its call.
+
+    Attributes:
+        is_late: What is asked is asked anew, because an earlier request or its decision has expired.
+    """
+
+    finds = False  # the run's history names its request, and the store finds one that the history does not know
+
+    def __init__(self, step: StepContext) -> None:
+        self._step = step
+        self.is_late = False
+        self._offered: list[tuple[list[int], bool]] = []
+
+    def allowed(self, gate: Gate, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        self._step.begin(arguments, self._step.runnable.shown(arguments))
+        return gate.signature.spread(arguments)
+
+    def ask(self, store: Store, request: Request) -> Effects[Request]:
+        step, history = self._step, self._step.history
+        note = {"expired": True} if self.is_late else {}
+        body = {"path": step.path, "name": step.runnable.name, "note": note}
+        try:
+            yield history.alone(step)
+            left = RunState.PAUSED if step.is_outermost else None
+            saved, numbers = history.offer((step.place, {"waits": request.id, **body}), left=left)
+            met = yield from open_request(store, request, saved)
+            is_back = step.is_outermost and met.id == request.id  # the store keeps it in hand with any other
+            history.confirm(numbers, (step.place, {"waits": met.id, **body}), is_back=is_back)
+        finally:
+            history.saved_by(step)
+        if self.is_late:
+            step.attempt.notes[met.id] = note
+        if history.is_back:  # whoever takes the run goes on with it, also where this was decided by now
+            raise _held(step, _noted(step, met))
+        return met
+
+    def wait(self, request: Request) -> Effects[None]:
+        yield from ()
+        raise _held(self._step, _noted(self._step, request))
+
+    def asks_anew(self, request: Request) -> bool:
+        self.is_late = request.state is State.EXPIRED
+        return self.is_late
+
+    def refused(self, request: Request) -> BaseException:
+        return _refused(self._step, _noted(self._step, request))
+
+    def denied(self, reason: str) -> BaseException:
+        return Denied(reason)
+
+    def begin(self, request: Request) -> None:
+        _noted(self._step, request)
+
+    def happened(self, request: Request) -> None:
+        _noted(self._step, request)
+
+    def saving(self, attempt: Attempt) -> RunUpdate | None:
+        if attempt.is_ambiguous:
+            return None  # it has no end yet: a person, or `verify=`, finds out
+        step, history = self._step, self._step.history
+        try:
+            value, (status, error) = _unwrapped(step, attempt), (_SUCCESS, None)
+        except (Denied, Failed) as fault:
+            value, (status, error) = fault.partial, end_of(fault)
+        except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
+            return None
+        live = None if value is None and status is not _SUCCESS else LiveValue(value, step.runnable.function, step.path)
+        number = history.put(step.place, step.told(status, value=live, error=error))
+        # What was before it was saved when the call was asked; of many that end at once each brings its own.
+        only = number if history.is_crowded else None
+        left = RunState.ENDED if step.is_outermost and only is None else None
+        saved, numbers = history.offer(only=only, left=left)
+        self._offered.append((numbers, left is not None))
         return saved
 
-    try:
-        answer = yield from check(gate, store, arguments, step.gate_place._replace(snapshot=snapshot))
-        for request_id, numbers in asked:
-            met = answer.request.id
-            is_back = step.is_outermost and met == request_id  # the store keeps it in hand with any other
-            step.history.confirm(numbers, (step.place, {"waits": met, **body}), is_back=is_back)
-    finally:
-        step.history.saved_by(step)
-    if expired and answer.kind not in {"allow", "deny"}:
-        step.attempt.notes[answer.request.id] = {"expired": True}
-    # Decided before our own asking had come back, the run is in hand no more: whoever takes it goes on with it.
-    return answer._replace(kind="held") if step.history.is_back else answer
+    def saved(self) -> None:
+        for numbers, is_back in self._offered:
+            self._step.history.confirm(numbers, is_back=is_back)
+
+    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
+        if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
+            # Its end stands in the history, and nothing starts it again: its approval is not left open.
+            store = self._step.history.store
+            yield StoreCall(store, store.withdraw, request.id, scope.requester(), "it has ended")
+        if not isinstance(attempt.raised, Suspended):
+            self._step.count("approvals:approved")
+        if attempt.is_ambiguous:
+            raise errors.OutcomeUnknownError(request.id) from attempt.raised
 
 
 def _failed_before(request: Request) -> Failed:
@@ -338,23 +385,13 @@ def _failed_before(request: Request) -> Failed:
     return Failed(kind, words)
 
 
-def _why_anew(step: StepContext, request: Request) -> str | None:
-    """Return why a request that waits, or was approved, is taken back, and its call asked anew."""
-    if _is_late(step, request):
-        return "the decision counted until now"
-    return lacking(step.runnable.gate, request, step.gate_place)
-
-
 def _is_late(step: StepContext, request: Request) -> bool:
-    if request.state is not State.APPROVED:
-        return False
     until = (step.history.at(resolution_place(request.id)) or {}).get("expires_at")
     return until is not None and now_ms() >= until
 
 
-def _noted(step: StepContext, answer: Check) -> Request:
+def _noted(step: StepContext, request: Request) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
-    request = answer.request
     call = request.effective
     step.begin(canonical.decode(call.form, step.runnable.gate.schema.classes), call.arguments)
     approval = approval_note(request)
@@ -391,43 +428,6 @@ def _refused(step: StepContext, request: Request) -> Halt | Denied:
     status, _ = end_of(denied)
     denied.partial = ended_output(status, request.id, None if request.decision is None else request.decision.comment)
     return denied
-
-
-def _executed(step: StepContext, request: Request, needs: Needs | None) -> Effects[Any]:
-    offered: list[tuple[list[int], bool]] = []
-
-    def snapshot(attempt: Attempt) -> RunUpdate | None:
-        if attempt.is_ambiguous:
-            return None  # it has no end yet: a person, or `verify=`, finds out
-        try:
-            value, (status, error) = _unwrapped(step, attempt), (_SUCCESS, None)
-        except (Denied, Failed) as fault:
-            value, (status, error) = fault.partial, end_of(fault)
-        except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
-            return None
-        live = None if value is None and status is not _SUCCESS else LiveValue(value, step.runnable.function, step.path)
-        number = step.history.put(step.place, step.told(status, value=live, error=error))
-        # What was before it was saved when the call was asked; of many that end at once each brings its own.
-        only = number if step.history.is_crowded else None
-        left = RunState.ENDED if step.is_outermost and only is None else None
-        saved, numbers = step.history.offer(only=only, left=left)
-        offered.append((numbers, left is not None))
-        return saved
-
-    def on_saved() -> None:
-        for numbers, is_back in offered:
-            step.history.confirm(numbers, is_back=is_back)
-
-    attempt = yield from execute(step.runnable.gate, step.history.store, request, needs, snapshot, on_saved)
-    if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
-        # Its end stands in the history, and nothing starts it again: its approval is not left open.
-        store = step.history.store
-        yield StoreCall(store, store.withdraw, request.id, requester(), "it has ended")
-    if not isinstance(attempt.raised, Suspended):
-        step.count("approvals:approved")
-    if attempt.is_ambiguous:
-        raise errors.OutcomeUnknownError(request.id) from attempt.raised
-    return _unwrapped(step, attempt)
 
 
 def _unwrapped(step: StepContext, attempt: Attempt) -> Any:

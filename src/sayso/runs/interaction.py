@@ -14,7 +14,6 @@ from typing import Any
 from sayso import clock, signals, telemetry
 from sayso.effects import Effects, StoreCall
 from sayso.errors import AlteredRequestError, ConfigError
-from sayso.gates import requester
 from sayso.gates.masking import mask_facts, secrets_among
 from sayso.model import canonical
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -33,6 +32,7 @@ from sayso.runs.events import (
     event_of,
     waiting_output,
 )
+from sayso.scope import requester
 
 __all__ = [
     "answers",
@@ -185,7 +185,7 @@ def record_question(step: StepContext, asks: QuestionAsked) -> Effects[Halt]:
     schema = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
     place = _place(step, asks.number)
     digest = question_digest(text, schema.digest, 0)
-    facts = {**(step.gate_place.context or {}), "kind": asks.kind, "payload": payload}
+    facts = {**(step.occasion.context or {}), "kind": asks.kind, "payload": payload}
     now, acts_for = clock.now(), step.attempt.acts_for
     request = Request(
         id=new_request_id(),

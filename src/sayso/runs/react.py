@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from sayso import config, errors, scope, signals
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
 from sayso.effects import offload
-from sayso.gates import requester, unknown_request
+from sayso.gates import unknown_request
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State
@@ -268,7 +268,7 @@ class ReAct(Module):
         if no.confirmation_id is not None:
             # It was heard: if the model comes back with the same call, a person is asked again.
             request_id, where = no.confirmation_id, store_of(no.confirmation_id) or store
-            await _verb(where, lambda: where.withdraw(request_id, requester()))
+            await _verb(where, lambda: where.withdraw(request_id, scope.requester()))
         return Observation(no.message_for_model, is_error=True)
 
     async def _withdraw(self, state: ReActState, no: ConfirmationRejected) -> None:
@@ -318,7 +318,7 @@ class ReAct(Module):
             # Asked anew: because it had expired, or because somebody else who goes on from here was faster.
             after = await _verb(store, lambda: store.settle(request.id))
             if after.state in {State.DONE, State.FAILED}:
-                await _verb(store, lambda: store.withdraw(got.confirmation_id, requester(), "made elsewhere"))
+                await _verb(store, lambda: store.withdraw(got.confirmation_id, scope.requester(), "made elsewhere"))
                 return recorded(after)
         return got
 
@@ -405,7 +405,7 @@ async def _verb(store: Store, verb: Callable[[], Any]) -> Any:
 
 
 async def _withdrawn(store: Store, request_id: str) -> None:
-    await _verb(store, partial(store.withdraw, request_id, requester(), "the run has ended", is_brief=True))
+    await _verb(store, partial(store.withdraw, request_id, scope.requester(), "the run has ended", is_brief=True))
 
 
 def _prediction(state: ReActState, answer: dict[str, Any]) -> Prediction:

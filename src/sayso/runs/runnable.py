@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 
 from sayso import errors, scope
 from sayso.effects import offload
-from sayso.gates import requester
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity
@@ -85,7 +84,7 @@ async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
     with ExitStack() as scopes:
         for person in _acts_for(history):  # whoever goes on acts for them as well, or they could decide what is asked
             scopes.enter_context(scope.run(history.run_id, on_behalf_of=person))
-        attempt = RunAttempt(history, emit, scope.current().place.acts_for)
+        attempt = RunAttempt(history, emit, scope.current().occasion.acts_for)
         output = await _in_scope(run, StepContext(attempt, runnable, runnable.name, runnable.name), decisions)
     output.metadata |= attempt.pending()
     return output
@@ -318,7 +317,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
     history = step.history
     try:
         for request_id in {body["waits"] for _, body in history.waiting()}:
-            clear = partial(history.store.withdraw, request_id, requester(), "the run has ended", is_brief=True)
+            clear = partial(history.store.withdraw, request_id, scope.requester(), "the run has ended", is_brief=True)
             await (offload(clear) if history.store.blocks else _at_once(clear))
     except errors.SaysoError:
         _log.exception("what the run %s still asked could not be taken back", history.run_id)

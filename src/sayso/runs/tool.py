@@ -17,7 +17,7 @@ from sayso import errors
 from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_known
-from sayso.gating import gated_call
+from sayso.gating import call_function
 from sayso.model import canonical
 from sayso.model.request import Request, State, not_run
 from sayso.model.text import storable
@@ -195,7 +195,7 @@ class Tool(Runnable, Generic[P, R_co]):
         given = self.signature.named(args, kwargs)
         made = yield from self.defaults(given)
         arguments = self.validate(self._placed({**made, **given}))
-        return (yield from gated_call(self._own_gate, *self.signature.spread(arguments), store=self.store))
+        return (yield from call_function(self._own_gate, *self.signature.spread(arguments), store=self.store))
 
     @cached_property
     def _own_gate(self) -> Gate:

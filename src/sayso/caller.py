@@ -1,0 +1,139 @@
+"""Who makes a call through a gate: how it waits for a person, and what of its run is saved together with it.
+
+`Caller` raises `ConfirmationRequired`; `sayso.wait.Waiter` blocks; a step of a run (`sayso.runs.engine`) ends the run
+paused. `open_request` and `withdraw` are a program's two writes before a start: whoever stops waiting says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from sayso import errors, signals, telemetry
+from sayso.effects import Attempt, Effects, StoreCall, drive
+from sayso.model.request import Request
+from sayso.model.run import RunUpdate
+from sayso.scope import requester
+from sayso.stores.base import Store
+from sayso.view.summary import is_random
+
+__all__ = ["Block", "Caller", "open_request", "withdraw"]
+
+
+class Caller:
+    """Who makes a call: what becomes of it where it must wait, and what of its run is saved together with it.
+
+    The loop in `sayso.gates.call` asks this. Here it does not wait: what a person must decide first is raised.
+    """
+
+    finds = True
+    """Whether an earlier request for the same call is looked for; a run that saves its calls knows its own."""
+
+    def allowed(self, gate: Any, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return what the function is called with where the rule lets the call through."""
+        return gate.signature.spread(arguments)
+
+    def ask(self, store: Store, request: Request) -> Effects[Request]:
+        """Record a new request; return the open one of its fingerprint or key, this or an earlier one."""
+        return open_request(store, request)
+
+    def wait(self, request: Request) -> Effects[None]:
+        """Wait until it is decided; may raise instead."""
+        yield from ()
+        raise signals.ConfirmationRequired.of(request)
+
+    def running(self, request: Request) -> Effects[Request]:
+        """Wait until a call that runs elsewhere has ended, and return its request; raises where nobody waits for it."""
+        yield from ()
+        at = None if request.execution is None else request.execution.started_at
+        raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+
+    def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  for those that look
+        """Say whether a call whose request expired or was withdrawn meanwhile is asked anew, or is refused."""
+        return True
+
+    def refused(self, request: Request) -> BaseException:
+        """Return what is raised for a no."""
+        return signals.refused(request)
+
+    def denied(self, reason: str) -> BaseException:
+        """Return what is raised where the rule denies the call; nobody was asked."""
+        return signals.ConfirmationDenied(reason)
+
+    def begin(self, request: Request) -> None:
+        """Take note that an approved call is about to start; may raise instead, and then it does not."""
+
+    def resume(self, request: Request) -> None:
+        """Take note that it did not start after all, because its request changed meanwhile."""
+
+    def happened(self, request: Request) -> None:
+        """Take note that the call was found to have had its effect already; it is not made."""
+
+    def saving(self, attempt: Attempt) -> RunUpdate | None:  # noqa: ARG002  for those that save
+        """Return what of the run is to be saved in one transaction with how the call ended."""
+        return None
+
+    def saved(self) -> None:
+        """Take note that it is in the store."""
+
+    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  for those that look
+        """Take note that the call was made."""
+        yield from ()
+
+
+class Block(NamedTuple):
+    """How to wait where the call stands.
+
+    Attributes:
+        timeout: How long a call waits, however often it asks anew; None without end. The request itself does not end.
+        on_expiry: `reject` raises when the request expires meanwhile, `ask` asks anew.
+        is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
+    """
+
+    timeout: timedelta | None = None
+    on_expiry: Literal["reject", "ask"] = "reject"
+    is_quiet: bool = False
+
+
+def open_request(store: Store, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
+    """Record a request, and return the open one of its fingerprint or key, this or an earlier one. Durable on return.
+
+    A cancelled task or Ctrl-C may break this off when the request is stored already; it is withdrawn then. It stays
+    where somebody can come back to it: in a run with a name, or one that is saved together with it.
+    """
+    if saved is not None or not is_random(request.run_id):
+        return telemetry.asked((yield StoreCall(store, store.ask, request, saved)))
+    is_left = threading.Event()
+    try:
+        return telemetry.asked((yield StoreCall(store, _opened, store, request, is_left)))
+    except BaseException as error:
+        is_left.set()
+        with suppress(errors.SaysoError):
+            why = f"the program stopped waiting ({type(error).__name__})"
+            yield from withdraw(store, request.id, why, error)
+        raise
+
+
+def _opened(store: Store, request: Request, is_left: threading.Event) -> Request:
+    found = store.ask(request)
+    if is_left.is_set():  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
+        with suppress(errors.SaysoError):
+            drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
+    return found
+
+
+def withdraw(store: Store, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
+    """Take back a request that nobody waits for any more, because of `error` where there is one.
+
+    Raises:
+        StoreError: The store failed; the request may still be pending.
+    """
+    verb = partial(store.withdraw, is_brief=True)  # whoever stops waiting must not be held up
+    if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+        verb(request_id, requester(), why)
+    else:
+        yield StoreCall(store, verb, request_id, requester(), why)

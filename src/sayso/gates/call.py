@@ -1,0 +1,583 @@
+"""One call on its way through a gate: `gated_call` asks the rule, finds or records its request, waits, starts, runs.
+
+The loop and everything below it are generators of effects (`sayso.effects`), so they are the same for sync and async
+functions. How a call waits is its caller's (`sayso.wait.Caller`). The invariant: nothing but `execute` (or `begin` and
+`end`, its halves) runs a call that was held.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from sayso import clock, errors, telemetry
+from sayso.caller import Caller
+from sayso.effects import Attempt, Effects, StoreCall, UserCall
+from sayso.gates.hooks import (
+    ask_rule,
+    ask_verify,
+    effect_of,
+    facts_of,
+    key_of,
+    must_show_no_secret,
+    prompt_of,
+    words_of,
+)  # fmt: skip
+from sayso.gates.masking import is_as_shown, masked_call, secrets_among, secrets_of
+from sayso.gates.options import Gate, check_function, forget_function
+from sayso.gates.outcome import judged, mark_unknown, outcome_of
+from sayso.model import canonical, redaction
+from sayso.model.canonical.tags import dump
+from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.ids import new_request_id, new_token
+from sayso.model.lifecycle import Outcome, is_due
+from sayso.model.request import Call, Request, State
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import RunUpdate
+from sayso.model.schema import Schema, SchemaError
+from sayso.model.signature import annotated, hints_of
+from sayso.policy import Happened, Verdict, verdict_of
+from sayso.scope import Occasion, executing, requester
+from sayso.stores import worker
+from sayso.stores.base import Store
+
+__all__ = [
+    "Started", "begin", "current_request", "end", "execute", "find_or_ask", "gated_call", "not_found_again",
+    "note_denial", "replay", "send_back", "wanted_again", "wanted_of",
+]  # fmt: skip
+
+_OPEN = {State.PENDING, State.APPROVED}
+_CHANGED = (errors.NotApprovedError, errors.ApprovalExpiredError, errors.AlreadyStartedError)
+_HOLD = verdict_of(True, "")
+
+
+def current_request() -> Request | None:
+    """Return the request whose call is running here; None outside of a gated function.
+
+    Its `id` is the same in every start of one approval: an idempotency key for the service that is called.
+    """
+    running = executing.get()
+    return running[-1] if running else None
+
+
+def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
+    gate: Gate, store: Store, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
+    request: Request | None = None,
+) -> Effects[Attempt]:  # fmt: skip
+    """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the end.
+
+    Nothing is written for a call that the rule lets through. What is approved runs from the recorded arguments.
+
+    Args:
+        gate: The gate of the function that is called.
+        store: Where its request lives.
+        arguments: The arguments by name; None for those of `request`.
+        occasion: Where the call stands, and for whom it is made.
+        caller: Who makes it: how it waits, what a no raises, what is saved with it.
+        request: The request that the call waits for already, where its caller knows it. Then no rule is asked, unless
+            it has to be asked anew.
+
+    Raises:
+        ConfirmationRequired, ConfirmationRejected: What the caller raises for a call that waits, or got a no.
+        ConfigError: Another function, gated as the same tool, asked for this call.
+        PolicyError: A rule, prompt or hook failed.
+        ArgumentError: An argument has no canonical form, or does not fit the function's own types.
+        KeyReusedError: The key was used for another call, or by a gate that asked for less.
+        StartRefusedError: The call is running elsewhere, or its outcome is unknown.
+        StoreError: The store failed.
+        OutcomeNotRecordedError: The call ran, and the store could not be told.
+    """
+    wanted, earlier = occasion, request
+    if request is not None:
+        wanted = wanted_again(gate, occasion, request)
+        if (yield from _is_taken_back(gate, store, wanted, request)):
+            request = None
+    while True:
+        if request is None:
+            if arguments is None:
+                arguments = canonical.decode(cast("Request", earlier).call.form, gate.schema.classes)
+            verdict = _HOLD if gate.when is True else (yield from ask_rule(gate, arguments))
+            if verdict.kind == "allow":
+                gate.check_bounds(arguments)
+                return (yield UserCall(gate.function, *caller.allowed(gate, arguments)))
+            if verdict.kind == "deny":
+                raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
+            wanted = wanted_of(gate, occasion, verdict)
+            request = yield from find_or_ask(gate, store, arguments, wanted, caller, verdict)
+        match request.state:
+            case State.PENDING:
+                yield from caller.wait(request)
+                request = None  # what was decided meanwhile is found, and the rule may say otherwise by now
+            case State.RUNNING:
+                request = yield from caller.running(request)
+            case State.APPROVED | State.UNKNOWN:
+                after = yield from _run(gate, store, request, wanted, caller)
+                if isinstance(after, Attempt):
+                    return after
+                request = after
+            case State.DONE | State.FAILED if request.key is not None:
+                value = yield from replay(gate, store, request)
+                caller.happened(request)
+                return Attempt(value, None)
+            case State.EXPIRED | State.CANCELLED if not (request.holds or request.key) and caller.asks_anew(request):
+                request = None
+            case State.DONE | State.FAILED:  # it ended between being found and being read; the next call asks anew
+                at = None if request.execution is None else request.execution.started_at
+                raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+            case _:
+                raise caller.refused(request)
+
+
+def _run(
+    gate: Gate, store: Store, request: Request, wanted: Occasion, caller: Caller
+) -> Effects[Attempt | Request | None]:
+    """Start and run an approved call, once; return how it ended.
+
+    Returns:
+        How the call ended; or its request, where that changed and is to be looked at again; or None, where the call is
+        to be asked anew.
+    """
+    if request.state is State.UNKNOWN:
+        found = yield from _look_into(gate, store, request, wanted, caller)
+        if found is not request:
+            return found
+    elif (returned := (yield from send_back(gate, store, request))) is not None:
+        return returned
+    caller.begin(request)
+    try:
+        attempt = yield from execute(gate, store, request, wanted, caller)
+    except _CHANGED:  # since it was read; what it has become says the rest
+        caller.resume(request)
+        return (yield StoreCall(store, store.settle, request.id))
+    yield from caller.executed(request, attempt)
+    return attempt
+
+
+# -- what the gate asks for ----------------------------------------------------------------------------------------
+
+
+def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
+    """Return what the gate asks for of a call that its rule holds."""
+    # A rule that names who must agree does not mean those whom the gate would let in later, unless it says so.
+    escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
+    return occasion._replace(
+        quorum=verdict.quorum or gate.quorum, escalation=escalation, retries=gate.retries, idempotent=gate.idempotent
+    )
+
+
+def _is_taken_back(gate: Gate, store: Store, wanted: Occasion, request: Request) -> Effects[bool]:
+    """Withdraw a request that waits, or was approved, and is less than the gate asks for now; say whether it was.
+
+    Raises:
+        KeyReusedError: It is less, and has a key: nothing could be asked in its place, so it stays.
+    """
+    if request.state not in _OPEN:
+        return False
+    lack = yield from _lack_of(gate, wanted, request)
+    if lack is None:
+        return False
+    if request.key is not None:
+        raise errors.KeyReusedError(request.run_id, request.key, request_id=request.id, what=f"less asked for: {lack}")
+    yield StoreCall(store, store.withdraw, request.id, requester(), lack)
+    return True
+
+
+def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
+    """Return what is asked of a request where no rule is asked again; the stricter of gate and record counts."""
+    # A rule may have asked for other people than the gate does; only the record has their names.
+    who = gate if isinstance(gate.when, bool) else request
+    return occasion._replace(
+        quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
+    )
+
+
+def _lack_of(gate: Gate, wanted: Occasion, request: Request) -> Effects[str | None]:
+    """Return why a request that waits, or was approved, is less than the gate asks for now; None where it is not."""
+    lack = wanted.lack_of(request)
+    if lack is not None or gate.effect is None or request.edited is not None:
+        return lack
+    effect = yield from effect_of(gate, canonical.decode(request.call.form, gate.schema.classes))
+    if effect == request.effect:
+        return None
+    return f"it was asked for the effect {request.effect!r}, and the gate names {effect!r} now"
+
+
+def send_back(gate: Gate, store: Store, request: Request) -> Effects[Request | None]:
+    """Let an approved edit wait anew that only the program can refuse: by its own types, or for another effect.
+
+    Returns:
+        The request, which waits for its reviewers again; None where nothing speaks against a start.
+    """
+    if request.edited is None:
+        return None
+    problems = _refused_by_types(gate, request)
+    if not problems and gate.effect is not None:
+        effect = yield from effect_of(gate, canonical.decode(request.edited.form, gate.schema.classes))
+        problems = [] if effect == request.effect else [_moved(effect, request)]
+    if not problems:
+        return None
+    # The row is compared with the journal first: sending an altered one back would hide that it was altered.
+    yield StoreCall(store, store.settle, request.id)
+    return (yield StoreCall(store, store.send_back, request.id, requester(), problems))
+
+
+def _moved(effect: str | None, request: Request) -> str:
+    return (
+        f"effect: these arguments have the effect {effect!r}, and {request.effect!r} was asked for; let the program ask"
+        " for that call"
+    )
+
+
+def _refused_by_types(gate: Gate, request: Request) -> list[str]:
+    """Return what the function's own types say against an edit; the reviewer's process may not have had them."""
+    if request.edited is None:
+        return []
+    before, after = (canonical.load(call.form) for call in (request.call, request.edited))
+    kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
+    try:
+        gate.schema.validate(canonical.decode(request.edited.form, gate.schema.classes), kept=kept)
+    except SchemaError as error:
+        return error.problems
+    except errors.ArgumentError:
+        return []  # it was altered; the start will find that
+    return []
+
+
+def note_denial(
+    gate: Gate, store: Store, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
+) -> Effects[str]:
+    """Note in the journal that the rule denied a call; return why."""
+    secrets = secrets_among(gate, arguments)
+    reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
+    detail = {"tool": gate.tool, "rule": gate.rule, "reason": reason}
+    yield StoreCall(store, store.note, occasion.run_id, "denied", requester(), detail)
+    telemetry.denied(gate.name)
+    return reason or f"{gate.rule} denies {gate.name}"
+
+
+# -- find or record ----------------------------------------------------------------------------------------------
+
+
+def find_or_ask(
+    gate: Gate, store: Store, arguments: dict[str, Any], wanted: Occasion, caller: Caller, verdict: Verdict = _HOLD
+) -> Effects[Request]:
+    """Return the request that answers for a call here, as it stands by now, else a new one. Durable then.
+
+    Args:
+        gate: The function's gate.
+        store: Where requests live.
+        arguments: By name.
+        wanted: Where the call stands, and what a new request asks for.
+        caller: Who records it.
+        verdict: What the rule says of it.
+    """
+    form, schema = canonical.encode(arguments), gate.schema
+    if '"$' in form.text:  # only a tagged value can name a class
+        canonical.check_round_trip(form, schema.classes)
+    digest = call_digest(gate.tool, schema.digest, form.digest_input)
+    if gate.key is not None or wanted.key is not None:
+        wanted = wanted._replace(key=(yield from key_of(gate, arguments, wanted)))
+    while True:
+        if wanted.key is not None:
+            found = yield from _find_keyed(gate, store, digest, wanted)
+        else:
+            found = (yield from _find(store, digest, wanted)) if caller.finds else None
+        if found is None:
+            if wanted.pool is not None:
+                raise not_found_again(gate.name, wanted.pool)
+            call = masked_call(gate, arguments, form, schema, digest)
+            request = yield from _new_request(gate, store, call, arguments, wanted, verdict)
+            found = yield from caller.ask(store, request)
+        if not wanted.place:  # a journaled run knows its own code, and each of its calls by its place
+            check_function(gate, found)
+        if not (yield from _is_taken_back(gate, store, wanted, found)):
+            return found
+        # Asked of everybody: two programs that differ would else withdraw each other's requests for ever.
+        wanted = wanted.joined(found)
+
+
+def _find(store: Store, digest: str, occasion: Occasion) -> Effects[Request | None]:
+    """Return the request that answers for this call here: one decided from here, the run's own, a parent's."""
+    adopted = occasion.adopted.get(digest)
+    if adopted is not None:
+        with suppress(errors.RequestNotFoundError):
+            found = yield from _settled(store, (yield StoreCall(store, store.get, adopted)))
+            if found.holds:
+                return found
+    for run_id in occasion.run_ids:
+        found = yield StoreCall(store, store.find, fingerprint(run_id, digest, occasion.place))
+        if found is not None:
+            found = yield from _settled(store, found)
+            if found.holds:
+                return found
+    return None
+
+
+def _settled(store: Store, request: Request) -> Effects[Request]:
+    # An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
+    if request.state not in _OPEN or is_due(request, clock.now()):
+        return (yield StoreCall(store, store.settle, request.id))
+    return request
+
+
+def _find_keyed(gate: Gate, store: Store, digest: str, occasion: Occasion) -> Effects[Request | None]:
+    """Return the request that was asked with a key, compared with the journal and as it stands by now.
+
+    Raises:
+        KeyReusedError: It was asked for another call.
+    """
+    run_id, key = occasion.run_id, cast("str", occasion.key)
+    found: Request | None = yield StoreCall(store, store.find_key, run_id, key)
+    if found is None:
+        return None
+    if found.subject.digest != digest:
+        is_same = getattr(found.subject, "tool", None) == gate.tool
+        what = "other arguments" if is_same else f"another tool, {getattr(found.subject, 'tool', 'a question')}"
+        raise errors.KeyReusedError(run_id, key, request_id=found.id, what=what)
+    return (yield StoreCall(store, store.settle, found.id))
+
+
+def _new_request(
+    gate: Gate, store: Store, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
+) -> Effects[Request]:
+    gate.check_types(arguments)
+    secrets = secrets_of(gate, call.form, call.masked)
+    must_show_no_secret(gate, "key", wanted.key, secrets)
+    facts = yield from facts_of(gate, store, call, arguments, wanted, verdict, secrets)
+    prompt = yield from prompt_of(gate, verdict, arguments)
+    rule = verdict.reason
+    if not isinstance(gate.when, bool):
+        rule = gate.rule if rule is None else f"{gate.rule}: {rule}"
+    words = yield from words_of(gate, arguments, secrets)
+    now, run_id = clock.now(), wanted.run_id
+    return Request(
+        id=new_request_id(),
+        kind="call",
+        run_id=run_id,
+        fingerprint=fingerprint(run_id, call.digest, wanted.place, wanted.key),
+        place=wanted.place,
+        subject=call,
+        key=wanted.key,
+        effect=words.effect,
+        title=words.title,
+        summary=words.summary,
+        requester=requester(),
+        created_at=now,
+        expires_at=now + (verdict.expires or gate.expires),
+        approval_window=gate.approval_expires,
+        quorum=wanted.quorum,
+        on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
+        also_for=wanted.acts_for[1:],
+        process=None if wanted.has_name else worker.current(),
+        prompt=None if prompt is None else redaction.fit(prompt, secrets),
+        description=gate.description,
+        risk=verdict.risk or gate.risk,
+        rule=None if rule is None else redaction.fit(rule, secrets),
+        retries=gate.retries,
+        idempotent=gate.idempotent,
+        redact=gate.redact,
+        notify_arguments=gate.notify_arguments,
+        escalation=wanted.escalation,
+        context=facts,
+    )
+
+
+def not_found_again(what: str, pool: str) -> errors.ConfigError:
+    """Return the refusal of what would raise `ConfirmationRequired` where nobody could come back to it."""
+    return errors.ConfigError(
+        f"{what} would wait for a person in a thread of a pool ({pool}) outside of any run; nothing was asked and "
+        "nothing ran. Such a thread serves one caller after another, so nobody could come back for the decision. Name "
+        'the run around it, inside of the thread: with sayso.run("order-4721"): ...'
+    )
+
+
+# -- what became of it earlier --------------------------------------------------------------------------------------
+
+
+def _look_into(
+    gate: Gate, store: Store, request: Request, wanted: Occasion, caller: Caller
+) -> Effects[Attempt | Request | None]:  # fmt: skip
+    """Ask the gate's `verify=` hook about a call whose outcome is unknown, and record its answer.
+
+    Returns:
+        What the call gave; or the request, to be started again; or None, where the call is to be asked anew.
+
+    Raises:
+        OutcomeUnknownError: Nobody can tell, and the call is not idempotent.
+    """
+    answer = None if gate.verify is None else (yield from ask_verify(gate, gate.verify, request))
+    if answer is None:
+        if request.idempotent and wanted.lack_of(request) is None:
+            return request
+        raise errors.OutcomeUnknownError(request.id)
+    hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
+    resolve = partial(store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify")
+    resolved: Request = yield StoreCall(store, resolve, request.id, hook)
+    if answer:
+        caller.happened(resolved)
+        return Attempt(answer.result if isinstance(answer, Happened) else None, None)
+    return resolved if resolved.state is State.APPROVED or resolved.key is not None else None
+
+
+def replay(gate: Gate, store: Store, request: Request) -> Effects[Any]:
+    """Return what the call of a key returned, in whichever process it ran.
+
+    Raises:
+        CallFailedError: It failed.
+        ValueNotKeptError: Its result was not kept, or cannot be read here.
+    """
+    if request.state is State.FAILED:
+        raise errors.CallFailedError(request.id, error=None if request.execution is None else request.execution.error)
+    text: str = yield StoreCall(store, store.result, request.id)
+    try:
+        return canonical.decode(text, _result_classes(gate.function))["result"]
+    except errors.ArgumentError as error:
+        raise errors.ValueNotKeptError(request.id, f"cannot be read here ({error.reason})") from None
+
+
+def _result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
+    annotation = hints_of(annotated(inspect.unwrap(function))).get("return")
+    return {} if annotation is None else Schema.of_type(annotation).classes
+
+
+# -- start, run, record --------------------------------------------------------------------------------------------
+
+
+class Started(NamedTuple):
+    """The single right to run an approved call.
+
+    Attributes:
+        request: The request, running.
+        token: What `Store.finish` wants back.
+        args: The positional arguments to run with.
+        kwargs: The keyword arguments.
+    """
+
+    request: Request
+    token: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def execute(
+    gate: Gate, store: Store, request: Request, wanted: Occasion | None = None, caller: Caller | None = None
+) -> Effects[Attempt]:
+    """Start an approved call, run it from its stored form, and record how it ended.
+
+    The start is durable before the call runs. An error of the call is a `failed` outcome. A call that is broken off
+    (cancellation, Ctrl-C, exit) is `unknown`, because nobody can say what it had done by then; so is one with an
+    ambiguous error (`sayso.gates.outcome`), which gets a note that says so.
+
+    Args:
+        gate: The function's gate.
+        store: Where the request lives.
+        request: The request that is to be started.
+        wanted: What its approval must have; what its record and the gate say, when not given.
+        caller: Who makes the call; what it saves of its run is stored together with the outcome.
+
+    Raises:
+        StartRefusedError: Somebody else has the start, the approval ended, or the record was altered; nothing ran.
+        InvalidChangesError: The edited arguments do not pass the function's own validation; nothing ran.
+        OutcomeNotRecordedError: The call ran, and the store could not be told.
+    """
+    started = yield from begin(gate, store, request, wanted)
+    before = executing.set((*executing.get(), started.request))
+    try:
+        call = UserCall(gate.function, started.args, started.kwargs)
+        attempt: Attempt = yield telemetry.executing(started.request, call)
+    finally:
+        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+            executing.reset(before)
+    return (yield from end(gate, store, started, judged(gate, attempt), caller))
+
+
+def begin(gate: Gate, store: Store, request: Request, wanted: Occasion | None = None) -> Effects[Started]:
+    """Start an approved call: the first half of `execute`, durable on return."""
+    token = new_token()
+    try:
+        started = yield StoreCall(store, store.start, request.id, token)
+        arguments = _approved_arguments(gate, started, wanted)
+        if gate.effect is not None:  # the effect that the start took is the one that these arguments have
+            yield from _must_have_effect(gate, started, arguments)
+        args, kwargs = gate.signature.spread(arguments)
+    except (errors.StartRefusedError, GeneratorExit) as refusal:
+        if isinstance(refusal, errors.AlteredRequestError):
+            with suppress(errors.StoreCorruptError):  # an altered row is not written to; it was not started either
+                yield from _finish(store, request, token, Outcome("failed", error=str(refusal)))
+        raise
+    except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
+        yield from _finish(store, request, token, Outcome("failed", error=f"not run: {type(error).__name__}"))
+        raise
+    return Started(started, token, args, kwargs)
+
+
+def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -> Effects[None]:
+    effect = yield from effect_of(gate, arguments)
+    if effect != request.effect:
+        raise errors.InvalidChangesError(request.id, [_moved(effect, request)])
+
+
+def end(
+    gate: Gate, store: Store, start: Started, attempt: Attempt, caller: Caller | None = None
+) -> Effects[Attempt]:  # fmt: skip
+    """Record how a started call ended: the second half of `execute`."""
+    request = start.request
+    saved = None if caller is None else caller.saving(attempt)
+    try:
+        is_recorded = yield from _finish(store, request, start.token, outcome_of(gate, request, attempt), saved)
+    except errors.StoreError as error:
+        if attempt.raised is None:
+            raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
+        attempt.raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
+        is_recorded = None
+    if attempt.raised is not None and attempt.is_ambiguous and is_recorded is not False:
+        mark_unknown(attempt.raised, request.id, may_start_again=request.idempotent)
+    if is_recorded and caller is not None:
+        caller.saved()
+    if not gate.retries and not gate.idempotent:
+        forget_function(request.id)
+    return attempt
+
+
+def _finish(
+    store: Store, request: Request, token: str, outcome: Outcome, saved: RunUpdate | None = None
+) -> Effects[bool]:
+    """Record an outcome; return whether it, and what was to be saved with it, is in the store."""
+    try:
+        yield StoreCall(store, store.finish, request.id, token, outcome, saved)
+    except errors.StartRefusedError:
+        return False  # the start was not recorded, or somebody has resolved it by now
+    return True
+
+
+def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -> dict[str, Any]:
+    """Return the arguments to run with, read from the stored form; refuse them unless they are what was approved."""
+    call = request.effective
+    arguments, digest_input = canonical.read(call.form, lambda: gate.schema.classes)
+    digest = call_digest(gate.tool, gate.schema.digest, digest_input)
+    decision = request.decision
+    # Every decision has a fingerprint, a no as well: only an approval lets the call run.
+    approved = decision.fingerprint if decision is not None and decision.verb == "approve" else None
+    if digest != call.digest or request.fingerprint_of(digest) != approved:
+        raise errors.AlteredRequestError(request.id)
+    if (call.tool, call.name) != (gate.tool, gate.name) or not is_as_shown(gate, call):
+        raise errors.AlteredRequestError(request.id, "what people are shown of the call is not what would run")
+    if request.missing_votes:
+        raise errors.AlteredRequestError(
+            request.id, f"it shows fewer approvals than the {request.quorum} it was asked of"
+        )
+    if wanted is None:
+        wanted = Occasion(
+            (), {}, request.acts_for, quorum=request.quorum, escalation=request.escalation, retries=gate.retries,
+            idempotent=gate.idempotent,
+        )  # fmt: skip
+    lack = wanted.lack_of(request)
+    if lack is not None:
+        raise errors.AlteredRequestError(request.id, lack)
+    # `gated_call` asked this before the start; other callers may not have.
+    if problems := _refused_by_types(gate, request):
+        raise errors.InvalidChangesError(request.id, problems)
+    return arguments

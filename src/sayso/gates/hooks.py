@@ -1,0 +1,251 @@
+"""What a gate's author says of a call: the rule, the key, the effect, the texts for people, the facts, `verify=`.
+
+Texts may be templates (`"refund:{order_id}"`), read at the decoration, or callables. Whatever one of these raises, or
+gives that cannot be used, is a `PolicyError` that quotes no secret, and the call does not run. The invariant: a key or
+an effect never holds a secret or an empty value.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from pathlib import PurePath
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sayso import errors
+from sayso.effects import Effects, HookCall, StoreCall
+from sayso.gates.masking import HookError, mask_facts, refuse
+from sayso.gates.options import Gate
+from sayso.model import canonical, redaction
+from sayso.model.nan import nan_in
+from sayso.model.request import Call, Request
+from sayso.policy import Happened, Verdict, verdict_of
+from sayso.scope import Occasion, executing
+from sayso.stores.base import Store
+
+__all__ = [
+    "Words", "ask_rule", "ask_verify", "effect_of", "facts_of", "key_of", "must_show_no_secret",
+    "prompt_of", "words_of",
+]  # fmt: skip
+
+_LONGEST = 200
+_ONE_VALUE = (str, int, float, Decimal, date, datetime, time, UUID, Enum, PurePath)
+
+
+# -- the rule ------------------------------------------------------------------------------------------------------
+
+
+def ask_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
+    """Return what the gate's rule says of a call with these arguments."""
+    rule = gate.when
+    if isinstance(rule, bool):
+        return verdict_of(rule, "")
+    try:
+        asked = gate.hook_call(rule, arguments, partial(_forms, arguments))
+        lost = nan_in(asked.kwargs)
+        answer = (yield asked) if lost is None else None
+    except Exception as error:  # noqa: BLE001  user code: whatever it raises means that the call is not run
+        refuse(gate, gate.rule, error, arguments)
+    if lost is not None:
+        raise errors.PolicyError(f"{gate.rule} of {gate.name}", f"cannot judge {lost}, which is NaN")
+    if asked.has_moved:
+        raise errors.PolicyError(f"{gate.rule} of {gate.name}", "the arguments changed while the rule decided")
+    # The rule's name takes longer to make than most rules take to answer; it is shown only with a wrong answer.
+    return verdict_of(answer, "" if type(answer) is bool else f"{gate.rule} of {gate.name}")
+
+
+def _forms(arguments: dict[str, Any]) -> list[str | None]:
+    return [_form(name, value) for name, value in arguments.items()]
+
+
+def _form(name: str, value: object) -> str | None:
+    try:
+        return canonical.encode({name: value}).text
+    except errors.ArgumentError:
+        return None  # a call that is held will be refused for it
+
+
+# -- key, effect, and texts for people -----------------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """What a gate's author says of one call.
+
+    Attributes:
+        effect: What it does to the world, by a name that counts across runs.
+        title: What people are to call the function.
+        summary: What the call does, in one line.
+    """
+
+    effect: str | None
+    title: str | None
+    summary: str | None
+
+
+class _Template(string.Formatter):
+    """Fills a template; where `is_name`, each value in it must be one that a name can be made of."""
+
+    def __init__(self, *, is_name: bool) -> None:
+        self._is_name = is_name
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        value, first = super().get_field(field_name, args, kwargs)
+        if self._is_name and (not isinstance(value, _ONE_VALUE) or value == ""):
+            kind = "empty" if value is None or value == "" else f"a {type(value).__name__}"
+            raise ValueError(f"{field_name} is {kind}, of which no name can be made")
+        return value, first
+
+
+def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects[str | None]:
+    """Return the key of a call; None where its gate asks for none.
+
+    Raises:
+        PolicyError: It cannot be made.
+        ConfigError: The run has no name, so nobody could find the key again.
+    """
+    if occasion.key is None and gate.key is None:
+        return None
+    if not occasion.has_name:
+        raise errors.ConfigError(
+            f"the key of {gate.name} counts in a run with a name, and this one has none: with sayso.run('order-4721'):"
+            " ..., or run= where a call is held by hand. Nothing was asked and nothing ran"
+        )
+    if occasion.key is not None:
+        return occasion.key
+    return _must_be_name(gate, "key", (yield from _text_of(gate, "key", gate.key, arguments, is_name=True)))
+
+
+def effect_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str | None]:
+    """Return the effect of a call with these arguments; raises `PolicyError` where it cannot be made."""
+    if gate.effect is None:
+        return None
+    text = yield from _text_of(gate, "effect", gate.effect, arguments, is_name=True)
+    return _must_be_name(gate, "effect", text)
+
+
+def words_of(gate: Gate, arguments: dict[str, Any], secrets: Collection[str]) -> Effects[Words]:
+    """Return what the author says of a call, for its request; secrets are masked in what people read.
+
+    Raises:
+        PolicyError: One of the texts cannot be made, or the effect would show a secret.
+    """
+    effect = yield from effect_of(gate, arguments)
+    must_show_no_secret(gate, "effect", effect, secrets)
+    read: list[str | None] = []
+    for option, given in (("title", gate.title), ("summary", gate.summary)):
+        text = None
+        if given is not None:
+            text = yield from _text_of(gate, option, given, arguments, is_name=False)
+        read.append(None if text is None else redaction.fit(" ".join(text.split()), secrets))
+    return Words(effect, read[0], read[1])
+
+
+def must_show_no_secret(gate: Gate, option: str, text: str | None, secrets: Collection[str]) -> None:
+    """Refuse a key or an effect that would show a secret: it has to be the same in every process, and is not masked."""
+    if text is not None and redaction.scrub(text, secrets) != text:
+        raise errors.PolicyError(f"{option}= of {gate.name}", "holds a secret argument, and would be shown as it is")
+
+
+def _text_of(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, is_name: bool) -> Effects[str]:
+    try:
+        if callable(given):
+            text = yield gate.hook_call(given, arguments)
+        else:
+            text = _Template(is_name=is_name).vformat(given, (), arguments)
+    except Exception as error:  # noqa: BLE001  user code: what cannot be named waits for nobody
+        refuse(gate, f"{option}=", error, arguments)
+    if not isinstance(text, str):
+        raise errors.PolicyError(f"{option}= of {gate.name}", f"returned {type(text).__name__}, not a text")
+    return text
+
+
+def _must_be_name(gate: Gate, option: str, text: str) -> str:
+    if not 0 < len(text) <= _LONGEST or not text.isprintable() or text != text.strip():
+        raise errors.PolicyError(
+            f"{option}= of {gate.name}",
+            f"gave no text of 1 to {_LONGEST} characters that can be seen, without spaces around them",
+        )
+    return text
+
+
+# -- for the reviewer ----------------------------------------------------------------------------------------------
+
+
+def prompt_of(gate: Gate, verdict: Verdict, arguments: dict[str, Any]) -> Effects[str | None]:
+    """Return what the reviewer is to read first."""
+    prompt = gate.prompt if verdict.prompt is None else verdict.prompt
+    if prompt is None or isinstance(prompt, str):
+        return prompt
+    option = f"{gate.option_name('prompt')}="
+    try:
+        text = yield gate.hook_call(prompt, arguments)
+    except Exception as error:  # noqa: BLE001  user code: a prompt that fails must not let the call through
+        refuse(gate, option, error, arguments)
+    if not isinstance(text, str):
+        raise errors.PolicyError(f"{option} of {gate.name}", f"returned {type(text).__name__}, not a text")
+    return text
+
+
+def facts_of(
+    gate: Gate, store: Store, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict,
+    secrets: frozenset[str],
+) -> Effects[dict[str, Any] | None]:  # fmt: skip
+    """Return what a front end may know about a call; what the rule says comes before what the gate says."""
+    # Where captured values tell a function's calls apart, several versions of it are nothing unusual; and a store in
+    # memory has nothing of an earlier program.
+    if wanted.has_name and gate.is_self_contained and store.blocks and not wanted.place:
+        note = yield from _note_of_earlier_versions(gate, store, wanted)
+        if note is not None:
+            return note
+    if wanted.context is None and gate.context is None and verdict.context is None:
+        return None
+    facts: Any = {}
+    if gate.context is not None:
+        try:
+            facts = yield HookCall(gate.context, {"masked": call.arguments})
+        except HookError as failed:
+            refuse(gate, f"{failed.option}=", failed.error, arguments)
+        except Exception as error:  # noqa: BLE001  user code: the call waits for nobody whom it cannot be shown to
+            refuse(gate, "context=", error, arguments)
+    return {**(wanted.context or {}), **mask_facts(gate, {**facts, **(verdict.context or {})}, secrets)}
+
+
+def _note_of_earlier_versions(gate: Gate, store: Store, wanted: Occasion) -> Effects[dict[str, Any] | None]:
+    """Return a note on what waits in this run for the function as it was before its parameters changed."""
+    versions = yield StoreCall(store, store.versions, wanted.run_id, gate.tool)
+    earlier = [request_id for request_id, digest in versions if digest != gate.schema.digest]
+    if not earlier:
+        return None
+    import logging
+
+    waits = ", ".join(earlier)
+    text = "%s asks anew in run %r: an earlier version of it, with other parameters, waits as %s and will not run"
+    logging.getLogger("sayso").warning(text, gate.name, wanted.run_id, waits)
+    return {"note": f"an earlier version of this function waits as {waits}; to approve that one runs nothing"}
+
+
+# -- afterwards ----------------------------------------------------------------------------------------------------
+
+
+def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Effects[Happened | bool | None]:
+    """Return what `verify=` says of a call whose outcome is unknown; None where it cannot tell."""
+    arguments = canonical.decode(request.effective.form, gate.schema.classes)
+    before = executing.set((*executing.get(), request))
+    try:
+        answer = yield gate.hook_call(verify, arguments)
+    except Exception as error:  # noqa: BLE001  user code: a hook that fails says nothing, and nothing is run
+        refuse(gate, "verify=", error, arguments)
+    finally:
+        with suppress(ValueError):  # as in `execute`
+            executing.reset(before)
+    if answer is None or isinstance(answer, bool | Happened):
+        return answer
+    raise errors.PolicyError(
+        f"verify= of {gate.name}", f"returned {type(answer).__name__}, not True, False, None or Happened(result)"
+    )
