@@ -64,8 +64,8 @@ def moved(request: Request, before: Mapping[str, Any], after: Mapping[str, Any])
     if request.call.tool != TARGET_TOOL:
         return []
     changed = [name for name in _FIXED if dump(before.get(name)) != dump(after.get(name))]
-    told = "is what this Confirm is about, and stays as it is; to use another target, reject this one with a reason"
-    return [f"{name}: {told}" for name in changed]
+    fixed = "is what this Confirm is about, and stays as it is; to use another target, reject this one with a reason"
+    return [f"{name}: {fixed}" for name in changed]
 
 
 ID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"

@@ -1,4 +1,4 @@
-"""JSON values and the canonical form: what a reviewer gives as JSON, written as the schema of a signature means it.
+"""JSON to the canonical form: what a reviewer gives, converted as the schema of a signature says.
 
 A text becomes the date that it stands for, an object the dataclass or model that it describes, without the program's
 classes. Whether the values fit is checked by `jsonschema-rs` before (`sayso.model.json_schema`).

@@ -228,7 +228,7 @@ def decide(
     """Take one person's decision.
 
     Args:
-        decision: What was said; its `at` and `fingerprint` are set here.
+        decision: The decision; its `at` and `fingerprint` are set here.
         roles: The reviewer's roles.
         seen: Fingerprint of what the reviewer looked at; None takes the call as it stands.
         edited: For an approve with changes, the whole call as it would run, already validated.
@@ -321,11 +321,11 @@ def resolve(
 
     With `force` also of one recorded as running, whose worker only a person can know to be gone (another machine,
     another container). Such a call is never made ready to be tried again. `roles` are the reviewer's; None when the
-    gate's `verify=` hook speaks, which needs none. `comment` says how it was found out.
+    gate's `verify=` hook resolves it, which needs none. `comment` says how it was found out.
 
     Raises:
         NotUnknownError: The outcome is not unknown.
-        OwnRequestError: The requester speaks for itself.
+        OwnRequestError: The requester resolves its own request.
         MissingRoleError: The reviewer has none of the roles.
     """
     execution = request.execution
@@ -395,7 +395,7 @@ _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, Stat
 
 
 def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
-    """Refuse a start while another request holds the effect, unless the reviewers said that it may happen again."""
+    """Refuse a start while another request holds the effect, unless the reviewers let it happen again."""
     if request.decision is not None and request.decision.again:
         return
     is_earlier = True

@@ -220,9 +220,9 @@ class PythonTypes:
         """Whether the author wrote bounds for a parameter that only the code can check."""
         return self._parameters[name].field is not None and "x-sayso-code" in self.tree["properties"][name]
 
-    def _property(self, parameter: Parameter, told: Node | None) -> Node:
+    def _property(self, parameter: Parameter, generated: Node | None) -> Node:
         field, default = parameter.field, parameter.default
-        node: Node = dict(told if told is not None else {} if parameter.is_any else {"x-sayso-code": True})
+        node: Node = dict(generated if generated is not None else {} if parameter.is_any else {"x-sayso-code": True})
         if field is not None:
             if isinstance(field.info.description, str) and field.info.description:
                 node["description"] = field.info.description
@@ -241,10 +241,10 @@ class PythonTypes:
 
     def _default(self, name: str, value: object) -> Node:
         try:
-            told = {name: form_of(value)}
+            named = {name: form_of(value)}
         except ArgumentError:
             return {}
-        return {"default": display(told[name])} if self._redaction.mask(told) is told else {}
+        return {"default": display(named[name])} if self._redaction.mask(named) is named else {}
 
 
 def _subclasses(cls: type) -> Iterator[type]:
@@ -322,7 +322,7 @@ class _Generator(GenerateJsonSchema):
         return False
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        pass  # a type that is not told in full is checked by pydantic itself
+        pass  # a type that is not described in full is checked by pydantic itself
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Node:  # noqa: ARG002  as above
         return {"x-sayso-code": True}
@@ -340,10 +340,12 @@ class _Generator(GenerateJsonSchema):
             raise pydantic_core.PydanticSerializationError("it has no canonical form") from error
 
     def build_schema_type_to_method(self) -> dict[Any, Any]:
-        return {kind: partial(self._told, method) for kind, method in super().build_schema_type_to_method().items()}
+        return {
+            kind: partial(self._described, method) for kind, method in super().build_schema_type_to_method().items()
+        }
 
-    def _told(self, method: Callable[[Any], Node], schema: Any) -> Node:
-        """Return what pydantic tells of a type, with what it leaves out."""
+    def _described(self, method: Callable[[Any], Node], schema: Any) -> Node:
+        """Return the schema that pydantic makes of a type, with what it leaves out."""
         kind: str = schema["type"]
         node = dict(_NODES[kind]) if kind in _NODES else dict(method(schema))
         if kind == "str" and isinstance(pattern := schema.get("pattern"), re.Pattern):
@@ -379,7 +381,7 @@ class _Generator(GenerateJsonSchema):
         self.classes[name] = cls
         node: Node = {"title": cls.__name__, "enum": [member.name for member in members], "type": "string"}
         node["x-sayso-values"] = [{"$enum": [name, member.name]} for member in members]
-        return {**node, "x-sayso-also": [_told(member.value, member.name) for member in members]}
+        return {**node, "x-sayso-also": [_form_or(member.name, member.value) for member in members]}
 
     # -- classes ---------------------------------------------------------------------------------------------------
 
@@ -435,7 +437,7 @@ def _inline(pattern: re.Pattern[str]) -> str:
     return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
 
 
-def _told(value: object, otherwise: str) -> Json:
+def _form_or(otherwise: str, value: object) -> Json:
     try:
         return form_of(value)
     except ArgumentError:

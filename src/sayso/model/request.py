@@ -108,11 +108,11 @@ Verb = Literal["approve", "reject", "feedback", "answer", "cancel"]
 
 @dataclass(frozen=True)
 class Decision:
-    """One thing that one person said, once.
+    """One decision of one person.
 
     Attributes:
-        verb: What was said.
-        by: Who said it.
+        verb: What was decided.
+        by: Who decided.
         at: When, in UTC, by the store's clock.
         channel: Through which channel: `terminal`, `cli`, `python`, later `web`, `slack`, …
         comment: The reviewer's words; for `reject` the reason, for `feedback` the message to the program.
@@ -170,7 +170,7 @@ class Execution:
         finished_at: When the outcome was recorded.
         result: Canonical form of what the call returned, secrets masked, where it has one and is small; to be shown.
         error: The error's type and message, secrets masked.
-        resolved_by: Who said how it ended, where the program could not.
+        resolved_by: Who resolved how it ended, where the program could not.
         stopped: How many starts of this approval stopped to ask a person something else.
         kept: For a call with a key, digest of the real result, which `Store.result` returns.
         not_kept: Why the real result of such a call is not in the store.
@@ -394,8 +394,8 @@ def _approval(request: Request) -> Iterator[str]:
             f"A person ({name_of(decision.by)}) changed the arguments before {request.call.name} ran: {listed}{more}."
             " The result is that of the changed call; do not repeat the call with the old arguments."
         )
-    said = [*request.votes, decision] if not any(vote == decision for vote in request.votes) else request.votes
-    for one in said:
+    votes = [*request.votes, decision] if not any(vote == decision for vote in request.votes) else request.votes
+    for one in votes:
         if one.comment:
             yield f"Note from {name_of(one.by)}: {_quoted(one.comment)}."
 
@@ -407,7 +407,7 @@ def _ending(request: Request) -> Iterator[str]:
     final, execution = _FINAL.format(what=what), request.execution
     error = "" if execution is None or execution.error is None else brief(execution.error, _ERROR_ROOM)
     finder = None if execution is None or execution.resolved_by is None else name_of(execution.resolved_by)
-    who, words = _said(request)
+    who, words = _decider(request)
     match request.state:
         case State.PENDING:
             yield f"{undone} yet: it waits for a person ({request.id}). Do not repeat this {what}."
@@ -436,7 +436,7 @@ def _ending(request: Request) -> Iterator[str]:
             pass  # the result, or the answer, says the rest
 
 
-def _said(request: Request) -> tuple[str, str]:
+def _decider(request: Request) -> tuple[str, str]:
     """Return who decided, and their words as a part of a sentence."""
     decision = request.decision
     if decision is None:

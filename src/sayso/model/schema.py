@@ -182,8 +182,8 @@ class Schema:
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex: of a signature's schema without titles and descriptions; of a foreign one, of all of it."""
-        told_of = mapped(self.tree, _without_words) if self.is_own else self.tree
-        digest = hashlib.sha256(json.dumps(told_of, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        covered = mapped(self.tree, _without_words) if self.is_own else self.tree
+        digest = hashlib.sha256(json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
         if self._read is not None:
             _live[digest] = self
         return digest

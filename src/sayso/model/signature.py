@@ -290,7 +290,7 @@ def _check_fields(parameters: Iterable[inspect.Parameter]) -> None:
 
 
 def fields_of(parameters: Iterable[inspect.Parameter], hints: Callable[[], Mapping[str, Any]]) -> dict[str, Field]:
-    """Return what is said of those parameters that a `Field` describes, by name.
+    """Return the fields of those parameters that have one, by name.
 
     Args:
         parameters: Those of a function.
@@ -331,7 +331,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_any(self) -> bool:
-        """Whether nothing is said of its type."""
+        """Whether it has no type, or one that takes anything."""
         return any(self.annotation is nothing for nothing in (Any, object, inspect.Parameter.empty))
 
     @property

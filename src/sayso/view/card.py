@@ -226,7 +226,7 @@ def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
 
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
-    said: dict[str, Any] = {
+    words: dict[str, Any] = {
         "title": request.title,
         "summary": request.summary,
         "effect": request.effect,
@@ -235,8 +235,8 @@ def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
         "rule": request.rule,
         "context": request.context,
     }
-    told = {name: words for name, words in said.items() if words is not None}
-    return ["  the program says, unverified:", *_columned(told, 4, width, full=full)] if told else []
+    given = {name: text for name, text in words.items() if text is not None}
+    return ["  the program says, unverified:", *_columned(given, 4, width, full=full)] if given else []
 
 
 def cautions(request: Request) -> list[str]:
@@ -256,11 +256,11 @@ def cautions(request: Request) -> list[str]:
         "context": request.context,
     }
     if isinstance(subject, Question):
-        found = [f"the question {said}" for said in warnings(subject.text)]
+        found = [f"the question {what}" for what in warnings(subject.text)]
     else:
-        found = [*_hidden(request), *(f"argument {said}" for said in warnings(request.effective.shown))]
+        found = [*_hidden(request), *(f"argument {what}" for what in warnings(request.effective.shown))]
         named |= {"function": subject.tool}
-    return found + [f"the {name} {said}" for name, text in named.items() if text for said in warnings(text)]
+    return found + [f"the {name} {what}" for name, text in named.items() if text for what in warnings(text)]
 
 
 def _hidden(request: Request) -> Iterator[str]:
@@ -274,9 +274,9 @@ def _hidden(request: Request) -> Iterator[str]:
         yield f"the program hides {values} that sayso would not mask by itself"
 
 
-def _caution_rows(said: str, width: int) -> list[str]:
+def _caution_rows(caution: str, width: int) -> list[str]:
     # Where a warning goes on it carries a mark, as it may quote what would look like a row of its own.
-    first, *rest = wrapped(said, width - _CAUTION_INDENT)
+    first, *rest = wrapped(caution, width - _CAUTION_INDENT)
     return [f"  warning: {first[2:]}", *(f"{'':{_CAUTION_INDENT}}{row}" for row in rest)]
 
 
@@ -336,7 +336,7 @@ def ask_rows(
     warned = [*cautions(request), *effect_cautions(same_effect, now)]
     return [
         *subject_rows(request, width=width, full=full),
-        *(row for said in warned for row in _caution_rows(said, width)),
+        *(row for caution in warned for row in _caution_rows(caution, width)),
         *_words_rows(request, width=width, full=full),
         *_circumstances(request, now, width - _FACT_ROOM - 2 - _AFTER_NAME),
     ]

@@ -33,7 +33,7 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
 
     Args:
         request: The request.
-        program_gone: Whether nobody comes back for the decision (`Review.program_is_gone`); None is not told.
+        program_gone: Whether nobody comes back for the decision (`Review.program_is_gone`); None leaves it out.
     """
     return {
         "id": request.id,
@@ -176,9 +176,9 @@ def _detail(text: str) -> str:
 
 
 def _part(name: str, value: Any) -> str:
-    said = _WORDS.get(name, f"{token(name)}:")
+    label = _WORDS.get(name, f"{token(name)}:")
     if value is True:
-        return said if name in _WORDS else f"{said} yes"
+        return label if name in _WORDS else f"{label} yes"
     if name in {"until", "on_behalf_of", "tool", "what"} and isinstance(value, str):
-        return f"{said} {token(value)}"
-    return f"{said} {brief(value, _ROOM)}".strip()
+        return f"{label} {token(value)}"
+    return f"{label} {brief(value, _ROOM)}".strip()

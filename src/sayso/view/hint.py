@@ -16,7 +16,7 @@ __all__ = ["choices_of", "kind_of", "kinds_of"]
 _MOST_CHOICES = 50
 _MOST_PARTS = 12, 6, 4, 2  # of each level: a short schema can have any number of parts by its references
 _ROOM = 60
-_MOST_SAID = 200
+_LONGEST = 200
 _LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -44,8 +44,8 @@ def kinds_of(schema: Schema) -> dict[str, str]:
 
 def _described(schema: Schema, part: Any) -> str:
     part = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-    kind, said = kind_of(schema, part), escape(" ".join(str(part.get("description", "")).split()))
-    return f"{kind}: {said if len(said) <= _MOST_SAID else said[:_MOST_SAID] + '…'}" if said else kind
+    kind, words = kind_of(schema, part), escape(" ".join(str(part.get("description", "")).split()))
+    return f"{kind}: {words if len(words) <= _LONGEST else words[:_LONGEST] + '…'}" if words else kind
 
 
 def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
@@ -70,5 +70,5 @@ def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
         named = list(part["properties"].items())
         inside = [f"{escape(name)}: {kind_of(schema, one, depth + 1)}" for name, one in named[:most]]
         words = f"object ({', '.join(inside + (['…'] if len(named) > most else []))})"
-    limits = (f"{said} {brief(part[name], _ROOM)}" for name, said in _LIMITS.items() if name in part)
+    limits = (f"{word} {brief(part[name], _ROOM)}" for name, word in _LIMITS.items() if name in part)
     return ", ".join([words, *limits])
