@@ -637,6 +637,33 @@ def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> N
     assert theirs.get_run("order-1") == kept
 
 
+def test_a_run_that_nobody_holds_is_not_left_as_running(stage: Stage) -> None:
+    program, update = stage.program(), RunUpdate(record("order-1"), [])
+    for verb in (
+        lambda: program.leave_run(update, RunState.RUNNING),
+        lambda: program.save_run(update._replace(left=RunState.RUNNING)),
+    ):
+        with pytest.raises(errors.StoreError, match="paused, broken or ended"):
+            verb()
+    assert stage.store.runs(RunFilter())[0] == []
+
+
+def test_a_run_with_a_name_that_fills_pages_is_refused(stage: Stage) -> None:
+    for change in ({"id": "x" * 601}, {"name": ""}, {"kind": "x" * 601}, {"holder": "x" * 601}):
+        with pytest.raises(errors.StoreError, match="1 to 600 characters"):
+            stage.program().save_run(RunUpdate(replace(record("order-1"), **change), []))
+
+
+def test_a_filter_that_no_store_can_search_for_is_refused(server: Serving, tmp_path: Path) -> None:
+    stage = Stage(server, SqliteStore(tmp_path / "server.db"))
+    for name in ("text", "run_id", "name", "risk"):
+        with pytest.raises(errors.StoreError, match="at most 1,000 characters"):
+            stage.program().list(replace(Filter(), **{name: "x" * 60_000}))
+    with pytest.raises(errors.StoreError, match="at most 1,000 characters"):
+        stage.program().runs(RunFilter(name="x" * 60_000))
+    stage.close()
+
+
 def test_a_run_of_a_program_on_the_servers_own_machine_is_nobodys(stage: Stage) -> None:
     stage.store.ask(sample_call("order-1"))
     stage.store.save_run(RunUpdate(record("order-2"), []))

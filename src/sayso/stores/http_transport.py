@@ -41,7 +41,7 @@ _OF_DOCUMENT = ("type", "title", "status", "detail", "code")
 
 
 def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
-    """Return the fault that an answer tells of.
+    """Return the error that an answer stands for.
 
     Args:
         status: Of the answer.
@@ -52,8 +52,8 @@ def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
         problem = json.loads(content)
     except ValueError:
         problem = None  # a proxy's page
-    said = cast("Mapping[str, Any]", problem if isinstance(problem, dict) else {})
-    code, detail = str(said.get("code", "")), str(said.get("detail", f"HTTP status {status}"))
+    facts = cast("Mapping[str, Any]", problem if isinstance(problem, dict) else {})
+    code, detail = str(facts.get("code", "")), str(facts.get("detail", f"HTTP status {status}"))
     match code:
         case "request_not_found":
             return errors.RequestNotFoundError(about)
@@ -64,7 +64,7 @@ def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
         case _:
             kind = _kind(code)
     if kind is not None:
-        return _rebuilt(kind, detail, said)
+        return _rebuilt(kind, detail, facts)
     if status == _NOT_KNOWN:
         return errors.StoreForbiddenError(
             "the server does not know SAYSO_TOKEN: revoked, ended or mistyped; nothing runs, make another one with"
@@ -88,11 +88,11 @@ def beginning_run(run_id: str) -> Generator[None]:
     try:
         yield
     except errors.RunNotFoundError as refusal:
-        said = (
+        message = (
             f"the run name {run_id!r} cannot be used with this token, and nothing was asked; choose another name (a run"
             " belongs to the program that began it)"
         )
-        refusal.args = (said,)
+        refusal.args = (message,)
         raise
 
 
@@ -101,11 +101,11 @@ def _kind(code: str) -> type[errors.SaysoError] | None:
     return getattr(errors, name) if name in errors.__all__ else None
 
 
-def _rebuilt(kind: type[errors.SaysoError], detail: str, said: Mapping[str, Any]) -> errors.SaysoError:
+def _rebuilt(kind: type[errors.SaysoError], detail: str, facts: Mapping[str, Any]) -> errors.SaysoError:
     # The message was made over there, of facts that all come along: the class's own way to make it is not wanted.
     fault = kind.__new__(kind, detail)
     fault.args = (detail,)
-    for name, value in said.items():
+    for name, value in facts.items():
         if name not in _OF_DOCUMENT:
             setattr(fault, name, _instant(value) if name in _INSTANTS else value)
     return fault
@@ -135,7 +135,7 @@ _TIMEOUT = 30.0
 
 
 class _StaleError(ConnectionError):
-    """A connection that had been kept broke."""
+    """A connection that was kept open broke."""
 
 
 class AnswerLostError(Exception):
@@ -346,8 +346,8 @@ def jittered(seconds: float, *, never_less: bool = False) -> float:
     return seconds * ((1 if never_less else 0.5) + int(new_token()[:8], 16) / (1 << 32))
 
 
-def _seconds(said: str | None) -> float:
-    return float(said) if said is not None and said.isdecimal() and len(said) < 6 else 0.0
+def _seconds(text: str | None) -> float:
+    return float(text) if text is not None and text.isdecimal() and len(text) < 6 else 0.0
 
 
 def _must_be_safe(address: str) -> bool:

@@ -1,5 +1,4 @@
-"""The HTTP API below `/api/v1`: the same verbs as the two doors, as JSON.
+"""The HTTP API below `/api/v1`: the verbs of the person's door for reviewers, and those of a store for programs.
 
-What can be asked is a list of operations (`sayso.server.api.endpoint`), from which the routes and the OpenAPI document
-are both made. The invariant: nothing here answers, let alone decides, before it knows who asks.
+Nothing here answers, let alone decides, before it knows who asks.
 """

@@ -276,7 +276,7 @@ class Request(Output):
 
     @classmethod
     def of(cls, request: request.Request, review: Review) -> Request:
-        """Return a request as it is told, with what the reviews of its store know of its program."""
+        """Return the message for a request, with what is known of its program."""
         return cls.model_validate(request_document(request, program_gone=review.program_is_gone(request)))
 
 
@@ -302,7 +302,7 @@ class Entry(Output):
 
     @classmethod
     def of(cls, row: Row) -> Entry:
-        """Return a row as it is told."""
+        """Return the message for a row."""
         return cls.model_validate(entry_document(row))
 
 
@@ -314,7 +314,7 @@ class Journal(Output):
 
 
 class Run(Output):
-    """A run that was kept: an agent's, workflow's or tool's that has waited for a person."""
+    """A saved run of an agent, workflow or tool that has waited for a person."""
 
     id: str
     name: str
@@ -326,7 +326,7 @@ class Run(Output):
 
     @classmethod
     def of(cls, run: RunRecord) -> Run:
-        """Return a run as it is told; who has it in hand names a process, and stays here."""
+        """Return the message for a run; its holder names a process, and is left out."""
         return cls(
             id=run.id, name=run.name, kind=run.kind, state=run.state, in_hand=run.holder is not None,
             created_at=run.created_at, updated_at=run.updated_at,
@@ -367,7 +367,7 @@ class Token(Output):
 
     @classmethod
     def of(cls, token: tokens.Token) -> Token:
-        """Return a token as it is told."""
+        """Return the message for a token."""
         return cls(
             id=token.id, kind=token.kind, name=token.person.subject, issuer=token.person.issuer,
             roles=sorted(token.roles), made_at=token.made_at, expires_at=token.expires_at, revoked_at=token.revoked_at,

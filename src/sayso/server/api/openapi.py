@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document, made from the endpoints and the pydantic models that read and write their JSON.
 
-Nothing of a schema is written by hand. The invariant: what is not in the document does not happen, a refusal included.
+No schema is written by hand. What is not in the document does not happen, refusals included.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
 
 def _in_headers(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": said}
-        for name, said in endpoint.reads.items()
+        {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": description}
+        for name, description in endpoint.reads.items()
     ]
 
 
@@ -139,16 +139,16 @@ def _answers(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]])
     elif endpoint.media_type != "application/json":
         good["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
     found: dict[str, Any] = {str(endpoint.status): good}
-    for status, said in endpoint.also.items():
-        found[str(status)] = {**(good if status < 300 else {}), "description": said}
+    for status, description in endpoint.also.items():
+        found[str(status)] = {**(good if status < 300 else {}), "description": description}
     codes: dict[int, list[problems.ProblemKind]] = {}
     for code in codes_of(endpoint):
         kind = problems.kinds()[code]
         codes.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(codes.items()):
-        said = "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds)
+        description = "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds)
         content = {problems.MEDIA_TYPE: {"schema": schemas[Problem]}}
-        found[str(status)] = {"description": said, "content": content}
+        found[str(status)] = {"description": description, "content": content}
     return found
 
 

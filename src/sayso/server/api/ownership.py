@@ -1,9 +1,8 @@
 """What belongs to the program of a token: the requests that it asked, and the runs that it began.
 
-A request belongs to who asked it. A run belongs to who first asked in it, noted something in it or kept it; its name
-may be anything, so that two programs can hit upon one, and then the second is refused. Only the names of the chains
-that sayso itself writes are nobody's. The invariant: what belongs to somebody else is told apart from what is not there
-in no answer.
+A request belongs to the program that asked it. A run belongs to the program that first asked, noted or saved something
+in it; two programs may choose one name, and then the second is refused. The names of the chains that sayso itself
+writes belong to no program. No answer tells what is another's from what is not there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What went wrong, as RFC 9457 problem details with a code that stays: `already_decided`, `stale_view`, `not_found`.
 
-The codes of faults are the names of their classes in `sayso.errors`; the few that HTTP itself needs stand here. The
-invariant: an id that is not there and one that the asker must not know of are told in the same words.
+The codes of faults are the names of their classes in `sayso.errors`; the few that HTTP itself needs stand here. An
+id that is not there and one that the asker must not know of get the same answer.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _plain(value: Any) -> Any:
 
 
 def response(problem: Problem) -> Response:
-    """Return the answer that tells of a problem."""
+    """Return the response for a problem."""
     code, status, title = problem.kind
     content = {"type": _TYPE + code, "title": title, "status": status, "detail": problem.detail, "code": code}
     text = json.dumps({**problem.data, **content})

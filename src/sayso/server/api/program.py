@@ -19,7 +19,7 @@ from sayso.model.journal import Entry
 from sayso.model.lifecycle import MOST_KEPT, is_due
 from sayso.model.rendering import brief
 from sayso.model.request import Request, State
-from sayso.model.run import RunRecord, RunUpdate
+from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Context, Router
 from sayso.server.api.long_poll import StoreVersion, until_changed
 from sayso.server.api.ownership import Ownership
@@ -41,6 +41,7 @@ MOST_RETRIES = 5
 
 _MAX_SENT = 2_000_000  # characters of requests in one answer
 _MAX_LOOKED_AT = 1_000
+_MAX_SEARCHED = 1_000
 _MAX_WORDS, _MAX_RESULT, _MAX_STEPS = 10_000, 200_000, 10_000
 _locks = tuple(threading.Lock() for _ in range(64))
 
@@ -131,6 +132,8 @@ def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
         raise Problem("invalid_input", "a run's id, name, kind and holder have 1 to 600 characters; nothing was done")
     if len(update.steps) > _MAX_STEPS:
         raise Problem("invalid_input", f"at most {_MAX_STEPS:,} steps are saved at a time; nothing was done")
+    if update.left is RunState.RUNNING:
+        raise Problem("invalid_input", "a run is handed back as paused, broken or ended; nothing was done")
     own.must_be_able_to_save(update)
     if run.id != asked_in:
         own.claim(run.id)
@@ -300,12 +303,19 @@ def match(context: Context, message: messages.Match) -> messages.Ids:
 
 @router.post(f"{_V1}/list", "The program's requests")
 def list_requests(context: Context, message: messages.List) -> messages.Requests:
-    own = Ownership(context)
+    own, wanted = Ownership(context), message.wanted
+    _must_be_short(wanted.run_id, wanted.name, wanted.risk, wanted.text)
     try:
-        page = own.page(message.wanted, message.cursor, message.limit, newest=message.newest)
+        page = own.page(wanted, message.cursor, message.limit, newest=message.newest)
     except ValueError as error:
         raise _unfit(error) from None
     return messages.Requests.of(requests=page.requests, cursor=page.cursor)
+
+
+def _must_be_short(*texts: str | None) -> None:
+    """Refuse what a store would search for long, or not at all: SQLite has a limit for patterns."""
+    if any(text is not None and len(text) > _MAX_SEARCHED for text in texts):
+        raise Problem("invalid_input", f"a filter has at most {_MAX_SEARCHED:,} characters; nothing was done")
 
 
 def _unfit(error: ValueError) -> Problem:
@@ -392,6 +402,7 @@ _READY_TIMEOUT = 2.0  # seconds
 @router.post(f"{_V1}/runs", "The program's runs, newest first")
 def runs(context: Context, message: messages.Runs) -> messages.RunsPage:
     own = Ownership(context)
+    _must_be_short(message.wanted.name)
     found, looked_at, cursor = list[RunRecord](), 0, message.cursor
     while True:
         try:
@@ -428,7 +439,7 @@ def take_run(context: Context, message: messages.TakeRun) -> messages.RunSnapsho
 @router.post(f"{_V1}/leave-run", "Hand a run back", problems=_SAVING)
 def leave_run(context: Context, message: messages.LeaveRun) -> messages.Done:
     own = Ownership(context)
-    own.store.leave_run(_update(own, message.update), message.state)
+    own.store.leave_run(_update(own, message.update._replace(left=message.state)), message.state)
     return messages.Done()
 
 
