@@ -798,6 +798,16 @@ MUTANTS = [
         "stores/test_http_attacks.py::test_a_secret_that_the_program_does_not_mask_is_masked_by_the_server",
     ),
     Mutant(
+        "a program's filter is short enough for every store", "server/api/program.py",
+        "if any(text is not None and len(text) > _MAX_SEARCHED for text in texts):", "if False:",
+        "stores/test_http_attacks.py::test_a_filter_that_no_store_can_search_for_is_refused",
+    ),
+    Mutant(
+        "a program leaves no run as running", "server/api/program.py",
+        "if update.left is RunState.RUNNING:", "if False:",
+        "stores/test_http_attacks.py::test_a_run_that_nobody_holds_is_not_left_as_running",
+    ),
+    Mutant(
         "one token leaves threads of the server to the others", "server/api/limits.py",
         "CapacityLimiter(2 * most)", "CapacityLimiter(most)",
         "server/test_api_input.py::test_a_token_that_takes_all_of_its_slots_leaves_threads_to_the_others",
