@@ -25,7 +25,10 @@ from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Waiter
 
-__all__ = ["ConfirmOptions", "GateOptions", "OnExpiry", "OnReject", "Wait", "call_function", "gate"]
+__all__ = [
+    "ConfirmOptions", "GateOptions", "OnExpiry", "OnReject", "Wait", "call_function", "checked_on_reject", "gate",
+    "given_for_no", "value_for_no",
+]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -151,12 +154,13 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     if isinstance(function, staticmethod):  # the decorator stands above @staticmethod, and hands one back
         return staticmethod(_gated(cast("Callable[..., Any]", function.__func__), options))
-    on_reject, declared = _on_reject(options)
+    declared = {name: option for name, option in options.items() if name != "on_reject"}
+    on_reject = checked_on_reject(options.get("on_reject", "raise"))
     made, block, store = _declared(function, **declared)
     is_off = made.when is False
 
     def taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
-        return _no_given(call_function(made, args, kwargs, block=block, store=store), on_reject)
+        return given_for_no(call_function(made, args, kwargs, block=block, store=store), on_reject)
 
     if inspect.iscoroutinefunction(function):
 
@@ -284,23 +288,28 @@ def call_function(
         caller.close()
 
 
-def _on_reject(options: dict[str, Any]) -> tuple[OnReject, dict[str, Any]]:
-    given = options.get("on_reject", "raise")
+def checked_on_reject(given: object) -> OnReject:
+    """Return what was given as `on_reject=`; raises `ConfigError` for what it does not take."""
     if given not in {"raise", "return"} and not callable(given):
         raise ConfigError(f"on_reject= takes 'raise', 'return' or a callable, not {given!r}")
-    return given, {name: option for name, option in options.items() if name != "on_reject"}
+    return cast("OnReject", given)
 
 
-def _no_given(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt]:
+def value_for_no(on_reject: OnReject, no: signals.ConfirmationRejected) -> Effects[Any]:
+    """Return what `on_reject=` gives a caller for a no."""
+    if not callable(on_reject):
+        return no.message_for_model
+    return (yield HookCall(functools.partial(on_reject, no), {}))
+
+
+def given_for_no(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt]:
     """Give the caller of a call that got a no what the gate's author wants it to have."""
     if on_reject == "raise":
         return (yield from effects)
     try:
         return (yield from effects)
     except signals.ConfirmationRejected as no:  # the gate's own; what the function raises is in its attempt
-        if not callable(on_reject):
-            return Attempt(no.message_for_model, None)
-        return Attempt((yield HookCall(functools.partial(on_reject, no), {})), None)
+        return Attempt((yield from value_for_no(on_reject, no)), None)
 
 
 def _first_line(function: Callable[..., Any]) -> str | None:

@@ -467,7 +467,7 @@ async def test_a_run_that_was_taken_while_its_taker_was_cancelled_is_in_nobodys_
 def test_a_step_is_written_down_whatever_hangs_on_it(memory: Store) -> None:
     journal = RunHistory.new(memory, "r", "pay", "tool")
     journal.put("pay", {"odd": float("nan"), "odder": object()})
-    [step] = journal.offer()[0].steps
+    [step] = journal.checkpoint().update.steps
     assert json.loads(step.body)["odd"] == "NaN"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import cached_property
 from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
@@ -22,7 +23,7 @@ from sayso.runs.messages import Message, ModelCall, ModelError, Reply, validate_
 from sayso.runs.models import model_of
 from sayso.runs.options import RunnableOptions
 from sayso.runs.runnable import Runnable
-from sayso.runs.tool import Tool, approval_words, call_message, denial_words, not_a_tool, text_of
+from sayso.runs.tool import Tool, approval_words, call_message, denial_words, not_a_tool, offered_tool, text_of
 from sayso.signals import trimmed
 
 __all__ = ["Agent"]
@@ -76,11 +77,8 @@ class Agent(Runnable):
     async def _converse(self, prompt: str) -> str:
         step = cast("StepContext", current_step())
         messages = self._opening(step, prompt)
-        offered = [
-            {"name": t.name, "description": t.description or "", "parameters": t.schema} for t in self._tools.values()
-        ]  # fmt: skip
         for turn in range(self.max_iters):
-            reply = await self._asked(step, turn, messages, offered)
+            reply = await self._asked(step, turn, messages)
             messages.append(reply.message)
             if not reply.calls:
                 return reply.text
@@ -89,7 +87,7 @@ class Agent(Runnable):
 
     def _opening(self, step: StepContext, prompt: str) -> list[Message]:
         place = f"{step.place}/system"
-        known = step.history.at(place)
+        known = step.history.known.get(place)
         if known is None:
             text = self.system_prompt() if callable(self.system_prompt) else self.system_prompt
             known = {"system": text}
@@ -98,18 +96,23 @@ class Agent(Runnable):
         opening: list[Message] = [] if known["system"] is None else [{"role": "system", "content": known["system"]}]
         return [*opening, {"role": "user", "content": prompt}]
 
-    async def _asked(
-        self, step: StepContext, turn: int, messages: list[Message], tools: list[dict[str, Any]]
-    ) -> Reply:  # fmt: skip
+    @cached_property
+    def _offered(self) -> list[dict[str, Any]]:
+        """The tools as the model is offered them."""
+        return [offered_tool(part) for part in self._tools.values()]
+
+    async def _asked(self, step: StepContext, turn: int, messages: list[Message]) -> Reply:
         """Return the model's reply of a turn: the one that the history knows, else a new one, noted."""
         place = f"{step.place}/turn{turn}"
-        known = step.history.at(place)
+        known = step.history.known.get(place)
         if known is not None:
-            said: dict[str, Any] = known["reply"]
-            return Reply(said["text"], [ModelCall(**call) for call in said["calls"]], said["usage"], said["provider"])
+            saved: dict[str, Any] = known["reply"]
+            return Reply(
+                saved["text"], [ModelCall(**call) for call in saved["calls"]], saved["usage"], saved["provider"]
+            )
         step.attempt.check_going()
         try:
-            reply = await self._streamed(step, messages, tools)
+            reply = await self._streamed(step, messages)
         except Exception as error:
             raise Halt(RunStatus(code="error", message=words(error, ())), error) from error
         for what, n in reply.usage.items():
@@ -117,13 +120,14 @@ class Agent(Runnable):
         calls = [
             {"id": c.id, "name": c.name, "arguments": c.arguments, "problem": c.problem} for c in reply.calls
         ]  # fmt: skip
-        told = {"text": reply.text, "calls": calls, "usage": reply.usage, "provider": reply.provider}
-        step.history.put(place, {"path": step.path, "reply": told})
-        await step.history.save()
+        saved = {"text": reply.text, "calls": calls, "usage": reply.usage, "provider": reply.provider}
+        step.history.put(place, {"path": step.path, "reply": saved})
+        if reply.calls:  # a last answer is saved with the end of the run
+            await step.history.save()
         return reply
 
-    async def _streamed(self, step: StepContext, messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
-        turn: AsyncIterator[str | Reply] = self.model.turn(messages, tools)
+    async def _streamed(self, step: StepContext, messages: list[Message]) -> Reply:
+        turn: AsyncIterator[str | Reply] = self.model.turn(messages, self._offered)
         reply: Reply | None = None
         async with aclosing(cast("Any", turn)) as pieces:
             async for piece in pieces:
@@ -131,7 +135,8 @@ class Agent(Runnable):
                     reply = piece
                     continue
                 step.attempt.check_going()
-                step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=piece))
+                if step.attempt.emit is not None:
+                    step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=piece))
         if reply is None:
             raise ModelError(self.name, "ended without a reply")
         return validate_reply(reply, self.name)

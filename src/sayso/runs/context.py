@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from operator import itemgetter
 from typing import Any
@@ -36,14 +36,16 @@ class RunAttempt:
 
     Attributes:
         history: Of the run.
-        emit: Takes every event.
+        emit: Takes every event; None where nobody listens.
         acts_for: The persons for whom the program acts.
         notes: What there is to say about a request when it is emitted again, by id.
         approved: Requests that were approved when this attempt began, by id; each is looked up here once, and the start
             itself says whether the approval still counts.
     """
 
-    def __init__(self, history: RunHistory, emit: Callable[[Event], None], acts_for: tuple[Identity, ...]) -> None:
+    def __init__(
+        self, history: RunHistory, emit: Callable[[Event], None] | None, acts_for: tuple[Identity, ...]
+    ) -> None:
         self.history = history
         self.emit = emit
         self.acts_for = acts_for
@@ -53,7 +55,8 @@ class RunAttempt:
 
     def wait(self, rank: tuple[int, ...], event: ApprovalEvent | InteractionEvent) -> None:
         """Emit what waits for a person; the list of what is pending is in the order of the ranks."""
-        self.emit(event)
+        if self.emit is not None:
+            self.emit(event)
         self._waiting.append((rank, event))
 
     def note_of(self, request_id: str) -> dict[str, Any]:
@@ -83,6 +86,8 @@ class StepContext:
 
     Attributes:
         attempt: Shared by all steps of this call.
+        history: Of the run.
+        is_outermost: Whether it is the run's own: where it stops or ends, nothing else of the run is under way.
         runnable: What works.
         place: Where in the run; no two calls of one run share a place, and a resumed run finds each again by it.
         path: Names from the outermost runnable down to this one.
@@ -104,6 +109,7 @@ class StepContext:
         tool_call_id: str | None = None, rank: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.attempt, self.runnable, self.place, self.path = attempt, runnable, place, path
+        self.history, self.is_outermost = attempt.history, parent is None
         self.parent, self.tool_call_id, self.rank = parent, tool_call_id, rank
         self.input: dict[str, Any] | None = None
         self.arguments: dict[str, Any] | None = None
@@ -123,31 +129,16 @@ class StepContext:
             self.attempt, runnable, place, path, parent=self, tool_call_id=tool_call_id, rank=(*self.rank, *rank)
         )  # fmt: skip
 
-    @property
-    def history(self) -> RunHistory:
-        """The run's history."""
-        return self.attempt.history
-
-    @property
-    def is_outermost(self) -> bool:
-        """Whether it is the run's own: where it stops or ends, nothing else of the run is under way."""
-        return self.parent is None
-
     def begin(self, arguments: dict[str, Any], shown: dict[str, Any]) -> None:
         """Note with what the handler begins, and how people may see that."""
         self.arguments, self.input, self.is_running = arguments, shown, True
 
-    def lineage(self) -> Iterator[StepContext]:
-        """Yield this step and those above."""
-        step: StepContext | None = self
-        while step is not None:
-            yield step
-            step = step.parent
-
     def count(self, what: str, n: int = 1) -> None:
         """Add to a counter, here and in the steps above."""
-        for step in self.lineage():
+        step: StepContext | None = self
+        while step is not None:
             step.usage[what] += n
+            step = step.parent
 
     @property
     def occasion(self) -> Occasion:
@@ -160,7 +151,7 @@ class StepContext:
         }
         return Occasion((self.history.run_id,), {}, self.attempt.acts_for, place=self.place, context=facts)
 
-    def told(self, status: RunStatus, *, value: LiveValue | None = None, error: dict[str, Any] | None = None) -> Body:
+    def record(self, status: RunStatus, *, value: LiveValue | None = None, error: dict[str, Any] | None = None) -> Body:
         """Return what the history keeps of this step when it has ended."""
         body: Body = {
             "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
@@ -169,11 +160,16 @@ class StepContext:
         }  # fmt: skip
         return body if value is None else {**body, "value": value}
 
-    def start_event(self) -> StartEvent:
-        """Return the event that says that it begins."""
-        return StartEvent(
-            run_id=self.history.run_id, path=self.path, runnable_type=self.runnable.type, t0=self.t0
-        )  # fmt: skip
+    def emit_start(self) -> None:
+        """Tell those who listen that it begins."""
+        if self.attempt.emit is not None:
+            kind, run_id = self.runnable.type, self.history.run_id
+            self.attempt.emit(StartEvent(run_id=run_id, path=self.path, runnable_type=kind, t0=self.t0))
+
+    def emit_end(self, status: RunStatus, output: Any = None, error: dict[str, Any] | None = None) -> None:
+        """Tell those who listen how it ended; the run's own end is its output, which comes last."""
+        if self.attempt.emit is not None and not self.is_outermost:
+            self.attempt.emit(self.output_event(status, output, error))
 
     def output_event(
         self, status: RunStatus, output: Any = None, error: dict[str, Any] | None = None

@@ -27,14 +27,9 @@ from sayso.runs.state import RunHistory
 from sayso.stores.base import Store
 
 __all__ = [
-    "ApprovalResolution",
-    "Cancel",
-    "DecisionTaker",
-    "IgnoredDecisionWarning",
-    "IgnoredInputWarning",
-    "Resolution",
+    "ApprovalResolution", "Cancel", "DecisionTaker", "IgnoredDecisionWarning", "IgnoredInputWarning", "Resolution",
     "resolutions_of",
-]
+]  # fmt: skip
 
 _CANCEL = "sayso.cancel"
 
@@ -156,8 +151,6 @@ def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
 
 
 T = TypeVar("T")
-
-
 _SPENT = {State.RUNNING, State.DONE, State.FAILED}
 
 
@@ -174,7 +167,7 @@ class DecisionTaker:
 
     Attributes:
         others: Runs of decided requests that are not the one that was called: which call each is of, by id.
-        refusals: What became of each no about a run that somebody else has in hand, in words.
+        refusals: What became of each no about a run that another process has a lease for, in words.
     """
 
     def __init__(self, store: Store, resolutions: Mapping[str, Resolution]) -> None:
@@ -225,7 +218,7 @@ class DecisionTaker:
         return await self.verb(partial(self._decisions, history))
 
     def look(self, kept: RunSnapshot) -> RunSnapshot:
-        """Look at what a run waits for that was just taken in hand, in the same trip, if nothing is to be decided."""
+        """Look at what a run waits for whose lease was just taken, in the same trip, if nothing is to be decided."""
         if not self._resolutions:
             with suppress(errors.SaysoError):  # `decide` looks again, and there it is heard
                 self._wait_for({step.place: step.waits for step in kept.steps}.values())
@@ -263,7 +256,7 @@ class DecisionTaker:
         return notes
 
     async def refuse(self, run_id: str) -> None:
-        """Record each no about the calls of a run that somebody else has in hand; `refusals` says what became of it.
+        """Record each no about the calls of a run whose lease another process has; `refusals` says how.
 
         An approval waits until the run is free, for it lets something happen. A no keeps something from happening, and
         the person who said it goes away.
@@ -292,7 +285,7 @@ class DecisionTaker:
                 self._not_recorded(request, "it counted until its expires_at only")
                 return
             else:
-                self._review.reject(request.id, _words(no), by=no.approver_id)
+                self._review.reject(request.id, _reason_of(no), by=no.approver_id)
         except (errors.SaysoError, TypeError, ValueError) as error:
             self._not_recorded(request, str(error))
             return
@@ -336,36 +329,38 @@ class DecisionTaker:
         if request.kind == "question":
             self._review.answer(request.id, resolution.given)
             return None
-        said = resolution.approval()
-        if said.is_expired():
+        approval = resolution.approval()
+        if approval.is_expired():
             return {"expired": True}
         if request.state is State.APPROVED:
-            if not said.approved:
+            if not approval.approved:
                 _warn(f"{request.id} was approved before; the later no is ignored, cancel the run instead")
-            elif said.override_input is not None:
+            elif approval.override_input is not None:
                 _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
             return None
         place = resolution_place(request.id)
-        before = self._extras_of_votes(request, history.at(place) or {})
-        resolution_extras = _resolution_of(said, before)
-        if not said.approved:
-            self._review.reject(request.id, _words(said), by=said.approver_id)
-        elif said.expires_at is None:
-            self._approve(request, said)
+        before = self._extras_of_votes(request, history.known.get(place) or {})
+        resolution_extras = _resolution_of(approval, before)
+        if not approval.approved:
+            self._review.reject(request.id, _reason_of(approval), by=approval.approver_id)
+        elif approval.expires_at is None:
+            self._approve(request, approval)
         else:
             # RunUpdate before the approval: a process that dies in between must not leave an approval without its end.
             history.put(place, {**before, "expires_at": resolution_extras["expires_at"]})
             history.save_now()
             try:
-                self._approve(request, said)
+                self._approve(request, approval)
             except (errors.DecisionRefusedError, TypeError, ValueError):
                 history.put(place, before)  # it ends no approval that somebody else gives
                 raise
         history.put(place, resolution_extras)
         return None
 
-    def _approve(self, request: Request, said: ApprovalResolution) -> None:
-        self._review.approve(request.id, by=said.approver_id, changes=said.override_input, comment=_words(said))
+    def _approve(self, request: Request, approval: ApprovalResolution) -> None:
+        self._review.approve(
+            request.id, by=approval.approver_id, changes=approval.override_input, comment=_reason_of(approval)
+        )
 
     def _extras_of_votes(self, request: Request, known: dict[str, Any]) -> dict[str, Any]:
         """Return what earlier approvals left in the history; nothing where their process died before they counted."""
@@ -406,6 +401,8 @@ def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
     if path == step.path:
         step.input, step.metadata = shown, {**step.metadata, **metadata}
         return
+    if step.attempt.emit is None:
+        return
     step.attempt.emit(
         OutputEvent(
             run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
@@ -414,28 +411,28 @@ def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
     )  # fmt: skip
 
 
-def _words(said: ApprovalResolution) -> str | None:
+def _reason_of(approval: ApprovalResolution) -> str | None:
     """Return what the record and the model are told: the reason and the comment, each once."""
-    return "; ".join(dict.fromkeys(text for text in (said.reason, said.comment) if text)) or None
+    return "; ".join(dict.fromkeys(text for text in (approval.reason, approval.comment) if text)) or None
 
 
-def _resolution_of(said: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:
+def _resolution_of(approval: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:
     # Of several that agreed, the first whose word ends ends the approval.
-    ends = [at for at in (said.expires_at, before.get("expires_at")) if at is not None]
-    told = {
-        "decided_at": said.decided_at,
+    ends = [at for at in (approval.expires_at, before.get("expires_at")) if at is not None]
+    fields = {
+        "decided_at": approval.decided_at,
         "expires_at": min(ends, default=None),
-        "metadata": plain(said.metadata),
-        "comment": said.comment,
-        "reason": said.reason,
+        "metadata": plain(approval.metadata),
+        "comment": approval.comment,
+        "reason": approval.reason,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _validation_problems(error: ValidationError) -> str:
     """Return what is wrong, without the values: they may be secrets."""
-    told = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in told)
+    fields = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in fields)
 
 
 def _warn(text: str) -> None:

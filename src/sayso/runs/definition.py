@@ -15,6 +15,7 @@ from sayso import compat, config, errors
 from sayso.effects import Effects, HookCall
 from sayso.gates import Gate
 from sayso.gates.options import check_known, has_own_name, quorum_of
+from sayso.gating import OnReject
 from sayso.model import duration
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
@@ -57,6 +58,7 @@ class Definition(ABC):
 
     kind: ClassVar[str]
     needs_values: ClassVar[bool] = False
+    on_reject: OnReject = "raise"
 
     def __init__(
         self, *, name: str, function: Callable[..., Any], description: str | None = None,
@@ -79,6 +81,7 @@ class Definition(ABC):
             "default_params": default_params, "risk": risk, "idempotent": idempotent, "verify": verify,
         })  # fmt: skip
         self.name, self.description, self.function = checked_name(name), description, function
+        self.type = self.kind.capitalize()  # as events and spans say it
         self.default_params = dict(default_params or {})
         run_options.check_defaults(name, self.default_params)
         self._store = compat.store_of(store, tracing_provider)
@@ -123,11 +126,6 @@ class Definition(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def type(self) -> str:
-        """What it is, as events and spans say it: `Tool`, `Agent`, `Workflow`."""
-        return self.kind.capitalize()
 
     @property
     def store(self) -> Store:

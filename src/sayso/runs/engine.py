@@ -19,6 +19,7 @@ from sayso.caller import Caller, open_request
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import Gate, gated_call, unknown_request
 from sayso.gates.masking import secrets_among
+from sayso.gating import value_for_no
 from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
@@ -38,9 +39,10 @@ from sayso.runs.events import (
     resolution_of,
     waiting_output,
 )
-from sayso.runs.interaction import answers, cancelled, must_belong_to, record_held_call, record_question
+from sayso.runs.interaction import answers, cancelled, has_asked, must_belong_to, record_held_call, record_question
 from sayso.runs.state import (
     Body,
+    Checkpoint,
     LiveValue,
     LostValue,
     MadeDefaults,
@@ -89,7 +91,7 @@ class NestedCall:
 
     def _recalled(self, digest: str) -> Attempt | None:
         history, place = self._step.history, self._place
-        body, made, noted = history.at(place), history.proof.made(digest), history.count(f"!{digest}.")
+        body, made, noted = history.known.get(place), history.requests.made(digest), history.count(f"!{digest}.")
         if body is None:
             # One more was made than was noted: by a thread that went on when its run had been handed back.
             return self._happened(made[noted]) if len(made) > noted else None
@@ -123,10 +125,22 @@ class NestedCall:
         history, value = self._step.history, attempt.value
         live = None if value is None else LiveValue(value, self._gate.function, self._gate.name)
         history.put(self._place, {"value": live})
-        return history.offer()[0] if history.is_kept else None
+        if not history.is_kept:
+            return None
+        checkpoint = history.checkpoint()
+        checkpoint.release()  # nobody says whether this is saved, so the next checkpoint has it as well
+        return checkpoint.update
 
 
 _SUCCESS = RunStatus(code="success")
+_REASONS = {
+    errors.PolicyError: "approval_policy_error",
+    errors.OutcomeUnknownError: "outcome_unknown",
+    errors.StoreError: "store_failed",
+    errors.StartRefusedError: None,
+    errors.RunBusyError: None,
+}
+"""The reason that a run gives where one of these stops it; the first that fits."""
 
 
 async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
@@ -137,49 +151,53 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
         Failed: The handler, or its input, is at fault.
         Halt: The run stops here.
     """
-    known = step.history.at(step.place)
+    history = step.history
+    known = history.known.get(step.place)
     if known is not None:
-        known = await adrive(confirmed_by_request(step, known))
+        if history.is_from_store(step.place):
+            known = await adrive(confirmed_by_request(step, known))
         if "status" in known:
-            return _once_more(step, known)
+            return _repeated(step, known)
     step.attempt.check_going()
-    step.attempt.emit(step.start_event())
+    step.emit_start()
     token = current_context.set(step)
     try:
-        value = await _taken(step, given, known)
+        value = await _value(step, given, None if known is None else known.get("waits"))
     except Halt as halt:
-        step.attempt.emit(step.output_event(halt.status, halt.output, error=halt.error))
+        step.emit_end(halt.status, halt.output, halt.error)
         raise
     except (Denied, Failed) as fault:
         status, error = end_of(fault)
         if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside of the handler
             fault.partial = ended_output(status, None, fault.message)
-        await _ended(step, status, error, value=fault.partial)
-        step.attempt.emit(step.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None))
+        if _note_end(step, status, error, value=fault.partial):
+            await history.save()
+        step.emit_end(status, fault.partial, error if isinstance(fault, Failed) else None)
         raise
     finally:
         current_context.reset(token)
-    await _ended(step, _SUCCESS, value=value)
-    step.attempt.emit(step.output_event(_SUCCESS, value))
+    if _note_end(step, _SUCCESS, value=value):
+        await history.save()
+    step.emit_end(_SUCCESS, value)
     return value
 
 
-async def _ended(
-    step: StepContext, status: RunStatus, error: dict[str, Any] | None = None, *, value: Any = None
-) -> None:
-    """Write down how a step ended, unless the gate has done it together with the outcome."""
-    known = step.history.at(step.place)
-    if known is None or "status" not in known:
-        live = None if value is None else LiveValue(value, step.runnable.function, step.path)
-        step.history.put(step.place, step.told(status, value=live, error=error))
-        await step.history.save()
+def _note_end(step: StepContext, status: RunStatus, error: dict[str, Any] | None = None, *, value: Any = None) -> bool:
+    """Note how a step ended; say whether that is to be saved: the gate may have done it together with the outcome."""
+    known = step.history.known.get(step.place)
+    if known is not None and "status" in known:
+        return False
+    live = None if value is None else LiveValue(value, step.runnable.function, step.path)
+    step.history.put(step.place, step.record(status, value=live, error=error))
+    return not step.is_outermost  # the end of the run saves its own
 
 
-def _once_more(step: StepContext, known: Body) -> Any:
+def _repeated(step: StepContext, known: Body) -> Any:
+    """Return the value of a step that has ended, or raise its end once more."""
     step.metadata = known.get("metadata") or {}
     status: Body = known["status"]
     error: Body = known.get("error") or {}
-    value = _value_of(step, known.get("value"))
+    value = _kept_value(step, known.get("value"))
     match status["code"], status.get("reason"):
         case "success", _:
             return value
@@ -193,7 +211,7 @@ def _once_more(step: StepContext, known: Body) -> Any:
     raise end
 
 
-def _value_of(step: StepContext, kept: Any) -> Any:
+def _kept_value(step: StepContext, kept: Any) -> Any:
     if isinstance(kept, LiveValue):
         return kept.value  # it ended in this very attempt
     if not kept:
@@ -204,53 +222,47 @@ def _value_of(step: StepContext, kept: Any) -> Any:
     return lost if step.parent is not None and step.parent.runnable.needs_values else lost.plain
 
 
-async def _taken(step: StepContext, given: Mapping[str, Any], known: Body | None) -> Any:
-    waits = None if known is None else known.get("waits")
+async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
+    """Run the handler, through its gate where it has one; `waits` is the request that the step already waits for."""
+    runnable, history = step.runnable, step.history
     try:
-        with scope.run(step.history.run_id):
+        with scope.run(history.run_id):
             here = scope.current()
             here.memory, here.at = NestedCalls(step), step.place
-            with step.history.ending(partial(here.end, "whoever listened to the run has gone")):
-                return await _settled(step, given, waits)
-    except QuestionAsked as asks:
-        raise (await adrive(record_question(step, asks))) from None
-    except NestedCallHeld as holds:
-        raise (await adrive(record_held_call(step, holds))) from None
-    except errors.PolicyError as error:
-        status = RunStatus(code="error", reason="approval_policy_error", message=str(error))
-        raise Halt(status, error) from error
+            with history.ending(partial(here.end, "whoever listened to the run has gone")):
+                arguments = {} if waits is not None else runnable.arguments_of(given, await _defaults(step, given))
+                step.answers, step.suspensions = await adrive(answers(step)) if has_asked(step) else {}, 0
+                if history.has_nested(step.place):
+                    await adrive(read_requests(step))
+                if waits is not None or not runnable.is_free:
+                    return await adrive(_gated(step, arguments, waits))
+                step.begin(arguments, runnable.shown(arguments))
+                args, kwargs = runnable.signature.spread(arguments)
+                return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
+    except QuestionAsked as asked:
+        raise (await adrive(record_question(step, asked))) from None
+    except NestedCallHeld as held:
+        raise (await adrive(record_held_call(step, held))) from None
     except errors.AlreadyStartedError as error:
         status = RunStatus(code="cancelled", reason="approval_already_claimed", message=str(error))
         raise Halt(status, output=ended_output(status, error.request_id)) from error
-    except errors.OutcomeUnknownError as error:
-        raise Halt(RunStatus(code="error", reason="outcome_unknown", message=str(error)), error) from error
-    except errors.ArgumentError as error:
-        raise Failed("ArgumentError", str(error), error) from error
-    except errors.StoreError as error:
-        raise Halt(RunStatus(code="error", reason="store_failed", message=str(error)), error) from error
-    except (errors.StartRefusedError, errors.RunBusyError) as error:
-        raise Halt(RunStatus(code="error", message=str(error)), error) from error
-
-
-async def _settled(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
-    runnable = step.runnable
-    arguments = {} if waits is not None else runnable.arguments_of(given, await _defaults(step, given))
-    step.answers, step.suspensions = await adrive(answers(step)), 0
-    if step.history.has_nested(step.place):
-        await adrive(read_requests(step))
-    if waits is not None or not runnable.is_free:
-        return await adrive(_through(step, arguments, waits))
-    step.begin(arguments, runnable.shown(arguments))
-    args, kwargs = runnable.signature.spread(arguments)
-    return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
+    except (errors.ArgumentError, errors.AskRefusedError, errors.CallFailedError) as error:
+        raise Failed(type(error).__name__, str(error), error) from error
+    except errors.SaysoError as error:
+        reasons = [reason for kind, reason in _REASONS.items() if isinstance(error, kind)]
+        if not reasons:
+            raise
+        raise Halt(RunStatus(code="error", reason=reasons[0], message=str(error)), error) from error
 
 
 async def _defaults(step: StepContext, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the default parameters of this call: what the history knows, else made now, and noted where it matters."""
+    """Return the default parameters of this call: those of the history, else made now, and noted where it matters."""
     runnable, place = step.runnable, f"{step.place}="
+    if not runnable.default_params:
+        return {}
     if not runnable.makes_defaults:
         return await adrive(runnable.defaults(given))
-    known = step.history.at(place)
+    known = step.history.known.get(place)
     if known is not None and known["made"] is not None:
         made = known["made"]
         return made.value if isinstance(made, MadeDefaults) else canonical.decode(made, runnable.shape.classes)
@@ -259,8 +271,8 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> dict[str, An
     return values
 
 
-def _through(step: StepContext, arguments: dict[str, Any], waits: str | None) -> Effects[Any]:
-    """Take a call through its gate; `waits` is the request that it already waits for."""
+def _gated(step: StepContext, arguments: dict[str, Any], waits: str | None) -> Effects[Any]:
+    """Take a call through its gate."""
     gate, store, caller = step.runnable.gate, step.history.store, _StepCaller(step)
     request: Request | None = None
     if waits is not None:
@@ -268,8 +280,8 @@ def _through(step: StepContext, arguments: dict[str, Any], waits: str | None) ->
         found: Request = (yield StoreCall(store, store.settle, waits)) if known is None else known
         must_belong_to(found, step, step.place)
         match found.state:
-            case State.DONE:
-                _noted(step, found)
+            case State.DONE if found.key is None:
+                _note_request(step, found)
                 result = None if found.execution is None else found.execution.result
                 return None if result is None else recorded(result)
             case State.FAILED:
@@ -280,7 +292,22 @@ def _through(step: StepContext, arguments: dict[str, Any], waits: str | None) ->
             case _:
                 request = found
     given = None if request is not None else arguments
-    return _unwrapped(step, (yield from gated_call(gate, store, given, step.occasion, caller, request)))
+    try:
+        attempt = yield from gated_call(gate, store, given, step.occasion, caller, request)
+    except Denied as no:  # by a person or the rule; a no that the handler met is in the attempt
+        if step.runnable.on_reject == "raise" or no.signal is None:
+            raise
+        return (yield from _value_for_no(step, no.signal))
+    finally:
+        caller.release()
+    return _unwrapped(step, attempt)
+
+
+def _value_for_no(step: StepContext, no: signals.ConfirmationRejected) -> Effects[Any]:
+    try:
+        return (yield from value_for_no(step.runnable.on_reject, no))
+    except Exception as error:
+        raise _failed(step, error) from error
 
 
 class _StepCaller(Caller):
@@ -295,7 +322,7 @@ class _StepCaller(Caller):
     def __init__(self, step: StepContext) -> None:
         self._step = step
         self.is_late = False
-        self._offered: list[tuple[list[int], bool]] = []
+        self._checkpoint: Checkpoint | None = None
 
     def allowed(self, gate: Gate, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         self._step.begin(arguments, self._step.runnable.shown(arguments))
@@ -304,41 +331,39 @@ class _StepCaller(Caller):
     def ask(self, store: Store, request: Request) -> Effects[Request]:
         step, history = self._step, self._step.history
         note = {"expired": True} if self.is_late else {}
-        body = {"path": step.path, "name": step.runnable.name, "note": note}
+        waits = {"waits": request.id, "path": step.path, "name": step.runnable.name, "note": note}
+        yield history.quiet()
+        checkpoint = history.checkpoint((step.place, waits), RunState.PAUSED if step.is_outermost else None)
         try:
-            yield history.alone(step)
-            left = RunState.PAUSED if step.is_outermost else None
-            saved, numbers = history.offer((step.place, {"waits": request.id, **body}), left=left)
-            met = yield from open_request(store, request, saved)
-            is_back = step.is_outermost and met.id == request.id  # the store keeps it in hand with any other
-            history.confirm(numbers, (step.place, {"waits": met.id, **body}), is_back=is_back)
+            met = yield from open_request(store, request, checkpoint.update)
+            checkpoint.saved(met.id)
         finally:
-            history.saved_by(step)
+            checkpoint.release()
         if self.is_late:
             step.attempt.notes[met.id] = note
-        if history.is_back:  # whoever takes the run goes on with it, also where this was decided by now
-            raise _held(step, _noted(step, met))
+        if history.is_released:  # whoever takes the run goes on with it, also where this was decided by now
+            raise _held(step, _note_request(step, met))
         return met
 
     def wait(self, request: Request) -> Effects[None]:
         yield from ()
-        raise _held(self._step, _noted(self._step, request))
+        raise _held(self._step, _note_request(self._step, request))
 
     def asks_anew(self, request: Request) -> bool:
         self.is_late = request.state is State.EXPIRED
         return self.is_late
 
     def refused(self, request: Request) -> BaseException:
-        return _refused(self._step, _noted(self._step, request))
+        return _refused(self._step, _note_request(self._step, request))
 
     def denied(self, reason: str) -> BaseException:
-        return Denied(reason)
+        return Denied(reason, signal=signals.ConfirmationDenied(reason))
 
     def begin(self, request: Request) -> None:
-        _noted(self._step, request)
+        _note_request(self._step, request)
 
     def happened(self, request: Request) -> None:
-        _noted(self._step, request)
+        _note_request(self._step, request)
 
     def saving(self, attempt: Attempt) -> RunUpdate | None:
         if attempt.is_ambiguous:
@@ -351,25 +376,27 @@ class _StepCaller(Caller):
         except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
             return None
         live = None if value is None and status is not _SUCCESS else LiveValue(value, step.runnable.function, step.path)
-        number = history.put(step.place, step.told(status, value=live, error=error))
-        # What was before it was saved when the call was asked; of many that end at once each brings its own.
-        only = number if history.is_crowded else None
-        left = RunState.ENDED if step.is_outermost and only is None else None
-        saved, numbers = history.offer(only=only, left=left)
-        self._offered.append((numbers, left is not None))
-        return saved
+        history.put(step.place, step.record(status, value=live, error=error))
+        self._checkpoint = history.checkpoint(left=RunState.ENDED if step.is_outermost else None)
+        return self._checkpoint.update
 
     def saved(self) -> None:
-        for numbers, is_back in self._offered:
-            self._step.history.confirm(numbers, is_back=is_back)
+        if self._checkpoint is not None:
+            self._checkpoint.saved()
+
+    def release(self) -> None:
+        """Give back what was to be saved with an outcome that was not recorded."""
+        if self._checkpoint is not None:
+            self._checkpoint.release()
 
     def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
+        step = self._step
         if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
             # Its end stands in the history, and nothing starts it again: its approval is not left open.
-            store = self._step.history.store
+            store = step.history.store
             yield StoreCall(store, store.withdraw, request.id, scope.requester(), "it has ended")
-        if not isinstance(attempt.raised, Suspended):
-            self._step.count("approvals:approved")
+        if not isinstance(attempt.raised, (Suspended, *step.runnable.gate.suspends)):
+            step.count("approvals:approved")
         if attempt.is_ambiguous:
             raise errors.OutcomeUnknownError(request.id) from attempt.raised
 
@@ -386,17 +413,17 @@ def _failed_before(request: Request) -> Failed:
 
 
 def _is_late(step: StepContext, request: Request) -> bool:
-    until = (step.history.at(resolution_place(request.id)) or {}).get("expires_at")
+    until = (step.history.known.get(resolution_place(request.id)) or {}).get("expires_at")
     return until is not None and now_ms() >= until
 
 
-def _noted(step: StepContext, request: Request) -> Request:
+def _note_request(step: StepContext, request: Request) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
     call = request.effective
     step.begin(canonical.decode(call.form, step.runnable.gate.schema.classes), call.arguments)
     approval = approval_note(request)
     if request.decision is not None:
-        more = step.history.at(resolution_place(request.id)) or {}
+        more = step.history.known.get(resolution_place(request.id)) or {}
         approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
         approval["message_for_model"] = request.message_for_model()
     if request.edited is not None:
@@ -424,7 +451,7 @@ def _refused(step: StepContext, request: Request) -> Halt | Denied:
         return cancelled(step, request)
     signal = signals.refused(request)
     step.count("approvals:denied")
-    denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK)
+    denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK, signal=signal)
     status, _ = end_of(denied)
     denied.partial = ended_output(status, request.id, None if request.decision is None else request.decision.comment)
     return denied
@@ -444,6 +471,9 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
         case errors.OutcomeUnknownError() as unknown:  # of a function that the handler called, here and below
             raise unknown
+        case error if isinstance(error, step.runnable.gate.suspends):
+            message = f"{step.path} stopped for its framework ({type(error).__name__}); resume the run to go on"
+            raise Halt(RunStatus(code="cancelled", reason="suspended", message=message)) from error
         case Exception() as error:
             request_id = unknown_request(error)
             if request_id is not None:
@@ -462,10 +492,10 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
 
 def read_requests(step: StepContext) -> Effects[RequestIndex]:
     """Return the requests of a step's run, read by now."""
-    proof, store = step.history.proof, step.history.store
-    if not proof.is_read:
-        yield StoreCall(store, proof.read)
-    return proof
+    requests, store = step.history.requests, step.history.store
+    if not requests.is_read:
+        yield StoreCall(store, requests.read)
+    return requests
 
 
 def confirmed_by_request(step: StepContext, known: dict[str, Any]) -> Effects[dict[str, Any]]:
@@ -477,14 +507,20 @@ def confirmed_by_request(step: StepContext, known: dict[str, Any]) -> Effects[di
     runnable, history = step.runnable, step.history
     if runnable.is_free or not history.is_from_store(step.place) or not _is_success(known):
         return known
-    request = (yield from read_requests(step)).of(step.place)
+    requests, gate = (yield from read_requests(step)), runnable.gate
+    request = requests.of(step.place)
+    if request is None and gate.key is not None:
+        approval: Body = known["metadata"].get("approval") or {}
+        request = requests.keyed(str(approval.get("id")), gate.tool)
     if request is not None and request.state is State.DONE:
         return known
+    if request is not None and request.state in {State.REJECTED, State.FEEDBACK} and runnable.on_reject != "raise":
+        return known  # the value is what the author gives for a no
     if request is not None and (request.holds or request.state is State.FAILED):
         body = {"waits": request.id, "path": step.path, "name": runnable.name}
         history.put(step.place, body)
         return body
-    if runnable.gate.when is True:
+    if gate.when is True:
         text = f"the run's record says that {step.path} was done, and no request says so; it is not believed"
         raise Halt(RunStatus(code="error", message=text), error={"type": "AlteredRequestError", "message": text})
     return known  # its rule let it pass

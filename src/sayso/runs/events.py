@@ -27,32 +27,11 @@ from sayso.model.schema import Schema
 from sayso.model.text import Text, storable
 
 __all__ = [
-    "ApprovalEvent",
-    "DeltaEvent",
-    "Denied",
-    "Event",
-    "Failed",
-    "Halt",
-    "InteractionEvent",
-    "NestedCallHeld",
-    "OutputEvent",
-    "QuestionAsked",
-    "RunStatus",
-    "StartEvent",
-    "approval_event",
-    "approval_note",
-    "end_of",
-    "ended_output",
-    "entry_of",
-    "event_of",
-    "interaction_event",
-    "most_urgent",
-    "parse_event",
-    "plain",
-    "resolution_of",
-    "runnable_type",
-    "waiting_output",
-]
+    "ApprovalEvent", "DeltaEvent", "Denied", "Event", "Failed", "Halt", "InteractionEvent", "NestedCallHeld",
+    "OutputEvent", "QuestionAsked", "RunStatus", "StartEvent", "approval_event", "approval_note", "end_of",
+    "ended_output", "entry_of", "event_of", "interaction_event", "most_urgent", "parse_event", "plain", "resolution_of",
+    "runnable_type", "waiting_output",
+]  # fmt: skip
 
 _PLAIN = (bool, int)
 
@@ -250,8 +229,6 @@ class OutputEvent(_Event):
 
 
 Event = StartEvent | DeltaEvent | ApprovalEvent | InteractionEvent | OutputEvent
-
-
 _reader: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 
 
@@ -342,7 +319,7 @@ def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
 def approval_note(request: Request) -> dict[str, Any]:
     """Return what is said of a held call under `metadata["approval"]`: what is asked, as people may see it."""
     facts, call = request.context or {}, request.effective
-    told = {
+    fields = {
         "prompt": request.prompt,
         "description": facts.get("description") or request.description,
         "kind": facts.get("kind"),
@@ -352,7 +329,7 @@ def approval_note(request: Request) -> dict[str, Any]:
         "effective_input": None if request.edited is None else call.arguments,
     }
     ids = {"id": request.id, "approval_id": request.id, "required": True, "input": call.arguments}
-    return {**ids, **{name: value for name, value in told.items() if value is not None}}
+    return {**ids, **{name: value for name, value in fields.items() if value is not None}}
 
 
 def ended_output(status: RunStatus, approval_id: str | None, reason: str | None = None) -> dict[str, Any]:
@@ -364,8 +341,8 @@ def waiting_output(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
     """Return what a call gives instead of a value while it waits for this."""
     if isinstance(event, ApprovalEvent):
         return {"approval_id": event.approval_id, "status": "approval_required", "prompt": event.prompt}
-    told = {"kind": event.kind, "payload": event.payload}
-    return {"suspension_id": event.interaction_id, "status": "input_required", **told}
+    fields = {"kind": event.kind, "payload": event.payload}
+    return {"suspension_id": event.interaction_id, "status": "input_required", **fields}
 
 
 def resolution_of(request: Request) -> dict[str, Any]:
@@ -399,6 +376,7 @@ _ORDER = (
     "approval_already_claimed",
     "approval_required",
     "input_required",
+    "suspended",
     "stopped",
 )
 
@@ -420,11 +398,6 @@ class Halt(Suspended):
         self.status, self.output = status, output
         self.error = error if cause is None else {"type": type(cause).__name__, "message": status.message or ""}
 
-    @property
-    def is_pause(self) -> bool:
-        """Whether the run can go on later."""
-        return self.status.reason in {"approval_required", "input_required", "approval_already_claimed", "stopped"}
-
 
 class Denied(Exception):
     """A person or a rule said no to this call.
@@ -432,13 +405,15 @@ class Denied(Exception):
     Attributes:
         message: What was said, in a sentence.
         is_feedback: Sent back with words: the same call with changes may be what the person wants.
+        signal: What a call outside of a run would raise, where the no is to this very call.
         partial: What there is of a value all the same.
     """
 
-    def __init__(self, message: str, *, is_feedback: bool = False) -> None:
+    def __init__(
+        self, message: str, *, is_feedback: bool = False, signal: signals.ConfirmationRejected | None = None
+    ) -> None:
         super().__init__(message)
-        self.message = message
-        self.is_feedback = is_feedback
+        self.message, self.is_feedback, self.signal = message, is_feedback, signal
         self.partial: Any = None
 
 

@@ -35,16 +35,9 @@ from sayso.runs.events import (
 from sayso.scope import requester
 
 __all__ = [
-    "answers",
-    "ask_user",
-    "ask_user_multi",
-    "cancelled",
-    "confirm",
-    "must_belong_to",
-    "record_held_call",
-    "record_question",
-    "suspend",
-]
+    "answers", "ask_user", "ask_user_multi", "cancelled", "confirm", "has_asked", "must_belong_to", "record_held_call",
+    "record_question", "suspend",
+]  # fmt: skip
 
 _WAITS_FOR = timedelta(hours=24)
 
@@ -118,6 +111,11 @@ def _inside(step: StepContext) -> str:
     return f"{step.place}!"
 
 
+def has_asked(step: StepContext) -> bool:
+    """Say whether the handler of a step has asked something, or waited inside of itself, in an earlier pass."""
+    return step.history.known.get(_place(step, 0)) is not None or step.history.known.get(_inside(step)) is not None
+
+
 def answers(step: StepContext) -> Effects[dict[int, Any]]:
     """Return what persons have answered to the questions of this handler, by their number.
 
@@ -125,13 +123,13 @@ def answers(step: StepContext) -> Effects[dict[int, Any]]:
         Halt: A question still waits, or a person would not answer it.
     """
     found: dict[int, Any] = {}
-    store, inside = step.history.store, step.history.at(_inside(step))
+    store, inside = step.history.store, step.history.known.get(_inside(step))
     if inside is not None and "waits" in inside:
         held: Request = yield StoreCall(store, store.settle, inside["waits"])
         if held.state is State.PENDING:
             raise _waits(step, held)  # the handler would only run to the same point again
         step.history.put(_inside(step), {"held": held.id})
-    while (known := step.history.at(_place(step, len(found)))) is not None:
+    while (known := step.history.known.get(_place(step, len(found)))) is not None:
         place = _place(step, len(found))
         request = yield StoreCall(store, store.settle, known["waits"] if "waits" in known else known["answered"])
         must_belong_to(request, step, place)
@@ -206,14 +204,13 @@ def record_question(step: StepContext, asks: QuestionAsked) -> Effects[Halt]:
     if asks.number == step.late:
         body["note"] = {"expired": True}
     store, history = step.history.store, step.history
-    yield history.alone(step)
+    yield history.quiet()
+    checkpoint = history.checkpoint((place, body), RunState.PAUSED if step.is_outermost else None)
     try:
-        saved, numbers = history.offer((place, body), left=RunState.PAUSED if step.is_outermost else None)
-        held = telemetry.asked((yield StoreCall(store, store.ask, request, saved)))
-        is_back = step.is_outermost and held.id == request.id
-        history.confirm(numbers, (place, {**body, "waits": held.id}), is_back=is_back)
+        held = telemetry.asked((yield StoreCall(store, store.ask, request, checkpoint.update)))
+        checkpoint.saved(held.id)
     finally:
-        history.saved_by(step)
+        checkpoint.release()
     return _waits(step, held)
 
 
@@ -222,9 +219,12 @@ def record_held_call(step: StepContext, holds: NestedCallHeld) -> Effects[Halt]:
     store, request_id = step.history.store, holds.signal.confirmation_id
     request = yield StoreCall(store, store.get, request_id)
     body = {"waits": request_id, "path": step.path, "name": step.runnable.name}
-    saved, numbers = step.history.offer((_inside(step), body))
-    yield StoreCall(store, store.save_run, saved)
-    step.history.confirm(numbers, (_inside(step), body))
+    checkpoint = step.history.checkpoint((_inside(step), body))
+    try:
+        yield StoreCall(store, store.save_run, checkpoint.update)
+        checkpoint.saved()
+    finally:
+        checkpoint.release()
     return _waits(step, request)
 
 
@@ -240,5 +240,6 @@ def cancelled(step: StepContext, request: Request) -> Halt:
 
 def must_belong_to(request: Request, step: StepContext, place: str) -> None:
     """Raise `AlteredRequestError` for a request that was not asked here."""
-    if request.run_id != step.history.run_id or request.place != place:
+    is_elsewhere = request.place != place and (request.key is None or request.call.tool != step.runnable.gate.tool)
+    if request.run_id != step.history.run_id or is_elsewhere:
         raise AlteredRequestError(request.id, f"it was asked elsewhere than in {step.path}, which waits for it")

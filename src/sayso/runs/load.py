@@ -31,8 +31,6 @@ from sayso.stores.base import Store
 __all__ = ["LoadedRun", "Span", "load_run"]
 
 _SHOWN = Redaction()
-
-
 _PAUSES = ("outcome_unknown", "approval_already_claimed", "approval_required", "input_required")
 
 
@@ -90,7 +88,7 @@ class LoadedRun:
 
     @property
     def status(self) -> RunStatus | None:
-        """How it ended, or what it waits for; None while somebody has it in hand, and after it was broken off."""
+        """How it ended, or what it waits for; None while a process has its lease, and after it was broken off."""
         ended = self._ended
         if ended is not None:
             return RunStatus(**ended.status)
@@ -150,8 +148,8 @@ class LoadedRun:
         request = self._store.get(body["waits"] if "waits" in body else body["answered"])
         event = event_of(request, body.get("note"), body["path"])
         shown = request.effective.arguments if request.kind == "call" else {"payload": entry_of(event).get("payload")}
-        said = event.metadata.get("approval", {})
-        approval = {"approval": {**approval_note(request), **said}} if request.kind == "call" else {}
+        note = event.metadata.get("approval", {})
+        approval = {"approval": {**approval_note(request), **note}} if request.kind == "call" else {}
         status = {"code": "waiting" if request.state is State.PENDING else "decided", "reason": request.state.value}
         return Span(
             place, body["path"], body["name"], event.runnable_type, event.t0, None, status, shown, None, None, {},
@@ -161,16 +159,16 @@ class LoadedRun:
 
 def _pause_of(request: Request) -> RunStatus:
     """Return what a run says that has not gone on from this request."""
-    is_call, told = request.kind == "call", f"{request.id} is {request.state.value}"
+    is_call, text = request.kind == "call", f"{request.id} is {request.state.value}"
     match request.state:
         case State.UNKNOWN:
-            return RunStatus(code="error", reason="outcome_unknown", message=f"{told}: a person must say how it ended")
+            return RunStatus(code="error", reason="outcome_unknown", message=f"{text}: a person must say how it ended")
         case State.RUNNING:
-            return RunStatus(code="cancelled", reason="approval_already_claimed", message=told)
+            return RunStatus(code="cancelled", reason="approval_already_claimed", message=text)
         case State.PENDING:
             message = f"{request.id} waits for a person"
         case _:
-            message = f"{told}, and the run has not gone on yet; go on with it by parent_id={request.run_id!r}"
+            message = f"{text}, and the run has not gone on yet; go on with it by parent_id={request.run_id!r}"
     return RunStatus(code="cancelled", reason="approval_required" if is_call else "input_required", message=message)
 
 

@@ -16,20 +16,10 @@ from typing import Any, Protocol, cast, runtime_checkable
 from sayso.errors import SaysoError
 
 __all__ = [
-    "Message",
-    "Model",
-    "ModelCall",
-    "ModelError",
-    "Reply",
-    "kind_of",
-    "read_arguments",
-    "reply_of",
-    "validate_reply",
-]
+    "Message", "Model", "ModelCall", "ModelError", "Reply", "kind_of", "read_arguments", "reply_of", "validate_reply",
+]  # fmt: skip
 
 Message = dict[str, Any]
-
-
 _LEVELS = 64
 
 

@@ -31,14 +31,14 @@ class CallableModel:
         """See `Model.turn`. What the function raises is passed on as it is."""
         # Copies: the history is what the store keeps, and a function may do as it likes with what it is given.
         answer: Any = self._function(deepcopy(messages), deepcopy(tools))
-        said, final = "", None
+        streamed, final = "", None
         if inspect.isasyncgen(answer):
             async with aclosing(cast("AsyncGenerator[object]", answer)) as pieces:
                 async for piece in pieces:
                     if final is not None:
                         raise ModelError(self.name, "went on after its reply")
                     if isinstance(piece, str):
-                        said += piece
+                        streamed += piece
                         yield piece
                     else:
                         final = piece
@@ -46,10 +46,10 @@ class CallableModel:
             final = await answer
         else:
             raise ModelError(self.name, f"returned {kind_of(answer)} at once: make it an `async def`")
-        reply = reply_of(said if final is None and said else final, messages, model=self.name)
-        if reply.text and not said:
+        reply = reply_of(streamed if final is None and streamed else final, messages, model=self.name)
+        if reply.text and not streamed:
             yield reply.text
-        yield reply if reply.text or not said else replace(reply, text=said)
+        yield reply if reply.text or not streamed else replace(reply, text=streamed)
 
 
 def model_of(given: object) -> Model:

@@ -24,8 +24,8 @@ from sayso.model.request import Call, Request, State
 from sayso.reviews import Review
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import read_arguments
-from sayso.runs.runnable import in_loop
 from sayso.runs.signature import Prediction
+from sayso.runs.state import in_loop
 from sayso.stores.base import Store
 
 __all__ = ["Module", "Response", "check_shown", "emit_delta", "read_resume_state", "record", "respond", "store_of"]
@@ -86,24 +86,24 @@ def record(store: Store, request: Request, response: Response, *, seen: str | No
         _decide(Review(store), request, text, seen)
 
 
-def _decide(review: Review, request: Request, said: str | Mapping[str, Any], seen: str | None) -> None:
+def _decide(review: Review, request: Request, answer: str | Mapping[str, Any], seen: str | None) -> None:
     if request.kind == "question":
-        review.answer(request.id, said)
+        review.answer(request.id, answer)
         return
-    if isinstance(said, str) and said.startswith("{"):
-        said = _object(request, said)
-    match said:
-        case str() if said.lower() in _YES:
+    if isinstance(answer, str) and answer.startswith("{"):
+        answer = _object(request, answer)
+    match answer:
+        case str() if answer.lower() in _YES:
             review.approve(request.id, seen=seen)
-        case str() if said.lower() in _NO:
+        case str() if answer.lower() in _NO:
             review.reject(request.id, seen=seen)
         case str():
-            review.feedback(request.id, said, seen=seen)
-        case _ if not said:
+            review.feedback(request.id, answer, seen=seen)
+        case _ if not answer:
             # `{}` takes everything away; merged over the call it would approve what the person wanted changed.
             review.approve(request.id, arguments={}, seen=seen)
         case _:
-            review.approve(request.id, changes=said, seen=seen)
+            review.approve(request.id, changes=answer, seen=seen)
 
 
 def _object(request: Request, text: str) -> dict[str, Any]:
@@ -148,11 +148,11 @@ def respond(saved: Any, response: Response) -> None:
 def _note(request_id: str, response: Response) -> None:
     """Note the response to something that was never asked: the module that raised it may look it up."""
     if isinstance(response, str):
-        said = response.strip().lower()
-        is_plain = said in _YES | _NO
+        answer = response.strip().lower()
+        is_plain = answer in _YES | _NO
         respond_to_confirmation(
             request_id,
-            approved=said in _YES,
+            approved=answer in _YES,
             data=None if is_plain else response,
             status=None if is_plain else "feedback",
         )
@@ -161,8 +161,6 @@ def _note(request_id: str, response: Response) -> None:
 
 
 T = TypeVar("T")
-
-
 _listener: ContextVar[Callable[[DeltaEvent], None] | None] = ContextVar("sayso_listener", default=None)
 
 
@@ -227,15 +225,15 @@ class Module:
 
         Takes and raises what `aforward` does. Leaving the loop early ends the work.
         """
-        said: asyncio.Queue[DeltaEvent | None] = asyncio.Queue()
-        token = _listener.set(said.put_nowait)
+        events: asyncio.Queue[DeltaEvent | None] = asyncio.Queue()
+        token = _listener.set(events.put_nowait)
         try:
             work = asyncio.ensure_future(self.aforward(*args, **inputs))
         finally:
             _listener.reset(token)
-        work.add_done_callback(lambda _: said.put_nowait(None))
+        work.add_done_callback(lambda _: events.put_nowait(None))
         try:
-            while (event := await said.get()) is not None:
+            while (event := await events.get()) is not None:
                 yield event
             yield await work
         finally:

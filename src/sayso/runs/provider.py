@@ -44,11 +44,7 @@ from sayso.runs.messages import Message, ModelCall, ModelError, Reply, read_argu
 __all__ = ["ProviderModel"]
 
 _KEY = "pydantic_ai"  # under which a reply's `provider` holds the response
-
-
 _LONGEST = 300  # characters of a provider's complaint that are passed on
-
-
 _DENIED = {401, 403}
 
 

@@ -42,6 +42,7 @@ from sayso.runs.tool import (
     text_of,
     with_words,
 )
+from sayso.scope import requester
 from sayso.signals import trimmed
 from sayso.stores.base import Store
 from sayso.view import line
@@ -137,7 +138,7 @@ class ReAct(Module):
             raise errors.ConfigError(
                 f"cannot go on from {type(signal).__name__}: a pause is a ConfirmationRequired, or its to_dict()"
             )
-        state = ReActState.of(signal.context)
+        state = ReActState.from_context(signal.context)
         store, request = await self._request(state, state.waiting[0])
         state.acts_for = request.acts_for
         if request.state is State.PENDING and response is not None:
@@ -165,7 +166,7 @@ class ReAct(Module):
     async def _turn(self, state: ReActState, offered: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Ask the model once and make the calls that it asks for; return its answer, if it gave one."""
         reply = await self._ask(state, offered)
-        calls = state.said(reply)
+        calls = state.add_reply(reply)
         names = {one["name"] for one in offered}
         for call in calls:
             if call.name != FINISH:
@@ -194,14 +195,14 @@ class ReAct(Module):
         """Return the typed answer of a `finish`; what is wrong with it goes back to the model."""
         if state.waiting:
             why = "not taken: calls of the same turn had no result yet. Call `finish` when you have seen the results"
-            state.told(call.id, FINISH, why, is_error=True)
+            state.add_result(call.id, FINISH, why, is_error=True)
             return None
         try:
             answer = self.signature.outputs.validate(call.arguments) if call.problem is None else None
         except SchemaError as error:
-            state.told(call.id, FINISH, f"the answer does not fit: {error}", is_error=True)
+            state.add_result(call.id, FINISH, f"the answer does not fit: {error}", is_error=True)
             return None
-        state.told(call.id, FINISH, "done" if call.problem is None else call.problem, is_error=answer is None)
+        state.add_result(call.id, FINISH, "done" if call.problem is None else call.problem, is_error=answer is None)
         return answer
 
     def _plain_answer(self, state: ReActState, text: str) -> dict[str, Any] | None:
@@ -223,15 +224,15 @@ class ReAct(Module):
         if tool is None:
             problem = f"there is no tool {call.name!r}; there are {', '.join(sorted(offered))}"
         elif problem is None:
-            state.shows_call(tool, call)
+            state.learn_call(tool, call)
         if problem is not None or tool is None:
-            state.told(call.id, call.name, f"not run: {problem}", is_error=True)
+            state.add_result(call.id, call.name, f"not run: {problem}", is_error=True)
             return
         got = await self._call(state, tool, call.arguments)
         if isinstance(got, Observation):
-            state.told(call.id, call.name, got.text, is_error=got.is_error)
+            state.add_result(call.id, call.name, got.text, is_error=got.is_error)
         else:
-            state.hold(call.id, call.name, got.confirmation_id)
+            state.add_waiting(call.id, call.name, got.confirmation_id)
 
     async def _call(
         self, state: ReActState, tool: Tool, arguments: dict[str, Any], args: tuple[Any, ...] = ()
@@ -268,7 +269,7 @@ class ReAct(Module):
         if no.confirmation_id is not None:
             # It was heard: if the model comes back with the same call, a person is asked again.
             request_id, where = no.confirmation_id, store_of(no.confirmation_id) or store
-            await _verb(where, lambda: where.withdraw(request_id, scope.requester()))
+            await _verb(where, lambda: where.withdraw(request_id, requester()))
         return Observation(no.message_for_model, is_error=True)
 
     async def _withdraw(self, state: ReActState, no: ConfirmationRejected) -> None:
@@ -292,13 +293,13 @@ class ReAct(Module):
         while state.waiting:
             first = state.waiting[0]
             store, request = await self._request(state, first)
-            state.shows(first.id, request)
+            state.learn_request(first.id, request)
             got = await self._look(state, first, store, request)
             if not isinstance(got, Observation):
                 first.request, first.is_asked = got.confirmation_id, True
                 raise await self._pause(state, first, got)
             state.waiting.pop(0)
-            state.told(first.id, first.tool, got.text, is_error=got.is_error)
+            state.add_result(first.id, first.tool, got.text, is_error=got.is_error)
 
     async def _look(
         self, state: ReActState, waiting: Waiting, store: Store, request: Request
@@ -318,7 +319,7 @@ class ReAct(Module):
             # Asked anew: because it had expired, or because somebody else who goes on from here was faster.
             after = await _verb(store, lambda: store.settle(request.id))
             if after.state in {State.DONE, State.FAILED}:
-                await _verb(store, lambda: store.withdraw(got.confirmation_id, scope.requester(), "made elsewhere"))
+                await _verb(store, lambda: store.withdraw(got.confirmation_id, requester(), "made elsewhere"))
                 return recorded(after)
         return got
 
@@ -336,7 +337,7 @@ class ReAct(Module):
         got = await self._call(state, tool, kwargs, args)
         if isinstance(got, Observation):
             after = await _verb(store, lambda: store.get(request.id))
-            state.shows(waiting.id, after)
+            state.learn_request(waiting.id, after)
             got = with_words(after, got)
         return got
 
@@ -344,7 +345,7 @@ class ReAct(Module):
         """Return the signal with what is needed to go on, and with the call as it would run now."""
         store = self._store(waiting)
         request = await _verb(store, lambda: store.get(waiting.request))
-        state.shows(waiting.id, request)
+        state.learn_request(waiting.id, request)
         signal.question = state.scrubbed(signal.question)
         if isinstance(request.subject, Call):
             call = request.effective

@@ -74,7 +74,7 @@ class ReActState:
         """How often the model has been asked."""
         return sum(message["role"] == "assistant" for message in self.messages)
 
-    def said(self, reply: Reply) -> list[ModelCall]:
+    def add_reply(self, reply: Reply) -> list[ModelCall]:
         """Add a turn of the model; return its calls, each with an id of its own."""
         message, calls, ids = reply.message, reply.calls, {call.id for call in reply.calls}
         if "" in ids or len(ids) < len(
@@ -86,7 +86,7 @@ class ReActState:
         self.messages.append(message)
         return calls
 
-    def told(self, call_id: str, name: str, text: str, *, is_error: bool = False) -> None:
+    def add_result(self, call_id: str, name: str, text: str, *, is_error: bool = False) -> None:
         """Add the result of a call of the last turn; results stand in the order of the calls."""
         result = {"role": "tool", "tool_call_id": call_id, "name": name, "content": text, "is_error": is_error}
         self.messages.append(result)
@@ -94,20 +94,20 @@ class ReActState:
         order = [call["id"] for call in self.messages[last]["tool_calls"]]
         self.messages[last + 1 :] = sorted(self.messages[last + 1 :], key=lambda one: order.index(one["tool_call_id"]))
 
-    def hold(self, call_id: str, name: str, request_id: str) -> None:
+    def add_waiting(self, call_id: str, name: str, request_id: str) -> None:
         """Note that a call of the last turn waits."""
         is_asked = all(one.request != request_id for one in self.waiting)
         self.waiting.append(Waiting(call_id, name, request_id, is_asked))
 
     # -- what nobody may see -----------------------------------------------------------------------------------
 
-    def shows_call(self, tool: Tool, call: ModelCall) -> None:
+    def learn_call(self, tool: Tool, call: ModelCall) -> None:
         """Learn from a tool's own options what of a call of the last turn is a secret."""
         shown = tool.shown(call.arguments)
         self._shown[self.turns, call.id] = shown
         self._secrets |= _secrets_in(call.arguments, tool, shown)
 
-    def shows(self, call_id: str, request: Request) -> None:
+    def learn_request(self, call_id: str, request: Request) -> None:
         """Learn from a request what of its call is a secret, and how its call is shown."""
         if isinstance(request.subject, Call):
             self._shown[self.turns, call_id] = request.subject.arguments
@@ -174,7 +174,7 @@ class ReActState:
         return found
 
     @classmethod
-    def of(cls, context: Mapping[str, Any]) -> ReActState:
+    def from_context(cls, context: Mapping[str, Any]) -> ReActState:
         """Return what `context` saved.
 
         Raises:
@@ -226,17 +226,17 @@ def _pending(messages: Sequence[Message], waiting: Sequence[Waiting]) -> dict[st
 
 
 def _trajectory(messages: Sequence[Message]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     turn = -1
     for message in messages:
         if message["role"] == "assistant":
             turn += 1
-            told[f"thought_{turn}"] = message["content"]
-            told[f"tool_calls_{turn}"] = [
+            found[f"thought_{turn}"] = message["content"]
+            found[f"tool_calls_{turn}"] = [
                 {"id": call["id"], "name": call["name"], "args": call["arguments"]} for call in message["tool_calls"]
             ]
         elif message["role"] == "tool":
-            before = told.get(f"observation_{turn}")
+            before = found.get(f"observation_{turn}")
             text = message["content"]
-            told[f"observation_{turn}"] = text if before is None else f"{before}\n{text}"
-    return told
+            found[f"observation_{turn}"] = text if before is None else f"{before}\n{text}"
+    return found

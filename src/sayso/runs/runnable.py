@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
@@ -28,25 +28,24 @@ from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution,
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
-from sayso.runs.state import GivenArguments, LiveValue, RunHistory, bodies
+from sayso.runs.state import GivenArguments, LiveValue, RunHistory, bodies, in_loop
 from sayso.stores.base import Store
 from sayso.stores.worker import Lease
 from sayso.view import line
 
-__all__ = ["ROOT", "Run", "Runnable", "changes", "fingerprints", "handed_back", "in_loop", "take"]
+__all__ = ["ROOT", "Run", "Runnable", "changes", "execute", "fingerprints", "released"]
 
 
 def fingerprints(runnable: Runnable) -> dict[str, str]:
     """Return the digest of what each runnable takes, by path; what it does inside may change freely."""
-    return dict(_walk(runnable, runnable.name, ()))
-
-
-def _walk(runnable: Definition, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, str]]:
-    yield path, f"{runnable.kind}:{runnable.shape.digest}"
-    if id(runnable) in above:
-        return  # an agent that may call itself
-    for name, part in runnable.parts().items():
-        yield from _walk(part, f"{path}.{name}", (*above, id(runnable)))
+    found: dict[str, str] = {}
+    parts: list[tuple[Definition, str, tuple[int, ...]]] = [(runnable, runnable.name, ())]
+    while parts:
+        part, path, above = parts.pop()
+        found[path] = f"{part.kind}:{part.shape.digest}"
+        if id(part) not in above:  # an agent may call itself
+            parts += [(below, f"{path}.{name}", (*above, id(part))) for name, below in part.parts().items()]
+    return found
 
 
 def changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
@@ -65,11 +64,10 @@ def changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
 
 ROOT = "(input)"  # no runnable has this name
 
-
 _log = logging.getLogger("sayso")
 
 
-async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
+async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent:
     """Take a run from where it stands to its end, or to where it waits.
 
     First and later calls take the same way: a new run has an empty history.
@@ -85,39 +83,34 @@ async def take(run: Run, emit: Callable[[Event], None]) -> OutputEvent:
         for person in _acts_for(history):  # whoever goes on acts for them as well, or they could decide what is asked
             scopes.enter_context(scope.run(history.run_id, on_behalf_of=person))
         attempt = RunAttempt(history, emit, scope.current().occasion.acts_for)
-        output = await _in_scope(run, StepContext(attempt, runnable, runnable.name, runnable.name), decisions)
+        step, state = StepContext(attempt, runnable, runnable.name, runnable.name), RunState.BROKEN
+        try:
+            output = await _resumed(run, step, decisions)
+            state = _state_of(output.status, step)
+            if state is RunState.ENDED:
+                await _end(step, output)
+        finally:
+            await _leave(history, state)
     output.metadata |= attempt.pending()
     return output
 
 
 def _acts_for(history: RunHistory) -> list[Identity]:
     """Return the persons on whose behalf the run was begun, the innermost last."""
-    return [Identity(*person) for person in reversed((history.at(ROOT) or {}).get("acts_for", ()))]
-
-
-async def _in_scope(run: Run, step: StepContext, decisions: DecisionTaker) -> OutputEvent:
-    history, state = step.history, RunState.BROKEN
-    try:
-        output = await _resumed(run, step, decisions)
-        state = _state_of(output.status, step)
-        if state is RunState.ENDED:
-            await _end(step, output)
-    finally:
-        await _leave(history, state)
-    return output
+    return [Identity(*person) for person in reversed((history.known.get(ROOT) or {}).get("acts_for", ()))]
 
 
 async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
-    """Return the history of the run that was meant: a known one, taken in hand, or that of a new one."""
+    """Return the history of the run that was meant: a known one, whose lease is taken, or that of a new one."""
     runnable, store = run.runnable, run.runnable.store
     named = run.parent_id or run.run_id
     meant = await _runs_meant(run, decisions) if named is None else [named]
     for n, run_id in enumerate(meant, 1):
         is_last = n == len(meant)
-        await handed_back(run_id)
+        await released(run_id)
         lease = Lease()
         try:
-            kept = await _taken(decisions, store, run_id, lease)
+            kept = await _claimed(decisions, store, run_id, lease)
         except errors.RunNotFoundError:
             if run.parent_id is not None:
                 raise
@@ -196,7 +189,7 @@ def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
     return line(run.runnable.name, plain(run.runnable.shown(arguments)))
 
 
-async def _taken(decisions: DecisionTaker, store: Store, run_id: str, lease: Lease) -> RunSnapshot:
+async def _claimed(decisions: DecisionTaker, store: Store, run_id: str, lease: Lease) -> RunSnapshot:
     try:
         return await decisions.verb(lambda: decisions.look(store.take_run(run_id, lease.holder)))
     except BaseException:  # broken off after the store had said yes: a traceback may keep the lease, nobody has the run
@@ -205,7 +198,7 @@ async def _taken(decisions: DecisionTaker, store: Store, run_id: str, lease: Lea
 
 
 def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> OutputEvent:
-    """Return the output of a run that could not be taken in hand."""
+    """Return the output of a run whose lease could not be taken."""
     run_id = run.parent_id or run.run_id or getattr(error, "run_id", None) or new_run_id()
     claimed, message = isinstance(error, errors.RunBusyError), str(error)
     if claimed and refusals:
@@ -236,7 +229,7 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
         Halt: The code is not what the run began with.
     """
     runnable, history = run.runnable, step.history
-    known = history.at(ROOT)
+    known = history.known.get(ROOT)
     if known is None:
         try:
             given = runnable.signature.named(run.args, run.kwargs)
@@ -263,13 +256,11 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
 
 
 async def _resumed(run: Run, step: StepContext, decisions: DecisionTaker) -> OutputEvent:
-    """Go on with a run that is in hand, as far as it goes, and return what it says then."""
+    """Resume a run whose lease is taken, as far as it goes, and return its output."""
     try:
         given = await _input(run, step)
         step.attempt.notes = await decisions.decide(step.history)
         decisions.stop_if_cancelled(step)
-        if step.history.is_crowded:
-            await step.history.save()  # or each of many calls would bring all the decisions with its end
         value = await run_step(step, given)
     except Halt as halt:
         return step.output_event(_counted(halt.status, step), halt.output, error=halt.error)
@@ -296,8 +287,8 @@ def _reason(error: errors.SaysoError) -> str | None:
 
 def _state_of(status: RunStatus, step: StepContext) -> RunState:
     match status.reason:
-        case "approval_required" | "input_required" | "approval_already_claimed" | "outcome_unknown":
-            return RunState.PAUSED  # what it waits for is a person's word, or another worker's end
+        case "approval_required" | "input_required" | "approval_already_claimed" | "outcome_unknown" | "suspended":
+            return RunState.PAUSED  # for a person's word, another worker's end, or what a framework waits for
         case "run_changed" | "input_changed":
             return step.history.was
         case "stopped" | "store_failed":
@@ -309,7 +300,7 @@ def _state_of(status: RunStatus, step: StepContext) -> RunState:
 
 
 def _has_ended(step: StepContext) -> bool:
-    return "status" in (step.history.at(step.place) or {})
+    return "status" in (step.history.known.get(step.place) or {})
 
 
 async def _end(step: StepContext, output: OutputEvent) -> None:
@@ -323,7 +314,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
         _log.exception("what the run %s still asked could not be taken back", history.run_id)
     if not _has_ended(step):
         live = None if output.output is None else LiveValue(output.output, step.runnable.function, step.path)
-        history.put(step.place, step.told(output.status, value=live, error=output.error))
+        history.put(step.place, step.record(output.status, value=live, error=output.error))
 
 
 async def _leave(history: RunHistory, state: RunState) -> None:
@@ -340,23 +331,12 @@ async def _at_once(verb: Callable[[], Any]) -> None:
 
 _TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
 
-
 _warned: dict[str, dict[Any, Any]] = {}  # what Python remembers of warnings, by file, as it does for each module
-
 
 _streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
 
 
-def in_loop() -> bool:
-    """Say whether an event loop runs in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-async def handed_back(run_id: str) -> None:
+async def released(run_id: str) -> None:
     """Wait for a stream of this run in this loop that its consumer has just left: whoever leaves may go on at once."""
     stream = _streams.get(run_id)
     if stream is not None:
@@ -463,10 +443,7 @@ class Run:
         After its events were iterated to the end, this gives the output once more.
         """
         self.is_begun = True
-        return self._collected()
-
-    async def _collected(self) -> OutputEvent:
-        return await self._go() if self._output is None else self._output
+        return self._go(repeats=True)
 
     def run(self) -> OutputEvent:
         """Take the run to its end, or to where it waits, from a script without an event loop.
@@ -479,16 +456,17 @@ class Run:
             raise RuntimeError("run() is for scripts; inside an event loop use `await ….collect()`")
         return asyncio.run(self._go())
 
-    async def _go(self) -> OutputEvent:
-
+    async def _go(self, *, repeats: bool = False) -> OutputEvent:
+        if repeats and self._output is not None:
+            return self._output
         if self._is_called:
             raise RuntimeError("this run was called already; call the runnable again")
         self._is_called = True
-        self._output = await take(self, self._emit)
+        self._output = await execute(self, None if self._listener is None else self._emit)
         return self._output
 
     def begin(self, history: RunHistory) -> None:
-        """Note the run's history, once it is in hand."""
+        """Note the run's history, once its lease is taken."""
         self._history = history
         history.is_stopping = self._is_stopping
         if self._going is not None:
@@ -505,12 +483,8 @@ class Run:
             await asyncio.wait([going])
 
     def _emit(self, event: Event) -> None:
-        if self._listener is not None and not self._is_own(event):
+        if self._listener is not None:  # whoever listened may have gone
             self._listener.put_nowait(event)
-
-    def _is_own(self, event: Event) -> bool:
-        # The outermost output is given last, with what is pending.
-        return isinstance(event, OutputEvent) and event.path == self.runnable.name
 
 
 class Runnable(Definition):

@@ -58,8 +58,6 @@ _PLAIN_TYPES: dict[str, Any] = {
     "Any": Any,
     "None": None,
 }
-
-
 _MOST, _DEEPEST = 2_000, 12  # characters, and brackets in brackets: more is no signature
 
 

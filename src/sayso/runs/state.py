@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast, get_type_hints
 
 from sayso import clock
@@ -31,19 +31,9 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.worker import Lease
 
 __all__ = [
-    "Deferred",
-    "GivenArguments",
-    "LiveValue",
-    "LostValue",
-    "MadeDefaults",
-    "RequestIndex",
-    "RunHistory",
-    "bodies",
-    "deserialize_value",
-    "recorded",
-    "result_classes",
-    "serialize_value",
-]
+    "Checkpoint", "Deferred", "GivenArguments", "LiveValue", "LostValue", "MadeDefaults", "RequestIndex", "RunHistory",
+    "bodies", "deserialize_value", "in_loop", "recorded", "result_classes", "serialize_value",
+]  # fmt: skip
 
 
 def serialize_value(value: Any, classes: Mapping[str, type], whose: str) -> str:
@@ -79,7 +69,7 @@ class Deferred(ABC):
     """Something that is written down when, and if, its run is kept."""
 
     @abstractmethod
-    def told(self) -> Any:
+    def serialize(self) -> Any:
         """Return what the record keeps of it: JSON values."""
 
 
@@ -94,7 +84,7 @@ class LiveValue(Deferred):
         self.value = value
         self._function, self._whose = function, whose
 
-    def told(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, Any]:
         """Return what the record keeps of it: `form`, or else `plain` and why the value itself is `lost`."""
         try:
             return {"form": serialize_value(self.value, result_classes(self._function), self._whose)}
@@ -111,7 +101,7 @@ class GivenArguments(Deferred):
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = arguments
 
-    def told(self) -> str:
+    def serialize(self) -> str:
         """Return the canonical form; raises `ArgumentError` where there is none."""
         return canonical.encode(dict(self._arguments)).text
 
@@ -126,7 +116,7 @@ class MadeDefaults(Deferred):
     def __init__(self, value: dict[str, Any]) -> None:
         self.value = value
 
-    def told(self) -> str | None:
+    def serialize(self) -> str | None:
         """Return the canonical form; None where there is none: a resumed run then makes them anew."""
         try:
             return canonical.encode(self.value).text
@@ -171,26 +161,35 @@ class RequestIndex:
         self.is_read = False
         self._last: dict[str, Request] = {}
         self._made: dict[str, list[Request]] = {}
+        self._keyed: dict[str, Request] = {}
 
     def read(self) -> None:
         """Read them."""
         last: dict[str, Request] = {}
         made: dict[str, list[Request]] = {}
+        keyed: dict[str, Request] = {}
         wanted, cursor, has_more = Filter(run_id=self._run.id, kind="call"), None, True
         while has_more:
             page = self._store.list(wanted, cursor=cursor, limit=_PAGE)
             for request in page.requests:
+                if request.key is not None:
+                    keyed[request.id] = request
                 if request.place:
                     last[request.place] = request
                 elif request.state is State.DONE and request.created_at >= self._run.created_at:
                     made.setdefault(request.call.digest, []).append(request)
             cursor = page.cursor
             has_more = cursor is not None
-        self._last, self._made, self.is_read = last, made, True
+        self._last, self._made, self._keyed, self.is_read = last, made, keyed, True
 
     def of(self, place: str) -> Request | None:
         """Return the last request that was asked at a place."""
         return self._last.get(place)
+
+    def keyed(self, request_id: str, tool: str) -> Request | None:
+        """Return the request of a key, for a call of this tool; it may have been asked at another place of the run."""
+        request = self._keyed.get(request_id)
+        return request if request is not None and request.call.tool == tool else None
 
     def made(self, digest: str) -> Sequence[Request]:
         """Return the calls with this digest that handlers asked for by themselves and that were made."""
@@ -200,42 +199,85 @@ class RequestIndex:
 Body = dict[str, Any]
 
 
-_MANY = 4
+class Checkpoint:
+    """What a run knows and has not saved: a value that goes into one transaction with a request, an outcome, or alone.
+
+    It takes the steps out of their run's history until it is `saved`, so that of many calls that are saved at a time
+    each brings its own. `release` gives them back where nothing was saved.
+
+    Attributes:
+        update: For the store.
+    """
+
+    def __init__(
+        self, history: RunHistory, record: RunRecord, steps: dict[int, tuple[str, Body]],
+        waits: tuple[str, Body] | None, left: RunState | None,
+    ) -> None:  # fmt: skip
+        self._history, self._steps, self._waits = history, steps, waits
+        bodies = [*steps.values(), *(() if waits is None else (waits,))]
+        self.update = RunUpdate(record, [Step(at, _written(body), body.get("waits")) for at, body in bodies], left)
+        self._is_open = True
+
+    def saved(self, request_id: str | None = None) -> None:
+        """Note that it is in the store.
+
+        Args:
+            request_id: The request that the run waits for now. Where the store found an earlier one, it did not hand
+                the run back.
+        """
+        history, self._is_open = self._history, False
+        history.is_kept = True
+        is_released = self.update.left is not None
+        if self._waits is not None:
+            place, body = self._waits
+            is_released = is_released and request_id in {None, body["waits"]}
+            history.know(place, body if request_id is None else {**body, "waits": request_id})
+        history.is_released = is_released
+        history.settled(self)
+
+    def release(self) -> None:
+        """Give the steps back, unless they are in the store."""
+        if self._is_open:
+            self._is_open = False
+            self._history.settled(self, self._steps)
 
 
 class RunHistory:
-    """What happened in a run, for the one task that has it in hand.
+    """What happened in a run, for the one task that has its lease.
 
     Args:
         store: Where it is kept.
         record: The run.
-        lease: Under which it is in hand.
-        steps: What is kept of it already.
+        lease: Under which it goes on.
+        steps: What is saved of it already.
 
     Attributes:
+        run_id: Id of the run.
+        known: What happened last, by place.
         is_kept: Whether the store has the run.
-        was: How it stood before it was taken in hand here; a run whose holder died counts as broken.
+        was: How it stood before this lease; a run whose holder died counts as broken.
         is_stopping: Whoever listened has gone: nothing new is begun.
-        is_left: It was handed back: a handler's thread that nobody could stop begins nothing more, either.
-        is_back: The store was told so.
-        proof: What the requests say, where steps come from the store.
+        is_left: The lease has ended: a handler's thread that nobody could stop begins nothing more, either.
+        is_released: The store knows that it has ended.
+        requests: What the requests say, where steps come from the store.
     """
 
     def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
         self.store = store
+        self.run_id = record.id
         self.is_kept = steps is not None
         self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
-        self.is_stopping = self.is_left = self.is_back = False
+        self.is_stopping = self.is_left = self.is_released = False
         self._ends: dict[object, Callable[[], None]] = {}
-        self.proof = RequestIndex(store, record)
+        self.requests = RequestIndex(store, record)
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
-        self._lease = lease  # kept alive: the run is in hand as long as this object is
-        self._known = bodies(steps or ())
-        self._from_store = set(self._known)
+        self._lease = lease  # kept alive: the lease lasts as long as this object does
+        self.known = bodies(steps or ())
+        self._from_store = set(self.known)
         self._with_nested = {place.partition("!")[0] for place in self._from_store if "!" in place}
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
-        self._saver: _Saver | None = None
+        self._on_their_way: dict[Checkpoint, asyncio.Future[None]] = {}
 
     @classmethod
     def new(cls, store: Store, run_id: str, name: str, kind: str) -> RunHistory:
@@ -259,28 +301,11 @@ class RunHistory:
         finally:
             del self._ends[mine]
 
-    @property
-    def run_id(self) -> str:
-        """Id of the run."""
-        return self._record.id
-
-    @property
-    def is_dirty(self) -> bool:
-        """Whether anything is not saved."""
-        return bool(self._unsaved)
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether so much is not saved that no two should bring it all."""
-        return len(self._unsaved) > _MANY
-
-    def at(self, place: str) -> Body | None:
-        """Return what happened last at a place."""
-        return self._known.get(place)
+    # -- what is known -----------------------------------------------------------------------------------------
 
     def waiting(self) -> Iterator[tuple[str, Body]]:
         """Yield the places where something waits for a person."""
-        return ((place, body) for place, body in list(self._known.items()) if "waits" in body)
+        return ((place, body) for place, body in list(self.known.items()) if "waits" in body)
 
     def is_from_store(self, place: str) -> bool:
         """Say whether what is known of a place was read from the store, and not done here."""
@@ -292,126 +317,121 @@ class RunHistory:
 
     def count(self, what: str) -> int:
         """Return how many places with this in them are known."""
-        return sum(what in place for place in list(self._known))
+        return sum(what in place for place in list(self.known))
 
     def count_from_store(self, what: str) -> int:
-        """Return how many of those are hearsay."""
+        """Return how many of those were read from the store."""
         return sum(what in place for place in self._from_store)
 
-    def put(self, place: str, body: Body) -> int:
-        """Add a step, and return its number; `save` makes it last."""
-        self._known[place] = body
+    def know(self, place: str, body: Body) -> None:
+        """Note what happened at a place, and is saved by somebody else."""
+        self.known[place] = body
         self._from_store.discard(place)
-        number = next(self._numbers)
-        self._unsaved[number] = place, body
-        return number
 
-    def alone(self, whose: object) -> Effect:
-        """Return the effect of waiting until nobody else is at saving what this one would save as well.
+    def put(self, place: str, body: Body) -> None:
+        """Add a step; the next checkpoint saves it."""
+        self.know(place, body)
+        self._unsaved[next(self._numbers)] = place, body
 
-        Many calls of one turn are asked at once, and each would bring all that is not saved. `saved_by` ends it.
-        """
-        return _Alone(self, whose)
+    # -- what is saved -----------------------------------------------------------------------------------------
 
-    async def stand_alone(self, whose: object) -> None:
-        """Do what `alone` says."""
-        while self.is_dirty and (other := self._saver) is not None and other.whose is not whose:
-            await asyncio.wait([other.done])
-        if self.is_dirty:
-            self._saver = _Saver(whose, asyncio.get_running_loop().create_future())
-
-    def saved_by(self, whose: object) -> None:
-        """Let the others go on, if this one was at saving."""
-        saver = self._saver
-        if saver is not None and saver.whose is whose:
-            self._saver = None
-            saver.done.set_result(None)
-
-    def offer(
-        self, waits: tuple[str, Body] | None = None, only: int | None = None, left: RunState | None = None
-    ) -> tuple[RunUpdate, list[int]]:
-        """Return what is not saved yet, to be saved with something else, and its numbers for `confirm`.
+    def checkpoint(self, waits: tuple[str, Body] | None = None, left: RunState | None = None) -> Checkpoint:
+        """Return what is not saved yet, and is on its way into no other checkpoint.
 
         Args:
-            waits: The step that says what waits where. It goes with its request or not at all: nobody else saves it,
-                and it is not known before `confirm`.
-            only: The number of the one step that is meant; all by default.
-            left: How the run is handed back with it, where nothing else of it is under way.
+            waits: The step that says what waits where. It is known when it is saved with its request, or not at all.
+            left: How the lease ends with it, where nothing else of the run is under way.
         """
-        # In one piece: a handler's thread may put something meanwhile.
-        unsaved = list(self._unsaved.items()) if only is None else [(only, self._unsaved[only])]
-        last = [] if waits is None else [waits]
-        steps = [Step(place, _written(body), body.get("waits")) for place, body in [*(s for _, s in unsaved), *last]]
-        return RunUpdate(self._record, steps, left), [number for number, _ in unsaved]
+        # Each is taken in one piece: a handler's thread may put or take one meanwhile.
+        taken = {number: self._unsaved.pop(number, None) for number in sorted(self._unsaved)}
+        steps = {number: step for number, step in taken.items() if step is not None}
+        try:
+            made = Checkpoint(self, self._record, steps, waits, left)
+        except BaseException:  # an argument of the run that has no form to be saved in
+            self._unsaved |= steps
+            raise
+        if steps and in_loop():
+            self._on_their_way[made] = asyncio.get_running_loop().create_future()
+        return made
 
-    def confirm(
-        self, numbers: Iterable[int], waits: tuple[str, Body] | None = None, *, is_back: bool = False
-    ) -> None:  # fmt: skip
-        """Note that these steps are in the store, and whether the run was handed back with them."""
-        self.is_back = is_back
-        if waits is not None:
-            self._known[waits[0]] = waits[1]
-            self._from_store.discard(waits[0])
-        self.is_kept = True
-        for number in numbers:
-            self._unsaved.pop(number, None)
+    def settled(self, checkpoint: Checkpoint, steps: Mapping[int, tuple[str, Body]] | None = None) -> None:
+        """Let those go on who wait for a checkpoint; what was not saved of it is unsaved again."""
+        self._unsaved |= steps or {}
+        done = self._on_their_way.pop(checkpoint, None)
+        if done is not None:
+            done.set_result(None)
+
+    def quiet(self) -> Effect:
+        """Return the effect of waiting until no checkpoint with earlier steps is on its way.
+
+        What waits is saved after everything that led to it, or a run that is resumed would not come to that place.
+        """
+        return _Quiet(self._on_their_way)
 
     async def save(self) -> None:
-        """Make all steps last, if the run is kept at all.
+        """Save all steps, if the run is kept at all.
 
         Raises:
-            RunBusyError: Somebody else has taken the run; it must not go on here.
+            RunBusyError: Somebody else has the run's lease; it must not go on here.
         """
         if self.is_kept and self._unsaved:
-            saved, numbers = self.offer()
-            await self._verb(lambda: self.store.save_run(saved))
-            self.confirm(numbers)
+            await self._write(self.store.save_run)
 
     def save_now(self) -> None:
-        """Do what `save` does from a thread that may block, as the store's own."""
+        """Do what `save` does in a thread that may block, as the store's own."""
         if self.is_kept and self._unsaved:
-            saved, numbers = self.offer()
-            self.store.save_run(saved)
-            self.confirm(numbers)
+            checkpoint = self.checkpoint()
+            try:
+                self.store.save_run(checkpoint.update)
+                checkpoint.saved()
+            finally:
+                checkpoint.release()
 
     async def leave(self, state: RunState) -> None:
-        """Save what is left and hand the run back. A run that never waited and ended leaves nothing."""
+        """Save what is left and end the lease. A run that never waited and ended leaves nothing."""
         self.is_left = True
         try:
-            if not self.is_back and (self.is_kept or (state is not RunState.ENDED and self._unsaved)):
-                saved, numbers = self.offer()
-                await self._verb(lambda: self.store.leave_run(saved, state))
-                self.confirm(numbers)
+            if not self.is_released and (self.is_kept or (state is not RunState.ENDED and self._unsaved)):
+                await self._write(lambda update: self.store.leave_run(update, state))
         finally:
             self._lease.release()
 
-    async def _verb(self, verb: Callable[[], None]) -> None:
-        await offload(verb) if self.store.blocks else verb()
+    async def _write(self, verb: Callable[[RunUpdate], None]) -> None:
+        checkpoint = self.checkpoint()
+        try:
+            if self.store.blocks:
+                await offload(partial(verb, checkpoint.update))
+            else:
+                verb(checkpoint.update)
+            checkpoint.saved()
+        finally:
+            checkpoint.release()
 
 
-class _Saver(NamedTuple):
-    whose: object
-    done: asyncio.Future[None]
+def in_loop() -> bool:
+    """Say whether an event loop runs in this thread."""
+    return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for exactly this, in spite of its name
 
 
-class _Alone(Effect):
-    def __init__(self, history: RunHistory, whose: object) -> None:
-        self._history, self._whose = history, whose
+class _Quiet(Effect):
+    def __init__(self, on_their_way: dict[Checkpoint, asyncio.Future[None]]) -> None:
+        self._on_their_way = on_their_way
 
     def run(self) -> None:
         """Do nothing: in one thread nobody else saves."""
 
     async def arun(self) -> None:
         """Wait."""
-        await self._history.stand_alone(self._whose)
+        while self._on_their_way:
+            await asyncio.wait(list(self._on_their_way.values()))
 
 
 def _written(body: Body) -> str:
-    told = {name: value.told() if isinstance(value, Deferred) else value for name, value in body.items()}
+    fields = {name: value.serialize() if isinstance(value, Deferred) else value for name, value in body.items()}
     try:
-        return dumps(told)
+        return dumps(fields)
     except (TypeError, ValueError, RecursionError):  # what was done is written down, whatever somebody hung on it
-        return dumps(plain(told))
+        return dumps(plain(fields))
 
 
 def bodies(steps: Iterable[Step]) -> dict[str, Body]:

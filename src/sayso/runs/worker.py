@@ -25,22 +25,13 @@ from sayso.model import duration
 from sayso.model.ids import new_run_id
 from sayso.model.run import RunState
 from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, RunStatus, StartEvent
-from sayso.runs.runnable import Run, Runnable, take
+from sayso.runs.runnable import Run, Runnable, execute
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 
 __all__ = [
-    "LOOK",
-    "Ending",
-    "HeardEvents",
-    "Mark",
-    "Report",
-    "RunPosition",
-    "StoreView",
-    "Worker",
-    "ending_of",
-    "store_views",
-]
+    "LOOK", "Ending", "HeardEvents", "Mark", "Report", "RunPosition", "StoreView", "Worker", "ending_of", "store_views",
+]  # fmt: skip
 
 
 class Ending(StrEnum):
@@ -75,8 +66,6 @@ _WORDS = {
     Ending.HANDED_BACK: "handed back",
     Ending.RETRY: "to be tried again",
 }
-
-
 _FINAL = {Ending.DONE, Ending.FAILED, Ending.DENIED, Ending.CANCELLED}
 
 
@@ -93,7 +82,7 @@ class Report(NamedTuple):
             this worker was stopped (`handed_back`: anybody may go on).
         message: The same in a sentence.
         waits: Ids of the requests that wait for a person now.
-        seconds: How long this worker had it in hand.
+        seconds: How long this worker had its lease.
     """
 
     run_id: str
@@ -136,13 +125,14 @@ _ENDINGS = {
     "cancelled": Ending.CANCELLED,
     "outcome_unknown": Ending.UNKNOWN,
     "run_changed": Ending.CHANGED,
+    "suspended": Ending.PAUSED,
     "stopped": Ending.HANDED_BACK,
     "store_failed": Ending.RETRY,
 }
 
 
 def ending_of(output: OutputEvent) -> Ending | None:
-    """Return what an output says became of its run; None where somebody else has it in hand."""
+    """Return what an output says became of its run; None where another process has its lease."""
     status: RunStatus = output.status
     if status.reason == "approval_already_claimed":
         return None
@@ -150,18 +140,12 @@ def ending_of(output: OutputEvent) -> Ending | None:
 
 
 T = TypeVar("T")
-
-
 Mark = tuple[str | int, ...]
-
-
 LOOK = 2.0
 """Seconds between two looks at a store in which nothing seems to happen: a worker that is killed rings no bell."""
 
 
 _STRANGERS = 60.0
-
-
 _log = logging.getLogger("sayso")
 
 
@@ -252,14 +236,8 @@ def store_views(runnables: Iterable[Runnable]) -> list[StoreView]:
 
 
 _PACE = 0.05  # seconds between two looks at a store that changes all the time
-
-
 _LAST = 0.1  # seconds for writing down what was broken off
-
-
 _SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
-
-
 _Key = tuple[StoreView, str]
 
 
@@ -460,7 +438,7 @@ class Worker:
                 return
             name, hand.mark = position.name, position.mark
             hand.run = view.runnables[name](parent_id=run_id)
-            output = await take(hand.run, heard.hear)
+            output = await execute(hand.run, heard.hear)
             ending, message = await self._became(key, output, heard), output.status.message
         except asyncio.CancelledError:
             ending, message = (Ending.HANDED_BACK if self.is_stopping else Ending.BROKEN), "broken off"

@@ -30,8 +30,6 @@ from sayso.signals import trimmed
 __all__ = ["StepInputs", "Workflow", "inputs_of"]
 
 _OWN = object()
-
-
 _VARIABLE = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 
