@@ -274,7 +274,8 @@ def effect(made: Gated, option: str) -> None:
 def words(made: Gated, option: str) -> None:
     assert getattr(request_of(made(**{option: "Pay {amount} to {to}"}), 5), option) == "Pay 5 to alice"
     assert getattr(request_of(made(**{option: lambda to: f"Pay {to}"}), 6), option) == "Pay alice"
-    shown = getattr(request_of(made(**{option: "to {to}", "redact": {"to"}}), 7, "DE89370400"), option)
+    redact = "approval_redact_keys" if made.is_tool else "redact"
+    shown = getattr(request_of(made(**{option: "to {to}", redact: {"to"}}), 7, "DE89370400"), option)
     assert shown == f"to {MASK}"
 
 
@@ -336,18 +337,19 @@ def default_params(made: Gated, option: str) -> None:
 ASKING: dict[str, Callable[[Gated, str], None]] = {
     "expires": expires, "approval_expires": approval_expires, "name": name, "quorum": quorum, "roles": roles,
     "risk": risk, "idempotent": idempotent, "verify": verify, "store": store, "escalate_after": escalation,
-    "escalate_to": escalation, "notify_arguments": notify_arguments, "ambiguous": ambiguous,
+    "escalate_to": escalation, "notify_arguments": notify_arguments, "ambiguous": ambiguous, "key": key,
+    "effect": effect, "title": words, "summary": words, "suspends": suspends,
 }  # fmt: skip
 CONFIRM = ASKING | {
     "when": rule, "prompt": prompt, "description": description, "redact": redact, "redactor": redactor,
-    "retries": retries, "key": key, "effect": effect, "title": words, "summary": words, "suspends": suspends,
+    "retries": retries,
 }  # fmt: skip
 GATE = CONFIRM | {"wait": wait_option, "timeout": timeout, "on_expiry": on_expiry, "on_reject": on_reject}
 TOOL = ASKING | {
     "requires_approval": rule, "require_confirmation": held_always, "approval_prompt": prompt,
     "description": tool_description, "approval_description": approval_description, "approval_redact_keys": redact,
     "approval_redactor": redactor, "approval_ui": facts, "approval_kind": facts, "default_params": default_params,
-    "tracing_provider": store,
+    "tracing_provider": store, "on_reject": on_reject,
 }  # fmt: skip
 
 DECORATORS: dict[str, tuple[Declare, dict[str, Any], dict[str, Callable[[Gated, str], None]]]] = {

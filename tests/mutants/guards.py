@@ -775,6 +775,27 @@ MUTANTS = [
         "if text is not None and redaction.scrub(text, secrets) != text:", "if False:",
         "gates/test_held.py::test_a_key_or_an_effect_that_would_show_a_secret_is_refused",
     ),
+    # -- runs --------------------------------------------------------------------------------------------------------
+    Mutant(
+        "what waits is saved after what led to it", "runs/state.py",
+        "        while self._on_their_way:\n", "        while False:\n",
+        "runs/test_checkpoints.py::test_what_waits_is_not_asked_before_that_which_led_to_it_is_saved",
+    ),
+    Mutant(
+        "a step that was not saved is saved later", "runs/state.py",
+        "        self._unsaved |= steps or {}\n", "        pass\n",
+        "runs/test_checkpoints.py::test_what_was_not_saved_goes_into_the_next_one_in_its_order",
+    ),
+    Mutant(
+        "a value for a no is made once", "runs/engine.py",
+        'and runnable.on_reject != "raise":\n        return known', "and False:\n        return known",
+        "runs/test_call_options.py::test_on_reject_is_asked_once_for_a_no",
+    ),
+    Mutant(
+        "a key counts in all places of its run", "runs/engine.py",
+        "    if request is None and gate.key is not None:\n", "    if False:\n",
+        "runs/test_call_options.py::test_a_step_that_met_the_key_of_another_one_is_not_made_again_after_a_pause",
+    ),
     # -- ids ---------------------------------------------------------------------------------------------------------
     Mutant(
         "an id has 128 random bits", "model/ids.py",

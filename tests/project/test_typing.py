@@ -87,10 +87,11 @@ def test_each_wrong_use_is_an_error_and_no_right_one(check: Callable[[Path], Lin
 
 
 def test_type_checkers_know_every_option_of_a_tool_an_agent_and_a_workflow() -> None:
-    named = {"name", "model", "tools", "system_prompt", "max_iters", "ambiguous", "description", "default_params"}
+    named = {"name", "model", "tools", "system_prompt", "max_iters", "description", "default_params"}
+    of_a_call = {"ambiguous", "key", "effect", "title", "summary", "suspends", "on_reject"}
     for kind in (sayso.Tool, sayso.Agent, sayso.Workflow):
-        assert CommonOptions.__annotations__.keys() == run_options.options_of(kind) - named, kind
-    assert ToolOptions.__annotations__.keys() - CommonOptions.__annotations__.keys() == {"ambiguous"}
+        assert CommonOptions.__annotations__.keys() == run_options.options_of(kind) - named - of_a_call, kind
+    assert ToolOptions.__annotations__.keys() - CommonOptions.__annotations__.keys() == of_a_call
     more = RunnableOptions.__annotations__.keys() - CommonOptions.__annotations__.keys()
     assert more == {"description", "default_params"}
 

@@ -20,30 +20,20 @@ from sayso import errors
 from sayso.errors import ConfigError
 from sayso.gates import Gate
 from sayso.gates.masking import HookError
-from sayso.gates.options import check_hook, check_redact
+from sayso.gates.options import check_hook, check_redact, check_text
+from sayso.gating import OnReject
 from sayso.model import canonical, redaction
 from sayso.model.reviewer import Escalation, Reviewer
-from sayso.model.signature import method_refusal
+from sayso.model.signature import Signature, method_refusal
 from sayso.policy import Verdict, allow
 from sayso.runs.events import plain
 from sayso.stores.base import Store
 
 __all__ = [
-    "WORDS",
-    "Approval",
-    "ApprovalPolicyDecision",
-    "CommonOptions",
-    "RunnableOptions",
-    "ToolOptions",
-    "by_name",
-    "check_asked",
-    "check_defaults",
-    "check_handler",
-    "check_options",
-    "escalation_options",
-    "options_of",
+    "WORDS", "Approval", "ApprovalPolicyDecision", "CommonOptions", "RunnableOptions", "ToolOptions", "by_name",
+    "call_words", "check_asked", "check_defaults", "check_handler", "check_options", "escalation_options", "options_of",
     "rest_of",
-]
+]  # fmt: skip
 
 
 class ApprovalPolicyDecision(BaseModel):
@@ -91,6 +81,12 @@ class ToolOptions(CommonOptions, total=False):
     """What tools take; `default_params` is apart, because it changes which arguments a call needs."""
 
     ambiguous: type[BaseException] | Collection[type[BaseException]]
+    key: str | Callable[..., Any] | None
+    effect: str | Callable[..., Any] | None
+    title: str | Callable[..., Any] | None
+    summary: str | Callable[..., Any] | None
+    suspends: type[BaseException] | Collection[type[BaseException]]
+    on_reject: OnReject
 
 
 class RunnableOptions(CommonOptions, total=False):
@@ -108,11 +104,7 @@ WORDS: Mapping[str, str] = MappingProxyType({
 
 
 _TEXTS = {"description", "approval_kind", "risk"}
-
-
 _HOOKS = {"approval_redactor", "verify"}
-
-
 _TEXTS_OR_HOOKS = {"approval_prompt", "approval_description"}
 
 
@@ -200,6 +192,22 @@ def options_of(runnable: type) -> frozenset[str]:
     starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
     found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     return frozenset(p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY) - {"function"}
+
+
+def call_words(
+    tool: str, signature: Signature, is_secret: Callable[[str], bool], rest: str | None, words: Mapping[str, Any]
+) -> dict[str, Any]:  # fmt: skip
+    """Return a gate's `key=`, `effect=`, `title=` and `summary=`, checked where the tool is declared.
+
+    Raises:
+        ConfigError: One names an argument that the tool does not take, or a secret one.
+    """
+    for option, given in words.items():
+        check_hook(option, given, tool, signature.names)
+        if not signature.takes_any:
+            shown = is_secret if option in {"key", "effect"} else None
+            check_text(option, given, tool, signature.names, is_secret=shown)
+    return {option: by_name(given, rest) for option, given in words.items()}
 
 
 def check_defaults(tool: str, params: Mapping[str, Any]) -> None:

@@ -17,8 +17,9 @@ from sayso import errors
 from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_known
-from sayso.gating import call_function
+from sayso.gating import OnReject, call_function, checked_on_reject, given_for_no
 from sayso.model import canonical
+from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.text import storable
 from sayso.questions import aask
@@ -32,24 +33,9 @@ from sayso.runs.signature import Fields
 from sayso.signals import trim, trimmed
 
 __all__ = [
-    "ASK",
-    "FINISH",
-    "Observation",
-    "Tool",
-    "approval_words",
-    "by_name",
-    "call_message",
-    "check_turns",
-    "denial_words",
-    "finish_tool",
-    "nested",
-    "not_a_tool",
-    "offered_tool",
-    "recorded",
-    "text_of",
-    "tool",
-    "with_words",
-]
+    "ASK", "FINISH", "Observation", "Tool", "approval_words", "by_name", "call_message", "check_turns", "denial_words",
+    "finish_tool", "nested", "not_a_tool", "offered_tool", "recorded", "text_of", "tool", "with_words",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
@@ -63,12 +49,8 @@ else:
 
 
 Q = ParamSpec("Q")
-
-
 T = TypeVar("T")
-
-
-Ambiguous = type[BaseException] | Collection[type[BaseException]]
+Errors = type[BaseException] | Collection[type[BaseException]]
 
 
 class Tool(Runnable, Generic[P, R_co]):
@@ -83,7 +65,10 @@ class Tool(Runnable, Generic[P, R_co]):
         handler: A sync or async function. A sync one runs in a thread where the run is async.
         name: Its own name when not given.
         description: Its docstring when not given.
-        ambiguous: As for `sayso.gate`.
+        ambiguous, key, effect, title, summary, suspends: As for `sayso.gate`. A run has a name, so a key counts in it;
+            a run whose handler raises one of `suspends` pauses, and makes the call again when it is resumed.
+        on_reject: What a no gives: `raise` raises it from `call` and ends a run as denied; `return` gives its
+            `message_for_model` as the value, and a callable gets the `ConfirmationRejected` and returns the value.
         options: See `Runnable`.
 
     Raises:
@@ -106,7 +91,9 @@ class Tool(Runnable, Generic[P, R_co]):
     @trimmed
     def __init__(
         self, handler: Callable[..., Any], *, name: str | None = None, description: str | None = None,
-        ambiguous: Ambiguous = (), **options: Any,
+        ambiguous: Errors = (), suspends: Errors = (), on_reject: OnReject = "raise",
+        key: str | Callable[..., Any] | None = None, effect: str | Callable[..., Any] | None = None,
+        title: str | Callable[..., Any] | None = None, summary: str | Callable[..., Any] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         if isinstance(handler, staticmethod):  # @sayso.tool stands above @staticmethod
             handler = cast("Callable[..., Any]", handler.__func__)
@@ -121,7 +108,12 @@ class Tool(Runnable, Generic[P, R_co]):
             description=description or inspect.getdoc(handler),
             **options,
         )
+        self.on_reject = checked_on_reject(on_reject)
+        words = {"key": key, "effect": effect, "title": title, "summary": summary}
+        redaction = Redaction([*self._options["redact"], *self.hidden()])
+        self._options |= run_options.call_words(self.name, self.signature, redaction.is_secret, self.rest, words)
         self._options["ambiguous"] = exception_classes(ambiguous)
+        self._options["suspends"] = exception_classes(suspends, "suspends=")
         update_wrapper(self, handler, updated=())
 
     @overload
@@ -195,7 +187,8 @@ class Tool(Runnable, Generic[P, R_co]):
         given = self.signature.named(args, kwargs)
         made = yield from self.defaults(given)
         arguments = self.validate(self._placed({**made, **given}))
-        return (yield from call_function(self._own_gate, *self.signature.spread(arguments), store=self.store))
+        call = call_function(self._own_gate, *self.signature.spread(arguments), store=self.store)
+        return (yield from given_for_no(call, self.on_reject))
 
     @cached_property
     def _own_gate(self) -> Gate:
@@ -373,7 +366,7 @@ def _tool_of(given: Any) -> Tool:
     return Tool(given)
 
 
-def offered_tool(tool: Tool) -> dict[str, Any]:
+def offered_tool(tool: Runnable) -> dict[str, Any]:
     """Return a tool as a model is offered it."""
     return {"name": tool.name, "description": tool.description or "", "parameters": tool.schema}
 
