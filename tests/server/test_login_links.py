@@ -115,7 +115,7 @@ def test_every_flipped_bit_of_a_link_opens_nothing(memory: Store) -> None:
 def test_a_text_that_was_signed_for_something_else_is_no_link(memory: Store) -> None:
     stamps = TokenSigner(memory)
     body = {"by": "local", "name": "ada", "roles": []}
-    assert Links(stamps).use(stamps.sign("openid trip", body, LASTS)) is None
+    assert Links(stamps).use(stamps.sign("openid flow", body, LASTS)) is None
     assert Links(stamps).use(stamps.sign("login link", body, LASTS)) is not None
 
 

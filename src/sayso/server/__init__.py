@@ -1,8 +1,8 @@
-"""The web inbox: a person sees in a browser what waits, and decides; the extra `web` brings what it needs.
+"""The server: the inbox, where people decide in a browser, and the HTTP API; it needs the extra `web`.
 
-`create_app` makes an ASGI program that `sayso serve` runs and that any other ASGI program can mount. Pages are made on
-the server and work without JavaScript. The invariant: pages see and decide through the person's door
-(`sayso.reviews`) alone, and nothing that came from a program reaches a page unescaped.
+`create_app` returns an ASGI application that `sayso serve` runs and that any other ASGI application can mount. Pages
+are rendered here and work without JavaScript. They look and decide through `sayso.reviews` alone, and escape everything
+that came from a program.
 """
 
 from sayso.server.app import create_app, login_path

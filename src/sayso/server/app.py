@@ -96,7 +96,7 @@ def create_app(
         hosts: Further names that the Host header may have.
         who: Says who is signed in to the program around, or None for nobody; called for every request.
         on_stranger: Called when somebody comes who is not signed in.
-        sign_in: Which ways lead in; None is login links alone.
+        sign_in: How people sign in; None is by login links alone.
         rate: How often one token may ask the API, `600/minute`; None for no limit. A program that asks more often is
             told to wait, and does.
         in_flight: How many requests of one token are worked on at a time; one that waits for a change counts while

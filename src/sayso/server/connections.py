@@ -1,10 +1,10 @@
-"""How many connections a server holds, and how long one may stay that asks nothing or reads nothing: for `sayso serve`.
+"""Limits for the connections of `sayso serve`: how many, and how long one may stay idle or leave an answer unread.
 
-uvicorn waits without end for the rest of a request's header, and a system lets one process have so many files: who
-sends half a request a thousand times would shut everybody else out. So a header has a time to arrive in, and where all
-places are taken the connection that has waited longest without a request makes room. uvicorn also waits without end for
-a peer to read, so an answer has a time to be read in. The invariant: a connection whose request is being answered is
-never closed for another one.
+uvicorn waits without end for the rest of a request's header, and a process may open only so many files: a client that
+sends half a request a thousand times would lock everybody else out. So a header must arrive in time, and where all
+places are taken the connection that has waited longest without a request is closed. uvicorn also waits without end for
+a client to read, so an answer must be read in time. A connection whose request is being answered is never closed for
+another one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One request of a browser: who sits there, and what a form of ours brought along.
+"""The context of one browser request: the settings, the session, and the form that it sends.
 
-`shows` makes a route of a function that looks, `does` of one that changes something: the second alone reads a form,
-and only after the session, the form's own token and the Origin header agree. The invariant: nothing is changed for a
-request that does not come from a page of ours, in the session in which the page was shown.
+`get_route` makes a route of a function that shows something, `post_route` of one that changes something. Only the
+second reads a form, and only after the Origin header, the session and the form's own token agree: nothing is changed
+for a request that does not come from a page of ours, in the session in which that page was shown.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _LONGEST_FORM = 8_000_000  # a call of one megabyte, with every character escape
 _LONGEST_OF_STRANGER = 16_000
 _TIMEOUT, _TIMEOUT_OF_STRANGER = 60.0, 10.0  # seconds for a form to arrive
 _MOST_FIELDS = 5_000
-_one_by_one = threading.Lock()  # a large form takes a hundred times its size while it is parsed
+_large_form = threading.Lock()  # a large form takes a hundred times its size while it is parsed
 _LONGEST_ADDRESS = 500
 
 
 def _after_fork() -> None:
-    global _one_by_one  # noqa: PLW0603  the thread that held it is not there any more in a forked child
-    _one_by_one = threading.Lock()
+    global _large_form  # noqa: PLW0603  the thread that held it is not there any more in a forked child
+    _large_form = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -69,11 +69,11 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Settings:
-    """What one inbox works with.
+    """What a server works with.
 
     Attributes:
         store: Where the requests are.
-        sessions: Who sits where.
+        sessions: Who is signed in at which browser.
         base_url: How people reach it; None where each request's own Host header says it.
         who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
         signer: What this server signs.
@@ -113,7 +113,7 @@ class Settings:
 
 
 class RequestContext:
-    """A request by somebody who is known, with the person's door opened in their name."""
+    """A request by somebody who is signed in, and the `Review` that decides in their name."""
 
     def __init__(self, http: Http, session: Session, form: Form) -> None:
         self.http, self.session, self.form = http, session, form
@@ -121,7 +121,7 @@ class RequestContext:
 
     @cached_property
     def review(self) -> Review:
-        """The person's door; looking through it writes nothing."""
+        """What this person may see and decide; looking writes nothing."""
         return Review(self.settings.store, reviewer=self.session.reviewer, channel="web", sweeps=False)
 
     @property
@@ -130,11 +130,11 @@ class RequestContext:
         return self.session.reviewer
 
     def query(self, name: str) -> str:
-        """Return a value of the address, or nothing."""
+        """Return a query parameter, empty where it is absent."""
         return self.http.query_params.get(name, "").strip()
 
     def field(self, name: str) -> str | None:
-        """Return what was typed into a field of a form; None where it is empty."""
+        """Return the text of a form field; None where it is empty."""
         return self.form.get(name, "").replace("\r\n", "\n").strip() or None
 
     def path(self, *steps: str, **asked: str) -> str:
@@ -151,7 +151,7 @@ def path_to(http: Http, *steps: str, **asked: str) -> str:
 
 
 def redirect(where: str) -> Response:
-    """Send a browser on after a change, so that a reload repeats nothing."""
+    """Redirect a browser after a change, so that a reload repeats nothing."""
     return RedirectResponse(where, status_code=303)
 
 
@@ -176,7 +176,7 @@ def is_signed_in(http: Http, session: Session) -> bool:
 
 
 def is_same_origin(http: Http) -> bool:
-    """Say whether a page of ours sent this; every browser says with a POST where it comes from."""
+    """Say whether a page of this server sent this; every browser sends its Origin with a POST."""
     settings: Settings = http.app.state.settings
     return http.headers.get("origin", "").casefold() == settings.origin(http)
 
@@ -219,7 +219,7 @@ async def _read(http: Http, longest: int) -> bytes:
 def _parsed(body: bytes) -> Form:
     if len(body) <= _LONGEST_OF_STRANGER:
         return _fields(body)
-    with _one_by_one:
+    with _large_form:
         return _fields(body)
 
 
@@ -239,7 +239,7 @@ def not_admitted(person: Reviewer) -> HTTPException:
 
 
 def return_address(http: Http, wanted: str) -> str:
-    """Return where somebody goes who has signed in: the page that they wanted, if it is one of ours, else the inbox."""
+    """Return the page that somebody wanted before signing in, if it is one of this server, else the inbox."""
     home = path_to(http)
     is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and len(wanted) <= _LONGEST_ADDRESS
     # `//evil.example` is another host's address, and browsers read a backslash as a slash.
@@ -247,7 +247,7 @@ def return_address(http: Http, wanted: str) -> str:
 
 
 def set_cookie(http: Http, response: Response, what: str, value: str | None, *, strict: bool = False) -> None:
-    """Give the browser a cookie that no script can read and no form of another site brings along; None ends it."""
+    """Set a cookie that no script can read and no form of another site sends; None deletes it."""
     settings: Settings = http.app.state.settings
     name, is_https = settings.cookie(http, what)
     response.set_cookie(

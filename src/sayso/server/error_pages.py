@@ -49,8 +49,10 @@ def status_of(fault: errors.SaysoError) -> int:
     return next((status for kind, status in _STATUS if isinstance(fault, kind)), 500)
 
 
-def _page(http: Http, status: int, said: str) -> Response:
-    return render_public(http, "fault.html", status=status, title=_TITLES.get(status, "That did not work"), said=said)
+def _page(http: Http, status: int, message: str) -> Response:
+    return render_public(
+        http, "fault.html", status=status, title=_TITLES.get(status, "That did not work"), message=message
+    )
 
 
 def _of_http(http: Http, fault: Exception) -> Response:

@@ -1,10 +1,9 @@
-"""Decisions that come in by webhook: another program of yours says what one of its people decided.
+"""Decisions by webhook: another program of yours reports what one of its people decided.
 
-Who sent it is said by the signature alone (`sayso.channels.webhook`), and for whom a hook speaks by its settings:
-the people it may name are listed, and stand in the record as `hook-NAME:subject`. A message has one effect: its id is
-kept with what was answered, and a repeated one gets the same answer. The invariant: nothing in a message is looked at
-before its signature fits to the last bit, an approval names the fingerprint of what was seen, and who sends what no
-hook has signed is soon answered without another look.
+The signature alone says who sent a message (`sayso.channels.webhook`). The settings list the people that a hook may
+name; the record calls them `hook-NAME:subject`. A message takes effect once: its id is stored with the answer, and a
+repeated message gets the same answer. Nothing in a message is read before its signature was verified, an approval names
+the fingerprint of what was seen, and an unsigned message costs no look at the store.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ def count_failure(http: Http, fault: HTTPException) -> HTTPException:
     try:
         settings.failures.count(settings.sender(http))
     except Problem as problem:
-        said = "too many attempts to sign in failed; nobody was signed in, try again later"
-        return HTTPException(429, said, problem.headers)
+        message = "too many attempts to sign in failed; nobody was signed in, try again later"
+        return HTTPException(429, message, problem.headers)
     return fault
 
 
@@ -133,7 +133,7 @@ def logout(context: RequestContext) -> Response:
     return response
 
 
-_OIDC_PURPOSE, _OIDC_COOKIE, _OIDC_LASTS = "openid trip", "sayso-trip", timedelta(minutes=10)
+_OIDC_PURPOSE, _OIDC_COOKIE, _OIDC_LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
 _OIDC_ANSWER = ("code", "state", "iss", "error")
 _NO_FLOW = "this sign-in did not begin in this browser, was used, or took too long; start again from the inbox"
 
@@ -145,14 +145,14 @@ async def oidc_start(http: Http) -> Response:
     form = await sign_in_form(http)
     provider, settings = _provider(http), _settings(http)
     where = return_address(http, form.get("next", ""))
-    trip = {"state": _random(), "nonce": _random(), "verifier": _random()}
+    flow = {"state": _random(), "nonce": _random(), "verifier": _random()}
     try:
-        address = await run_in_threadpool(provider.address, back=_redirect_uri(http), **trip)
+        address = await run_in_threadpool(provider.address, back=_redirect_uri(http), **flow)
     except SignInError as fault:
         raise _public_error(http, fault) from fault
     # By a page and not by a redirect: a browser would hold that against `form-action 'self'`.
     response = render_public(http, "depart.html", address=address, provider=provider.oidc.name)
-    cookie = await run_in_threadpool(settings.signer.sign, _OIDC_PURPOSE, {**trip, "next": where}, _OIDC_LASTS)
+    cookie = await run_in_threadpool(settings.signer.sign, _OIDC_PURPOSE, {**flow, "next": where}, _OIDC_LASTS)
     set_cookie(http, response, _OIDC_COOKIE, cookie, strict=True)
     return response
 
@@ -167,38 +167,38 @@ async def oidc_callback(http: Http) -> Response:
 async def oidc_finish(http: Http) -> Response:
     """Begin a session by the provider's answer."""
     answer = dict(await sign_in_form(http))
-    trip = await run_in_threadpool(_oidc_flow, http, answer.get("state", ""))
-    if trip is None:
+    flow = await run_in_threadpool(_oidc_flow, http, answer.get("state", ""))
+    if flow is None:
         if await run_in_threadpool(session_of, http) is not None:  # the button after going back, or of another tab
             return redirect(path_to(http))
         raise count_failure(http, HTTPException(403, _NO_FLOW))
     if answer.get("error"):
         raise count_failure(http, HTTPException(403, f"the provider signed nobody in: {escape(answer['error'][:200])}"))
     try:
-        person = await run_in_threadpool(_person, http, answer, trip)
+        person = await run_in_threadpool(_person, http, answer, flow)
     except SignInError as fault:
         told = _public_error(http, fault)
         raise (told if fault.is_away else count_failure(http, told)) from fault
-    response = await run_in_threadpool(start_session, http, person, return_address(http, trip["next"]))
+    response = await run_in_threadpool(start_session, http, person, return_address(http, flow["next"]))
     set_cookie(http, response, _OIDC_COOKIE, None)
     return response
 
 
-def _person(http: Http, answer: dict[str, str], trip: dict[str, Any]) -> Reviewer:
+def _person(http: Http, answer: dict[str, str], flow: dict[str, Any]) -> Reviewer:
     provider = _provider(http)
     provider.check_sender(answer.get("iss") or None)
     return provider.reviewer(
-        answer.get("code", ""), back=_redirect_uri(http), nonce=trip["nonce"], verifier=trip["verifier"]
+        answer.get("code", ""), back=_redirect_uri(http), nonce=flow["nonce"], verifier=flow["verifier"]
     )
 
 
 def _oidc_flow(http: Http, state: str) -> dict[str, Any] | None:
-    """Use up the way on which this browser is; None where it is on none, or on another one."""
+    """Mark the OpenID flow of this browser as used, and return it; None where it has none, or another one."""
     settings = _settings(http)
-    trip = settings.signer.read(_OIDC_PURPOSE, http.cookies.get(settings.cookie(http, _OIDC_COOKIE)[0], ""))
-    if trip is None or not hmac.compare_digest(trip["state"].encode(), state.encode()):
+    flow = settings.signer.read(_OIDC_PURPOSE, http.cookies.get(settings.cookie(http, _OIDC_COOKIE)[0], ""))
+    if flow is None or not hmac.compare_digest(flow["state"].encode(), state.encode()):
         return None
-    return trip if settings.signer.spend(trip) else None
+    return flow if settings.signer.use_once(flow) else None
 
 
 def _public_error(http: Http, fault: SignInError) -> HTTPException:

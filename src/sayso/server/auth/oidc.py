@@ -1,8 +1,8 @@
-"""An OpenID provider, at which people sign in: the way there, and what it says of who came back.
+"""An OpenID provider: the address where people sign in, and the check of what it says about them.
 
 Authorization code with PKCE; Authlib speaks the protocol and joserfc checks signatures (extra `oidc`). A person is
-known by the provider's short name and its `sub`, never by e-mail or display name, which people can choose. The
-invariant: nobody is known by a token that was not signed by a key of the issuer, for us, and for this very sign-in.
+identified by the provider's short name and its `sub`, never by an e-mail or display name, which people can choose. A
+token counts only if a key of the issuer signed it, for this client, and for this very sign-in.
 """
 
 from __future__ import annotations

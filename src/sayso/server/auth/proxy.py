@@ -1,8 +1,7 @@
-"""People whom a proxy in front of the inbox has signed in, and names in a header of every request that it passes on.
+"""A trusted proxy in front of the inbox that signs people in and names them in a header of every request.
 
-Anybody can send such a header, so it counts only from the addresses where the proxy is, by the connection itself and
-no header that tells of one. The invariant: from any other address, and where the header is not exactly one plain
-name, nobody is signed in.
+Anybody can send such a header, so it counts only from the proxy's own addresses, taken from the connection and not from
+another header. A request from any other address, or whose header is not exactly one plain name, signs nobody in.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ class Proxy:
 
     def origin_of(self, http: Http) -> str:
         """Return the address that a request came from, as the proxy tells it, else that of the connection."""
-        told = http.headers.getlist("x-forwarded-for") if self.is_peer(http) else []
-        last = told[-1].rpartition(",")[2].strip() if told else ""
+        forwarded = http.headers.getlist("x-forwarded-for") if self.is_peer(http) else []
+        last = forwarded[-1].rpartition(",")[2].strip() if forwarded else ""
         return last or (http.client.host if http.client else "")
 
 

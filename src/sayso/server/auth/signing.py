@@ -104,7 +104,7 @@ class TokenSigner:
     """What one server signs.
 
     Args:
-        store: Beside whose requests it is kept what was used up.
+        store: Where it records which tokens were used.
     """
 
     def __init__(self, store: Store) -> None:
@@ -119,8 +119,8 @@ class TokenSigner:
             ConfigError: The server's secret cannot be used.
         """
         # Kept short, as it is part of an address that people copy.
-        said = {**body, "id": new_token()[:16], "until": int((clock.now() + lasts).timestamp())}
-        text = json.dumps(said, separators=(",", ":")).encode().hex()
+        payload = {**body, "id": new_token()[:16], "until": int((clock.now() + lasts).timestamp())}
+        text = json.dumps(payload, separators=(",", ":")).encode().hex()
         return text + self.mac(purpose, text)
 
     def read(self, purpose: str, text: str) -> dict[str, Any] | None:
@@ -138,8 +138,8 @@ class TokenSigner:
         body = cast("dict[str, Any]", json.loads(bytes.fromhex(signed)))
         return None if clock.now() >= _end(body) else body
 
-    def spend(self, body: dict[str, Any]) -> bool:
-        """Use up what was read, in one transaction; False where that was done before."""
+    def use_once(self, body: dict[str, Any]) -> bool:
+        """Mark what was read as used, in one transaction; False where that was done before."""
         is_first = self._store.keep(Record("link", body["id"], {}, due=_end(body) + _KEPT_USED), only_new=True)
         for old in self._store.records("link", due_by=clock.now(), limit=_DELETED_AT_ONCE):
             self._store.drop(old.kind, old.key)
@@ -202,6 +202,6 @@ class Links:
             StoreError: Whether it was used cannot be known; it begins nothing.
         """
         body = self._signer.read(_LINK_PURPOSE, token)
-        if body is None or not self._signer.spend(body):
+        if body is None or not self._signer.use_once(body):
             return None
         return Reviewer(body["name"], roles=body.get("roles", ()), issuer=body.get("by", LOCAL))

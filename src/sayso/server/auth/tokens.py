@@ -1,9 +1,8 @@
-"""Tokens of programs: who may ask, who may review, who may look after it all, as `sst_ID_SECRET`.
+"""Tokens of programs, `sst_ID_SECRET`: who may ask, who may review, and who may administer.
 
-They are made on the server's machine (`sayso token new`), shown once, and kept as the SHA-256 of a secret of 256
-random bits. That one was made or revoked stands in the journal, in a chain of its own, written with the token itself.
-The invariant: what is kept is of no use to whoever reads it, and a token that was revoked or has ended opens nothing
-from that instant on.
+`sayso token new` makes them on the server's machine and shows them once; the store keeps the SHA-256 of a secret of 256
+random bits, which is of no use to a reader. The journal records in a chain of its own, in the same transaction, that a
+token was made or revoked. A token that was revoked or has expired is refused from that instant on.
 """
 
 from __future__ import annotations

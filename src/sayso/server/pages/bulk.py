@@ -1,7 +1,7 @@
-"""Several decisions at once: a page that lists each call in full, and what became of each after its button.
+"""Several decisions at once: a page that lists each call in full, and a report of each decision.
 
-The invariant: each is decided by the fingerprint that the page showed of it, one by one; what changed meanwhile, or
-was decided by somebody else, is left as it is and named.
+Each request is decided on its own, by the fingerprint that the page showed of it. One that changed meanwhile, or that
+somebody else decided, is left as it is and named.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""History as a file: the decisions that the filters keep, as a table (CSV) or one JSON object on each line.
+"""The history as a file: the decisions that match the filters, as a table (CSV) or as JSON lines.
 
-Both say the same of a request, and what is masked on a page is masked here. It is sent as it is read, so that a long
-history takes no more memory than a short one. The invariant: no cell of a table can be taken for a formula by the
-program that opens it.
+Both formats say the same of a request, and mask what a page masks. The file is sent while it is read, so a long history
+takes no more memory than a short one. No cell of a table can be taken for a formula by the program that opens it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A form read back: what a reviewer changed, and nothing else.
+"""Reads a submitted form: what a reviewer changed, and nothing else.
 
-What came back as it was shown is not in an edit, so it stays to the byte, secrets included; an object of which one
-field was changed keeps the others as they really are. The values are checked by the function's types at the door
-(`sayso.reviews`). The invariant: a field that was not sent, or not changed, changes nothing.
+A field that was not sent, or came back as it was shown, is not part of the edit and keeps its exact value, secrets
+included; an object of which one field was changed keeps the others. `sayso.reviews` checks the values by the function's
+types.
 """
 
 from __future__ import annotations

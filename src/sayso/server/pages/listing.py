@@ -99,7 +99,7 @@ def listing_of(context: RequestContext, lists: tuple[frozenset[State], ...], *, 
 
 
 def all_of(context: RequestContext, lists: tuple[frozenset[State], ...], *, newest: bool = False) -> Iterator[Request]:
-    """Yield everything that the filters in the address keep, page by page.
+    """Yield everything that matches the filters in the address, page by page.
 
     Raises:
         HTTPException: What stands in the address is no filter; at once, and not at the first request.
@@ -117,7 +117,7 @@ class _Search:
 
     def __init__(self, context: RequestContext, *, newest: bool) -> None:
         self.asked = {name: context.query(name) for name in ("q", "state", "tool", "run", "risk", "mine", *FIELDS)}
-        self._sieve: HistoryFilter = history_filter(self.asked)
+        self._filter: HistoryFilter = history_filter(self.asked)
         self._newest = newest
         self._review = context.review
         self._filters: dict[str, Any] = {
@@ -149,11 +149,11 @@ class _Search:
         return self._found, None
 
     def every(self, states: frozenset[State]) -> Iterator[Request]:
-        """Yield all of a list that pass."""
+        """Yield all requests of a list that match."""
         place: str | None = None
         while True:
             page = self._list(states, place, _CHUNK)
-            yield from (request for request in page.requests if self._sieve.lets(request))
+            yield from (request for request in page.requests if self._filter.matches(request))
             place = page.cursor
             if place is None:
                 return
@@ -162,8 +162,8 @@ class _Search:
         """Fill the page from a list; return where the list goes on, or None at its end."""
         while True:
             room = PAGE - len(self._found)
-            page = self._list(states, place, room if self._sieve.lets_all else _CHUNK)
-            passing = [at for at, request in enumerate(page.requests) if self._sieve.lets(request)][:room]
+            page = self._list(states, place, room if self._filter.is_empty else _CHUNK)
+            passing = [at for at, request in enumerate(page.requests) if self._filter.matches(request)][:room]
             self._found += [page.requests[at] for at in passing]
             self.looked += len(page.requests)
             if len(passing) == room and passing[-1] + 1 < len(page.requests):
@@ -210,7 +210,7 @@ FIELDS = ("agent", "by", "verb", "channel", "from", "to")
 
 @dataclass(frozen=True)
 class HistoryFilter:
-    """What a request must have to pass.
+    """What a request must match.
 
     Attributes:
         agent: A part of the name of who asked.
@@ -228,12 +228,12 @@ class HistoryFilter:
     until: datetime | None = None
 
     @property
-    def lets_all(self) -> bool:
-        """Whether everything passes."""
+    def is_empty(self) -> bool:
+        """Whether it matches everything."""
         return self == HistoryFilter()
 
-    def lets(self, request: Request) -> bool:
-        """Say whether a request passes."""
+    def matches(self, request: Request) -> bool:
+        """Say whether a request matches."""
         if self.agent and not _is_named(request.requester, self.agent):
             return False
         if self.by and not any(_is_named(who, self.by) for who in _deciders(request)):
@@ -248,7 +248,7 @@ class HistoryFilter:
 
 
 def history_filter(asked: Mapping[str, str]) -> HistoryFilter:
-    """Return the sieve that the fields of an address ask for.
+    """Return the filter that the fields of an address ask for.
 
     Raises:
         ValueError: A field cannot be read.

@@ -1,7 +1,7 @@
-"""The pages of runs: which there are, and what happened in one, step by step.
+"""The pages of runs: the list, and what happened in one run, step by step.
 
-A run of an agent, workflow or tool is kept from its first pause on; the run of a plain program is known by its
-requests alone. The invariant: texts of a program are drawn as values are, never as our own words.
+A run of an agent, workflow or tool is stored from its first pause on; the run of a plain program is known by its
+requests alone. Texts of a program are drawn as values are, never as our own words.
 """
 
 from __future__ import annotations

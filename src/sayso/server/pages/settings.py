@@ -1,7 +1,7 @@
-"""The page of settings, to be read: where the requests are, which gates ask, which channels and tokens there are.
+"""The settings page, which is read only: the store, the gates that have asked, channels and tokens.
 
-What it says is set elsewhere: in `sayso.toml`, in the environment, by commands. Of channels it says what `sayso doctor`
-says. The invariant: no secret is shown, and the one thing that can be done here, a test message, decides nothing.
+The settings themselves are made in `sayso.toml`, in the environment and by commands. Channels are described as by
+`sayso doctor`. No secret is shown, and the one action here, a test message, decides nothing.
 """
 
 from __future__ import annotations
