@@ -120,7 +120,7 @@ def test_a_stranger_makes_it_print_another_link_and_not_many(
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     app = serve._made(store, Reviewer("ada"), "http://localhost:8600")
     client = TestClient(app, base_url="http://localhost:8600")
-    for later, count in [(0, 0), (serve._PACE, 1), (1, 0), (1, 0), (serve._PACE, 1)]:
+    for later, count in [(0, 0), (serve._SECONDS_BETWEEN_LINKS, 1), (1, 0), (1, 0), (serve._SECONDS_BETWEEN_LINKS, 1)]:
         now[0] += later
         assert client.get("/").status_code == 401
         links = re.findall(r"token=(\w+)", capsys.readouterr().out)
