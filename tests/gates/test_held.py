@@ -373,9 +373,10 @@ def test_awaited_it_does_the_same() -> None:
 RESUME = """
 import os, sys, time
 import sayso
-store, ledger, mode = sys.argv[1:4]
+store, ledger, mode, *rest = sys.argv[1:]
 sayso.configure(store=store)
-call = sayso.hold("fs/write_file", {"path": "/etc/motd"}, run="thread-1", key="call_1")
+run, effect = rest or ("thread-1", None)
+call = sayso.hold("fs/write_file", {"path": "/etc/motd"}, run=run, key="call_1", effect=effect)
 def write(arguments):
     with open(ledger, "a") as file:
         file.write("ran\\n")
@@ -409,4 +410,13 @@ def test_a_process_killed_after_its_start_leaves_the_outcome_unknown_to_all(stor
     killed.communicate(timeout=60)
     racers = [program(RESUME, store.url, str(ledger), "live") for _ in range(10)]
     assert [running(process) for process in racers] == ["OutcomeUnknownError"] * 10
+    assert ledger.read_text() == "ran\n"
+
+
+def test_of_two_processes_with_one_effect_in_two_runs_one_starts(store: Store, tmp_path: Any) -> None:
+    ledger, effect = tmp_path / "ledger", "write:{path}"
+    for run in ("run-1", "run-2"):
+        sayso.Review().approve(running(program(RESUME, store.url, str(ledger), "live", run, effect)), by="ada")
+    racers = [program(RESUME, store.url, str(ledger), "live", run, effect) for run in ("run-1", "run-2")]
+    assert sorted(running(process) for process in racers) == ["4", "EffectTakenError"]
     assert ledger.read_text() == "ran\n"
