@@ -64,7 +64,7 @@ def _fingerprint() -> None:
 
 def _row_digests() -> None:
     _replace("asked_digest", lambda *_: DIGEST)
-    _replace("stands_digest", lambda *_: DIGEST)
+    _replace("row_digest", lambda *_: DIGEST)
 
 
 def _chain() -> None:
@@ -97,7 +97,7 @@ def _comparison() -> None:
     _replace(
         "_approved_arguments", lambda gate, request, *_: canonical.decode(request.effective.form, {}), first="gate"
     )
-    _replace_method("stands", lambda *_: True, "SqliteTransaction", "_Memory")
+    _replace_method("verify", lambda *_: True, "SqliteTransaction", "_Memory")
 
 
 def _schema() -> None:

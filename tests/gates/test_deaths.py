@@ -37,7 +37,7 @@ def expected(point: str) -> tuple[str | None, int]:
     verb, _, place = point.partition(": ")
     if verb == "call":
         return "running", int(place == "after the effect")
-    state = COMMITTED[verb] if place == "after COMMIT" else BEFORE[verb]
+    state = COMMITTED[verb] if place == f"after {doomed.STATEMENTS[verb][-1]}" else BEFORE[verb]
     return state, int(verb == "finish")
 
 

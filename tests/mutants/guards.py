@@ -44,7 +44,7 @@ MUTANTS = [
     ),
     Mutant(
         "what a key finds is held to the journal", "stores/base.py",
-        "        if not tx.stands(known):", "        if False:",
+        "        if not tx.verify(known):", "        if False:",
         "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
     ),
     Mutant(
@@ -84,7 +84,7 @@ MUTANTS = [
     ),
     Mutant(
         "an altered request frees no effect", "stores/sqlite_transaction.py",
-        "if not verify(one, self._seal):\n                raise codec", "if False:\n                raise codec",
+        "if not verify_cached(one, self._seal):\n                raise codec", "if False:\n                raise codec",
         "promises/test_15_an_effect_starts_once.py::test_15_a_request_that_was_altered_frees_no_effect",
     ),
     Mutant(
@@ -669,23 +669,23 @@ MUTANTS = [
     ),
     # -- what happened in a run, and what is decided in it -----------------------------------------------------------
     Mutant(
-        "a start looks at the journal", "stores/base.py", "    if not tx.stands(request):\n        return altered(request_id, is_start", "    if False:\n        return altered(request_id, is_start",
+        "a start looks at the journal", "stores/base.py", "    if not tx.verify(request):\n        return altered(request_id, is_start", "    if False:\n        return altered(request_id, is_start",
         "stores/test_altered.py::test_a_spent_approval_is_not_made_new_by_hand",
     ),
     Mutant(
         "no verb changes a row that was altered", "stores/sqlite_transaction.py",
-        "if self._verified is not before and not self.stands(before.request):", "if False:",
+        "if self._verified is not before and not self.verify(before.request):", "if False:",
         "stores/test_altered.py::test_a_row_that_was_rewritten_is_not_decided_and_shows",
     ),
     Mutant(
         "a row is as its newest row left it", "stores/codec.py",
-        "return stands_in(newest[1]) == _tied(stands_digest, row, seal)", "return True",
+        "return row_digest_in(newest[1]) == _tied(row_digest, row, seal)", "return True",
         "promises/test_10_every_step_is_recorded.py::"
         "test_10_a_change_of_any_column_of_a_request_is_found_before_its_start",
     ),
     Mutant(
         "what ends a call is compared with the journal", "stores/base.py",
-        "            if not tx.stands(request):\n                raise altered(request_id)\n", "",
+        "            if not tx.verify(request):\n                raise altered(request_id)\n", "",
         "stores/test_altered.py::test_a_result_or_an_answer_that_was_altered_is_not_taken",
     ),
     Mutant(

@@ -144,7 +144,7 @@ def test_a_row_whose_digest_was_taken_out_of_the_journal_is_not_run(
 ) -> None:
     request = playing(None).in_state(State.APPROVED)
     with as_somebody_with_the_file(path) as connection:
-        connection.execute("UPDATE journal SET detail = json_remove(detail, '$.stands')")
+        connection.execute("UPDATE journal SET detail = json_remove(detail, '$.row_digest')")
     refusal(errors.AlteredRequestError, lambda: playing(None).store.start(request.id, "token"))
 
 

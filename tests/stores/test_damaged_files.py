@@ -18,7 +18,7 @@ import sayso
 from sayso import audit, errors
 from sayso.model.lifecycle import Outcome
 from sayso.stores.base import Store
-from sayso.stores.reseal import reseal
+from sayso.stores.seal_store import seal_store
 from sayso.stores.sqlite import SqliteStore
 from tests.support.acting import held
 
@@ -65,7 +65,7 @@ def verbs_of(store: SqliteStore, path: Path, ran: list[int]) -> dict[str, Callab
         "sweep": store.sweep, "ready runs": lambda: store.ready_runs(["agent"]),
         "records": lambda: store.records("token"),
         "journal": store.journal, "verify": lambda: audit.verify(store), "scrub": store.scrub,
-        "seal": lambda: reseal(path, KEY),
+        "seal": lambda: seal_store(path, KEY),
     }  # fmt: skip
 
 

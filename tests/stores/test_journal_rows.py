@@ -34,6 +34,6 @@ def test_a_word_that_somebody_wrote_by_hand_moves_no_other_row() -> None:
 
 
 def test_what_only_machines_read_is_left_out() -> None:
-    assert event_rows([row("asked", '{"asked": "a", "stands": "b", "tool": "m:f"}')])[0].endswith(
+    assert event_rows([row("asked", '{"asked": "a", "row_digest": "b", "tool": "m:f"}')])[0].endswith(
         "ada (cli)  tool: m:f"
     )

@@ -18,7 +18,7 @@ from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.codec import SEALED_COLUMNS, Seal
 from sayso.stores.records import Record
-from sayso.stores.reseal import reseal
+from sayso.stores.seal_store import seal_store
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.worker import Lease
 from sayso.testing import sample_call
@@ -117,8 +117,8 @@ def test_a_store_from_before_the_key_is_sealed_when_asked_and_holds_nothing_read
     assert b"canary-argument" in on_disk(path)
     with acting(path) as scene:
         refusal(errors.StoreSealedError, lambda: scene.store.get(request_id))
-    assert reseal(path, KEY) == (2, 2, 1)
-    assert reseal(path, KEY) == (2, 0, 1)
+    assert seal_store(path, KEY) == (2, 2, 1)
+    assert seal_store(path, KEY) == (2, 0, 1)
     assert b"canary" not in on_disk(path)
     with acting(path) as scene:
         assert scene.store.get(request_id) == before
@@ -135,16 +135,16 @@ def test_sealing_with_another_key_changes_nothing(path: Path) -> None:
         scene.ask()
     with by_hand(path) as connection:
         rows = connection.execute("SELECT * FROM request").fetchall()
-        refusal(errors.StoreSealedError, lambda: reseal(path, OTHER_KEY))
+        refusal(errors.StoreSealedError, lambda: seal_store(path, OTHER_KEY))
         assert connection.execute("SELECT * FROM request").fetchall() == rows
 
 
 def test_a_file_that_is_no_store_is_not_sealed(path: Path) -> None:
-    refusal(errors.StoreUnavailableError, lambda: reseal(path, KEY))
+    refusal(errors.StoreUnavailableError, lambda: seal_store(path, KEY))
     assert not path.exists()
     with by_hand(path) as connection:
         connection.execute("CREATE TABLE request (id)")
-    refusal(errors.StoreCorruptError, lambda: reseal(path, KEY))
+    refusal(errors.StoreCorruptError, lambda: seal_store(path, KEY))
 
 
 def test_what_people_said_is_sealed_in_the_journal_and_its_chain_holds_without_the_key(path: Path) -> None:

@@ -331,7 +331,7 @@ class Lives(RuleBasedStateMachine):
 def _said(entry: Entry) -> tuple[Any, ...]:
     """Return what a row says; how its request stands is said on disk alone, and so the links differ."""
     detail = json.loads(entry.detail)
-    detail.pop("stands", None)
+    detail.pop("row_digest", None)
     return *entry[:7], detail
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso.model.request import State
-from sayso.stores.codec import Row, Seal, stands_digest
+from sayso.stores.codec import Row, Seal, row_digest
 
 __all__ = ["Alteration", "alterations", "rewrite"]
 
 _SAY = (
     """
-    UPDATE journal SET detail = json_set(detail, '$.stands', :stands)
+    UPDATE journal SET detail = json_set(detail, '$.row_digest', :row_digest)
     WHERE run_id = :run_id AND seq = (SELECT max(seq) FROM journal WHERE run_id = :run_id AND request_id = :id)
     """,
-    "UPDATE request SET detail = json_set(detail, '$.stands', :stands) WHERE run_id = :run_id AND id = :id",
+    "UPDATE request SET detail = json_set(detail, '$.row_digest', :row_digest) WHERE run_id = :run_id AND id = :id",
 )
 _ROWS = {
     "request": ("SELECT * FROM request WHERE id = ?", "id"),
@@ -64,7 +64,7 @@ def rewrite(address: str, request_id: str, **columns: Any) -> None:
             connection.execute(f"UPDATE request SET {column} = ? WHERE id = ?", (value, request_id))  # noqa: S608
         sql = f"SELECT {', '.join(Row._fields)} FROM request WHERE id = ?"  # noqa: S608  our own names
         row = Row(*connection.execute(sql, (request_id,)).fetchone())
-        said = {"stands": stands_digest(row, Seal()), "run_id": row.run_id, "id": request_id}
+        said = {"row_digest": row_digest(row, Seal()), "run_id": row.run_id, "id": request_id}
         for statement in _SAY:
             connection.execute(statement, said)
 

@@ -233,7 +233,7 @@ def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:
     if anchor.asked is not None and anchor.asked != rows.trail.asked:
         reason = f"{anchor.request_id} is not as it was asked: its row was rewritten, or was sealed with another key"
         return Break(anchor.run_id, rows.seq, reason)
-    if anchor.stands is not None and anchor.stands != rows.trail.stands:
+    if anchor.row_digest is not None and anchor.row_digest != rows.trail.row_digest:
         reason = f"what became of {anchor.request_id} is not as row {rows.seq} left it: its row was rewritten"
         return Break(anchor.run_id, rows.seq, reason)
     return None

@@ -71,9 +71,9 @@ def _sealed(cli: CliContext) -> Iterator[_Finding]:
     key, file = os.environ.get("SAYSO_KEY"), file_of(cli.store.url)
     if not key or file is None:
         raise click.UsageError("--seal needs SAYSO_KEY, and a store in a file")
-    from sayso.stores.reseal import reseal
+    from sayso.stores.seal_store import seal_store
 
-    done = reseal(file, key)
+    done = seal_store(file, key)
     yield _Finding("sealed now", f"{done.sealed:,} of {done.requests:,} requests")
     if done.readable_rows:
         yield _Finding("journal", f"{done.readable_rows:,} rows keep readable words: the journal is never rewritten")

@@ -20,7 +20,7 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
 
-__all__ = ["KINDS", "Anchor", "Entry", "Head", "Trail", "chained", "ended_at", "first_link", "purged", "stands_in"]
+__all__ = ["KINDS", "Anchor", "Entry", "Head", "Trail", "chained", "ended_at", "first_link", "purged", "row_digest_in"]
 
 
 class Entry(NamedTuple):
@@ -77,7 +77,7 @@ class Anchor(NamedTuple):
         link: Of the journal's row that made this row what it is.
         asked: Digest of what never changes, computed from the row (see `sayso.stores.codec.asked_digest`); the
             journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
-        stands: Digest of the whole row, computed from it (see `sayso.stores.codec.stands_digest`); every row
+        row_digest: Digest of the whole row, computed from it (see `sayso.stores.codec.row_digest`); every row
             of the journal about it carries the one of then. None as for `asked`, and where nobody could change it.
     """
 
@@ -86,7 +86,7 @@ class Anchor(NamedTuple):
     state: str
     link: str
     asked: str | None
-    stands: str | None = None
+    row_digest: str | None = None
 
 
 def first_link(run_id: str) -> str:
@@ -151,13 +151,13 @@ class Trail(NamedTuple):
     Attributes:
         states: The states in which it can stand, as their words; none before its first row.
         asked: Digest of what was asked, or of what a purge left of it.
-        stands: Digest of its whole row since; None where a row of the journal carries none.
+        row_digest: Digest of its whole row since; None where a row of the journal carries none.
         approved: Fingerprint of what was approved last.
     """
 
     states: frozenset[str] = frozenset()
     asked: str | None = None
-    stands: str | None = None
+    row_digest: str | None = None
     approved: str | None = None
 
     def after(self, event: str, detail: str) -> tuple[Trail, str | None]:
@@ -170,7 +170,7 @@ class Trail(NamedTuple):
         read = _read(detail)
         asked = _text(read, "asked") if event == "purged" or not self.states else self.asked
         approved = _text(read, "fingerprint") if event == "approved" else self.approved
-        new = Trail(self._states_after(event, read), asked, _text(read, "stands"), approved)
+        new = Trail(self._states_after(event, read), asked, _text(read, "row_digest"), approved)
         return new, self._problem(event, read)
 
     def _states_after(self, event: str, read: dict[str, Any]) -> frozenset[str]:
@@ -198,9 +198,9 @@ class Trail(NamedTuple):
         return None
 
 
-def stands_in(detail: str) -> str | None:
+def row_digest_in(detail: str) -> str | None:
     """Return the digest of the whole row of its request that a row of the journal carries."""
-    return _text(_read(detail), "stands")
+    return _text(_read(detail), "row_digest")
 
 
 def _text(read: dict[str, Any], name: str) -> str | None:

@@ -97,7 +97,7 @@ class RequestStore(ABC):
 
         def work(tx: Transaction) -> Request:
             request = tx.load(request_id)
-            if not tx.stands(request):
+            if not tx.verify(request):
                 raise altered(request_id)
             change, execution = _lapsed(request, tx.now()), request.execution
             if change is None and execution is not None:
@@ -549,7 +549,7 @@ def _changed(
 ) -> Request | errors.SaysoError:
     """Change a request in a transaction; return the fault that is to be raised after its commit, if there is one."""
     request, now = tx.load(request_id), tx.now()
-    if not tx.stands(request):
+    if not tx.verify(request):
         return altered(request_id, is_start=is_start)
     lapsed = _lapsed(request, now)
     if lapsed is not None:
@@ -569,7 +569,7 @@ def _known(tx: Transaction, request: Request) -> Request | None:
         return tx.holder(request.fingerprint)
     known = tx.keyed(request.run_id, request.key)
     if known is not None:
-        if not tx.stands(known):
+        if not tx.verify(known):
             raise altered(known.id)
         lifecycle.must_be_same(known, request)
     return known

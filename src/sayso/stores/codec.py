@@ -16,15 +16,15 @@ from sayso import errors
 from sayso.clock import instant, microseconds
 from sayso.model.canonical.tags import dumps, dumps_sorted
 from sayso.model.fingerprint import effect_digest, key_digest
-from sayso.model.journal import Anchor, Entry, stands_in
+from sayso.model.journal import Anchor, Entry, row_digest_in
 from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State
 from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.stores.filter import search_text
 
 __all__ = [
     "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "Seal", "altered", "anchor_of", "asked_again",
-    "asked_digest", "asked_values", "changed_values", "is_borne_out", "legible", "progress_values", "request_of",
-    "schema_id", "sealed", "sealed_search", "stands_digest",
+    "asked_digest", "asked_values", "changed_values", "legible", "progress_values", "request_of", "row_digest",
+    "schema_id", "sealed", "sealed_search", "verify_row",
 ]  # fmt: skip
 
 _MARK = "sealed:1:"
@@ -64,7 +64,7 @@ class Seal:
         return self._opened(text, owner, column)
 
     def open_any(self, text: str, owner: str, column: str) -> str:
-        """Return what was closed, or written without a seal; for `sayso.stores.reseal` alone."""
+        """Return what was closed, or written without a seal; for `sayso.stores.seal_store` alone."""
         return self.open(text, owner, column) if text.startswith(_ANY) else text
 
     def _opened(self, text: str, owner: str, column: str) -> str:
@@ -213,7 +213,7 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
     return hashlib.sha256(dumps(opened).encode()).hexdigest()
 
 
-def stands_digest(values: Sequence[Any], seal: Seal, asked: str | None = None) -> str:
+def row_digest(values: Sequence[Any], seal: Seal, asked: str | None = None) -> str:
     """Return the digest of a whole row, as every row of the journal about its request carries it.
 
     Args:
@@ -232,16 +232,16 @@ def stands_digest(values: Sequence[Any], seal: Seal, asked: str | None = None) -
     return hashlib.sha256(dumps(opened).encode()).hexdigest()
 
 
-def is_borne_out(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
+def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
     """Say whether a whole row matches the newest row of the journal about it, given as link and detail."""
     row = Row._make(values)
     if newest is None or newest[0] != row.link:
         return False
-    return stands_in(newest[1]) == _tied(stands_digest, row, seal)
+    return row_digest_in(newest[1]) == _tied(row_digest, row, seal)
 
 
 def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
-    """Return the fault of a verb on a row that is not borne out."""
+    """Return the fault of a verb on a row that does not match the journal."""
     if is_start:
         return errors.AlteredRequestError(request_id, "its row does not match the journal")
     return errors.StoreCorruptError(
@@ -265,8 +265,8 @@ def asked_again(before: Request, after: Request, seal: Seal, detail: dict[str, A
 def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
     """Return how a whole row is tied to the journal, whatever somebody wrote into it."""
     row = Row._make(values)
-    asked, stands = (_tied(digest, row, seal) for digest in (_digest_of_asked, stands_digest))
-    return Anchor(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, stands)
+    asked, whole = (_tied(digest, row, seal) for digest in (_digest_of_asked, row_digest))
+    return Anchor(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, whole)
 
 
 def _digest_of_asked(row: Row, seal: Seal) -> str:

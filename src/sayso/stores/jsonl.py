@@ -44,11 +44,11 @@ from sayso.stores.codec import (
     Seal,
     anchor_of,
     changed_values,
-    is_borne_out,
     legible,
     progress_values,
     request_of,
     sealed,
+    verify_row,
 )
 from sayso.stores.filter import NOT_DECIDED, read_cursor
 from sayso.stores.jsonl_file import JsonlFile
@@ -93,7 +93,7 @@ class JsonlState:
         self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
         self._chains: dict[str, list[Entry]] = {}
         self._known: dict[str, Request] = {}
-        self._borne_out = set[str]()  # requests that surely stand as the journal left them
+        self._verified = set[str]()  # requests that surely stand as the journal left them
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class JsonlState:
             self._put(self.rows[columns["id"]]._replace(**columns))
         for entry in line.get("journal", ()):
             self._chains.setdefault(entry[0], []).append(Entry(*entry))
-            self._borne_out.discard(entry[3])
+            self._verified.discard(entry[3])
         for run in line.get("runs", ()):
             self.run_table.put(run_of(run))
         for run_id, _, place, body, waits in line.get("steps", ()):
@@ -130,7 +130,7 @@ class JsonlState:
     def remember(self, request: Request) -> None:
         """Know already what a row means that was just written here and applied."""
         self._known[request.id] = request
-        self._borne_out.add(request.id)
+        self._verified.add(request.id)
 
     def _put(self, row: Row) -> None:
         before = self.rows.get(row.id)
@@ -145,7 +145,7 @@ class JsonlState:
             del self._holders[before.fingerprint]
         self.rows[row.id] = row
         self._known.pop(row.id, None)
-        self._borne_out.discard(row.id)
+        self._verified.discard(row.id)
         if row.holds:
             self._holders[row.fingerprint] = row.id
         if row.state not in _LIVE:
@@ -183,15 +183,15 @@ class JsonlState:
         """Return the requests with an effect, in the order they were asked."""
         return [self.request(request_id) for request_id in self._effects.get(effect_digest(effect), ())]
 
-    def stands(self, request_id: str) -> bool:
+    def verify(self, request_id: str) -> bool:
         """Say whether a request is as the newest row about it left it."""
-        if request_id in self._borne_out:
+        if request_id in self._verified:
             return True
         row = self.rows[request_id]
         newest = next((e for e in reversed(self._chains.get(row.run_id, ())) if e.request_id == request_id), None)
-        if not is_borne_out(row, None if newest is None else (newest.link, newest.detail), self._seal):
+        if not verify_row(row, None if newest is None else (newest.link, newest.detail), self._seal):
             return False
-        self._borne_out.add(request_id)
+        self._verified.add(request_id)
         return True
 
     def head(self, run_id: str) -> tuple[int, str]:
@@ -339,7 +339,7 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
     def with_effect(self, effect: str) -> Sequence[Request]:
         found = self._state.with_effect(effect)
         for request in found:
-            if not self.stands(request):
+            if not self.verify(request):
                 raise codec.altered(request.id, is_start=True)
         return found
 
@@ -358,7 +358,7 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
     def update(self, transition: Transition) -> None:
         request = transition.request
         before = self.requests.get(request.id) or self._state.request(request.id)
-        if not self.stands(before):
+        if not self.verify(before):
             raise codec.altered(request.id)
         asked = codec.asked_again(before, request, self._seal, transition.detail)
         changed = asked | changed_values(before, request, self._seal)
@@ -366,8 +366,8 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
         entry = self._entry(transition, row)
         self._add("changed", {"id": request.id, **changed, "link": entry.link}, request)
 
-    def stands(self, request: Request) -> bool:
-        return request.id in self._rows or self._state.stands(request.id)
+    def verify(self, request: Request) -> bool:
+        return request.id in self._rows or self._state.verify(request.id)
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self._chained(run_id, "", event, by, channel, detail)
@@ -378,7 +378,7 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
 
     def _entry(self, transition: Transition, row: codec.Row) -> Entry:
         request, event, by, channel, detail = transition
-        detail["stands"] = codec.stands_digest(row, self._seal)
+        detail["row_digest"] = codec.row_digest(row, self._seal)
         self._rows[request.id] = row
         return self._chained(request.run_id, request.id, event, by, channel, detail)
 

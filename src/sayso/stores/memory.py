@@ -70,7 +70,7 @@ class _Memory(RunWrites, RecordWrites, Transaction):
     def update(self, transition: Transition) -> None:
         self.writes.append(transition)
 
-    def stands(self, request: Request) -> bool:
+    def verify(self, request: Request) -> bool:
         return self._requests.get(request.id) is request  # nobody else can have written here
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:

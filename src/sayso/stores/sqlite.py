@@ -572,7 +572,7 @@ def _anchor(found: tuple[Any, ...], seal: Seal) -> Anchor:
     anchor = anchor_of(found[:WIDTH], seal)
     link, *entry = found[-len(ENTRY_COLUMNS) - 1 :]
     is_same = link != anchor.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
-    return anchor if is_same else anchor._replace(stands="")
+    return anchor if is_same else anchor._replace(row_digest="")
 
 
 _stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()

@@ -43,7 +43,7 @@ __all__ = [
     "RowCache",
     "SqliteTransaction",
     "Stale",
-    "verify",
+    "verify_cached",
 ]
 
 # Of the newest journal row about the request, which a trigger writes from them.
@@ -185,7 +185,7 @@ class RowCache:
         self.kept_schemas |= tx.schemas
 
 
-def verify(read: CachedRow, seal: Seal) -> bool:
+def verify_cached(read: CachedRow, seal: Seal) -> bool:
     """Say whether all columns of a row match the newest journal row about its request."""
     if read.newest is None:
         return True
@@ -193,7 +193,7 @@ def verify(read: CachedRow, seal: Seal) -> bool:
         return False
     link, *entry = read.newest
     row = read.row
-    return tuple(entry) == row[WIDTH:] and codec.is_borne_out(row[:WIDTH], (link, row[-1]), seal)
+    return tuple(entry) == row[WIDTH:] and codec.verify_row(row[:WIDTH], (link, row[-1]), seal)
 
 
 class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
@@ -264,7 +264,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
             for found in self._execute(BY_EFFECT, (effect_digest(effect),)).fetchall()
         ]
         for one in read:
-            if not verify(one, self._seal):
+            if not verify_cached(one, self._seal):
                 raise codec.altered(one.request.id, is_start=True)
         return [one.request for one in read]
 
@@ -287,7 +287,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         asked = codec.asked_values(request, seal)
         row = [*asked, *progress_values(request, seal, "")]
         digest = transition.detail["asked"] = codec.asked_digest(asked, seal)
-        transition.detail["stands"] = codec.stands_digest(row, seal, digest)
+        transition.detail["row_digest"] = codec.row_digest(row, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
         written = *row, *_entry_values(entry)
@@ -299,7 +299,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         request, before = transition.request, self._loaded
         if before is None or before.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
-        if self._verified is not before and not self.stands(before.request):
+        if self._verified is not before and not self.verify(before.request):
             raise codec.altered(request.id)
         detail, seal = transition.detail, self._seal
         changed = codec.asked_again(before.request, request, seal, detail)
@@ -310,7 +310,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         row = list(before.row)
         for name, value in changed.items():
             row[_PLACES[name]] = value
-        detail["stands"] = codec.stands_digest(row[:WIDTH], seal, asked)
+        detail["row_digest"] = codec.row_digest(row[:WIDTH], seal, asked)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
         row[WIDTH:] = values = _entry_values(entry)
@@ -321,12 +321,12 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         values = (*changed.values(), entry.link, *values, request.id, before.row[_LINK], *same)
         self._write(sql, values, CachedRow(tuple(row), request, None, asked), entry)
 
-    def stands(self, request: Request) -> bool:
+    def verify(self, request: Request) -> bool:
         read = self._loaded
         if read is None or read.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
         if self._verified is not read:
-            if not verify(read, self._seal):
+            if not verify_cached(read, self._seal):
                 if self._is_fresh:
                     return False
                 raise Stale

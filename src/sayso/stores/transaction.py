@@ -58,10 +58,10 @@ class Transaction(RecordTransaction, Protocol):
         ...
 
     def update(self, transition: Transition) -> None:
-        """Write a changed request and its row in the journal, with the digest `stands` of an `Anchor`."""
+        """Write a changed request and its row in the journal, with the digest `row_digest` of an `Anchor`."""
         ...
 
-    def stands(self, request: Request) -> bool:
+    def verify(self, request: Request) -> bool:
         """Say whether the whole row of a request that was loaded matches the journal's newest row about it."""
         ...
 

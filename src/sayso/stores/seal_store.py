@@ -19,7 +19,7 @@ from sayso.stores.migrate import migrate
 from sayso.stores.sqlite import DATABASE_ERRORS, fault
 from sayso.stores.sqlite_runs import step_column
 
-__all__ = ["Resealed", "reseal"]
+__all__ = ["SealReport", "seal_store"]
 
 _READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"  # noqa: S608  constants of ours
 _WRITE = f"UPDATE request SET search = ?, {', '.join(f'{name} = ?' for name in SEALED_COLUMNS)} WHERE id = ?"  # noqa: S608  the same
@@ -35,7 +35,7 @@ AND detail NOT LIKE '%"comment":"sealed:%' AND detail NOT LIKE '%"reason":"seale
 """
 
 
-class Resealed(NamedTuple):
+class SealReport(NamedTuple):
     """What was done.
 
     Attributes:
@@ -49,7 +49,7 @@ class Resealed(NamedTuple):
     readable_rows: int
 
 
-def reseal(path: str | Path, key: str) -> Resealed:
+def seal_store(path: str | Path, key: str) -> SealReport:
     """Seal all that stands readable in the store (requests, steps of runs, records), in one transaction.
 
     Raises:
@@ -87,7 +87,7 @@ def _seal_the_rest(connection: sqlite3.Connection, seal: Seal) -> None:
             connection.execute(_WRITE_RECORD, (seal.close(body, key, record_column(kind)), kind, key))
 
 
-def _sealed(connection: sqlite3.Connection, seal: Seal) -> Resealed:
+def _sealed(connection: sqlite3.Connection, seal: Seal) -> SealReport:
     requests = sealed = 0
     for request_id, run_id, tool, *texts in connection.execute(_READ).fetchall():
         requests += 1
@@ -104,7 +104,7 @@ def _sealed(connection: sqlite3.Connection, seal: Seal) -> Resealed:
         ]
         connection.execute(_WRITE, (sealed_search(request_id, run_id, tool), *closed, request_id))
     readable: Any = connection.execute(_READABLE_WORDS).fetchone()[0]
-    return Resealed(requests, sealed, readable)
+    return SealReport(requests, sealed, readable)
 
 
 def _is_readable(text: str) -> bool:
