@@ -1,9 +1,7 @@
-"""The person's door for async programs: the verbs of `sayso.reviews.Review`, awaited.
+"""The async API of reviewers: the verbs of `sayso.reviews.Review`, and async `ask` and `hold`.
 
-Each runs the very same verb in a small pool of threads where the store blocks; nothing is written twice.
-`sayso.gate` handles async functions by itself; `ask` and `hold` here are the async twins of `sayso.ask` and
-`sayso.hold`. A list is awaited for one
-page, or walked with `async for`.
+A verb whose store blocks runs in a small thread pool; the code of the verbs is shared with the sync API. `sayso.gate`
+supports async functions by itself. A list is awaited for one page, or iterated with `async for` for all of them.
 """
 
 from __future__ import annotations

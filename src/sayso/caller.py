@@ -1,7 +1,7 @@
-"""Who makes a call through a gate: how it waits for a person, and what of its run is saved together with it.
+"""How a call through a gate waits for a person, and what is saved of its run.
 
-`Caller` raises `ConfirmationRequired`; `sayso.wait.Waiter` blocks; a step of a run (`sayso.runs.engine`) ends the run
-paused. `open_request` and `withdraw` are a program's two writes before a start: whoever stops waiting says so.
+`Caller` raises `ConfirmationRequired`, `sayso.wait.Waiter` blocks, and a step of a run (`sayso.runs.engine`) pauses the
+run. `open_request` and `withdraw` are the two writes of a program before a start: it asks, or it stops waiting.
 """
 
 from __future__ import annotations

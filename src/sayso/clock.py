@@ -1,7 +1,7 @@
-"""The one source of time.
+"""The only source of time.
 
-Every comparison with an end (a request's, an approval's) uses `now` inside a store's transaction, and nothing
-else in the package reads the wall clock. Tests put a frozen clock in its place with `use`.
+Every time that is stored or compared comes from `now`; stores call it inside a transaction. Tests replace the clock
+with `use`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The names under which other approval libraries know a store, and the check that a store can protect a start.
+"""Store names of other approval libraries, and the check that a store can issue the single right to start a call.
 
-A program that says `tracing_provider=JsonlTracingProvider.configured(_path=…)` gets a store of ours. The invariant:
-what cannot give out the single right to start a call is refused when a runnable is made, never used unprotected.
+A program that passes `tracing_provider=JsonlTracingProvider.configured(_path=…)` gets a store of sayso. Invariant: a
+store without that right is rejected when a runnable is created, and never used unprotected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Settings: which store is the default one, who decides at this terminal, which key seals.
+"""Settings: the default store, the reviewer at this terminal, and the keys.
 
-What `configure` was told wins over the environment (`SAYSO_STORE`, `SAYSO_TOKEN`, …), which wins over
-`sayso.toml` in this folder or one above it; else the store is one file in the user's state directory.
-Channels, and what the inbox server needs, stand in tables of that file. Stores are opened once per address and process.
+`configure` takes precedence over environment variables (`SAYSO_STORE`, `SAYSO_TOKEN`, …), and these over `sayso.toml`
+in this folder or the nearest one above. Without any, the store is a file in the user's state directory. Tables of the
+file also configure channels and the server. Stores are opened once per address and process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The confirmation face: a decorator that raises, and functions that record what a person said about it.
+"""The confirmation API: `confirm_first`, a decorator that raises, and functions that record a person's response.
 
-Everything here is a thin layer over the two doors: `confirm_first` is a gate that raises, `respond_to_confirmation`
-a review. What the program was told in this thread or task, and about which requests, is kept in its scope
-(`sayso.scope`) and shown by `get_confirmation_context`; whether a call may run is in the store alone.
+`confirm_first` is a gate that raises, and `respond_to_confirmation` is a review; both are thin layers. Which requests
+this thread or task has been told about is kept in its scope (`sayso.scope`) and returned by `get_confirmation_context`.
+Whether a call may run is decided by the store alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Effects with a sync and an async driver: code that calls users' functions and stores is written once.
+"""Effects with a sync and an async driver, so that code that calls user functions and stores is written once.
 
-Such code is a generator that yields effects (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and gets their
-results. `drive` runs each effect in place. `adrive` awaits what is awaitable, and runs blocking store calls in a small
-pool of threads; when its task is cancelled, it waits for the end of the store call before it raises that.
+Such code is a generator that yields effects (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and receives their
+results. `drive` runs each effect in place. `adrive` awaits awaitables and runs blocking store calls in a small thread
+pool; if its task is cancelled, it first waits until the running store call has ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`gate`, the decorator: its options, and what its function does instead of running at once.
+"""`gate`, the decorator: its options, and the wrapper that it puts around a function.
 
 The loop that takes a call through its gate is `sayso.gates.call.gated_call`; how a call waits is in `sayso.wait`.
 """

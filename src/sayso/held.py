@@ -1,8 +1,8 @@
-"""`hold`: a call that is no Python function (a foreign tool with a JSON Schema) waits for a person.
+"""`hold`: holds a call that is not a Python function, such as a foreign tool with a JSON Schema.
 
-It is the loop of `sayso.gate`, in the caller's hands: `hold` checks and asks, `Held.wait` waits, `Held.once` starts and
-records, or `start` and `finish` do so by hand. `sayso.aio.hold` is the same, awaited. The invariant: what `once` and
-`start` give out is what was approved, and it is given out once.
+The caller takes the steps that `sayso.gate` takes by itself: `hold` checks and asks, `Held.wait` waits, `Held.once`
+runs the call and records its outcome; or `start` and `finish` do the latter by hand. `sayso.aio.hold` is the async
+version. Invariant: `once` and `start` hand out exactly the approved arguments, and only once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Allow, hold or deny a call, and what a hold needs.
+"""Verdicts of a rule: allow, hold or deny a call, and what a hold requires.
 
-A gate's `when=` is a bool or a callable over the call's arguments. Only `True`, `False` and a `Verdict` are answers;
-anything else, and anything that is raised, means that the call is not run and a `PolicyError` names the rule.
+A gate's `when=` is a bool or a callable that takes the call's arguments. The only valid results are `True`, `False` and
+a `Verdict`. If a rule returns anything else or raises, the call does not run and `PolicyError` names the rule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asking a person a question: `ask`, and the durable request behind it."""
+"""`ask`: asks a person a question, stores it as a request, and waits for the answer."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Lists for people: a store's filter, what no store indexes, and a page that leads on to the next ones.
+"""The API of reviewers: list what waits, look at a request, and decide it.
 
-The agent's name may be sealed in the store, so it and the age are compared here, request by request. Invariant: a page
-is shorter than was asked for only where the list ends.
-
-The person's door: see what waits, and decide.
-
-Every verb reads the request, validates what the reviewer gave, and lets the store take the decision in one
-transaction, which checks everything again. Each refusal is its own error (`sayso.errors.DecisionRefusedError`), says
-that nothing was decided, and leaves the request as it was. `sayso.aio.Review` is the same for async programs.
+Each verb reads the request, validates the reviewer's input, and has the store take the decision in one transaction,
+which checks everything again. A refused decision raises a `sayso.errors.DecisionRefusedError` and changes nothing.
+`Search` applies the filters that no store indexes (agent, age) to each request. `sayso.aio.Review` is the async
+version.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The run in which a call is made: a named one, or that of the current thread or asyncio task.
+"""The run in which a call is made: a named run, or the run of the current thread or asyncio task.
 
-A decision counts in its run and nowhere else. `run("order-4721")` names a run that lasts across processes. Without a
-name, every thread and every asyncio task has a run of its own: a child task also sees its parents' decisions; siblings,
-other threads, forked processes and the jobs of a pool's thread share nothing. A worker thread that got its caller's
-context (`asyncio.to_thread`) is in its caller's run. Leaving a run ends everything that began inside of it. Invariant:
-the person for whom a call may be made does not decide it; in doubt, everybody for whom this process acts is barred.
+A decision counts only in its run. `run("order-4721")` names a run that lasts across processes. Without a name, each
+thread and each asyncio task has its own: a child task also sees its parents' decisions; siblings, other threads, forked
+processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in its
+caller's run. Leaving a run ends everything that began inside it. Invariant: the person for whom a call may be made
+cannot decide it; in doubt, that is everybody for whom this process acts.
 """
 
 from __future__ import annotations

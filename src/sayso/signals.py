@@ -1,18 +1,15 @@
-"""What a held or refused call raises in the program. Signals, not faults: nothing is wrong.
+"""The exceptions of a held or refused call. They are signals to the program: nothing is wrong.
 
     ConfirmationRequired            a person must decide first
-    ConfirmationRejected            the answer was no
-    ├── ConfirmationFeedback        sent back, with words to the program
+    ConfirmationRejected            the call was refused
+    ├── ConfirmationFeedback        sent back, with a message to the program
     ├── ConfirmationCancelled       the run is to end here
-    ├── ConfirmationExpired         nobody answered in time, which is a no
-    └── ConfirmationDenied          the gate's rule refuses it; nobody was asked
+    ├── ConfirmationExpired         nobody decided in time, which counts as a refusal
+    └── ConfirmationDenied          the gate's rule refused it; nobody was asked
 
-They are `Exception`s because the confirmation face promises it. Names, parameters and attributes of the first two and
-of `ToolCall` are those of that face; the others refine it, so that `except ConfirmationRejected` means every no.
-
-Tracebacks that end at the program's own line: the frames inside of sayso are taken off what it raises on purpose.
-
-A fault of sayso itself keeps them. The cause of an error (`__cause__`) is never touched.
+They are `Exception`s, and the first two and `ToolCall` keep their names and attributes, for compatibility with the
+confirmation API. `except ConfirmationRejected` catches every refusal. Tracebacks of these exceptions end at the
+program's own line, without the frames of sayso; errors of sayso itself keep theirs, and `__cause__` is never touched.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Spans and metrics of a program, by OpenTelemetry: requests, waits, decisions and executed calls.
+"""OpenTelemetry spans and metrics of a program: requests, waits, decisions and executed calls.
 
-Names follow the semantic conventions for generative AI where these have one (`execute_tool NAME`, `gen_ai.tool.name`,
+Names follow the semantic conventions for generative AI where they apply (`execute_tool NAME`, `gen_ai.tool.name`,
 `gen_ai.execute_tool.duration`); the others begin with `sayso.`. Nothing is imported or recorded unless the program has
-set a tracer or meter provider (extra `otel`). No argument, no result and no word of a person is recorded, and an error
-in here reaches no gate. The metrics of a server are in `sayso.server.metrics`.
+set a tracer or meter provider (extra `otel`). Arguments, results and people's words are never recorded, and an error
+here never reaches a gate. The metrics of a server are in `sayso.server.metrics`.
 """
 
 from __future__ import annotations

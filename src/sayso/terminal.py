@@ -1,7 +1,7 @@
-"""The dialog with the person at this terminal: rows out on stderr, lines in from stdin.
+"""The terminal dialog with a reviewer: it prints requests to stderr and reads decisions from stdin.
 
-stdout belongs to the program and is never touched. Invariant: a line that was typed before something was shown is no
-answer to it.
+stdout belongs to the program and is never written to. Invariant: a line typed before a request was shown does not
+answer it.
 """
 
 from __future__ import annotations

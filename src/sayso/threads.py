@@ -1,4 +1,4 @@
-"""Threads and signals of this process: jobs of thread pools, Ctrl-C, and SIGTERM."""
+"""Thread and signal handling: jobs of thread pools and their cancellation, Ctrl-C, and SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Waiting for a decision (`wait="block"`): on a terminal by asking there, elsewhere by printing where to decide.
+"""Blocks until a call is decided (`wait="block"`): asks at the terminal, or prints where to decide.
 
-A wait ends when the request changes, whoever changed it and through whichever channel, and when nobody waits for the
-call any more; then its request is withdrawn. It costs no thread: sync callers wait in their own, tasks on an event; one
-watcher per process wakes them all (see `sayso.stores.watch`).
+The wait ends when the request changes, through whichever channel. If nobody waits for the call any more, its request is
+withdrawn. Waiting takes no extra thread: sync callers block their own and tasks await an event; one watcher thread per
+process wakes them all (`sayso.stores.watch`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a command works on, the store and the reviewer, and the options that commands share.
+"""What commands share: the store, the reviewer, and common options.
 
-Invariant: a command never makes a store silently; a store that is missing holds nothing to decide, and a mistyped
-address or run is an error.
+Invariant: a command never creates a store silently. A missing store, or a mistyped address or run, is an error.
 """
 
 from __future__ import annotations

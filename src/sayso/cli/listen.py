@@ -1,8 +1,8 @@
-"""Where `sayso serve` listens, and by which address people reach it.
+"""The address on which `sayso serve` listens, and the URL by which people reach it.
 
-An inbox is open when somebody on another machine could reach it: it listens on another address than this machine's own,
-or has a base address that is not. Invariant: an open inbox is refused until there is a way to know people, and so is
-plain http to it unless somebody asked for that by its name.
+An inbox is open if somebody on another machine can reach it: it listens on a non-loopback address, or has a non-local
+base address. Invariant: an open inbox is refused until there is a way to sign in, and plain http to it is refused
+unless it is explicitly allowed.
 """
 
 from __future__ import annotations

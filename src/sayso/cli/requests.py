@@ -1,7 +1,7 @@
-"""`ls` and `show`: the requests of a store as a list, and one of them in full.
+"""`ls` and `show`: list the requests of a store, and show one in full.
 
-Invariant: a page costs the same however many requests were decided before; whatever a view leaves out is announced with
-its size, and of a call that is too long for one view the fingerprint stands only at the end of the whole.
+Invariant: a page costs the same however many requests were decided before. The output states how much a view leaves
+out, and shows the fingerprint of a call only once the whole call has been shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The gate in front of a function: may this call run? `sayso.gate` and `sayso.hold` are the ways in.
+"""The gate in front of a function, which decides whether a call may run.
 
-`call` is the loop that takes one call through a gate, and the only place where a held call is started; `options` is
-what a gate's author may say, checked at the decoration; `hooks` asks the author's callables; `masking` is what people
-may see; `captured` is what a function holds beside its arguments; `outcome` tells which errors leave the end open.
+`sayso.gate` and `sayso.hold` are its public API. `call` takes one call through its gate and is the only module that
+starts a held call. `options` validates the options of a gate when a function is decorated, `hooks` calls the user's
+callables, `masking` hides secrets from reviewers, `captured` reads the values that a function captures, and `outcome`
+tells failed calls from calls with unknown outcome.
 """
 
 from sayso.gates.call import Started, begin, current_request, end, execute, find_or_ask, gated_call, not_found_again

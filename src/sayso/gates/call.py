@@ -1,8 +1,7 @@
-"""One call on its way through a gate: `gated_call` asks the rule, finds or records its request, waits, starts, runs.
+"""One call through its gate: ask the rule, find or record the request, wait, start and execute.
 
-The loop and everything below it are generators of effects (`sayso.effects`), so they are the same for sync and async
-functions. How a call waits is its caller's (`sayso.wait.Caller`). The invariant: nothing but `execute` (or `begin` and
-`end`, its halves) runs a call that was held.
+Everything here is a generator of effects (`sayso.effects`), so sync and async functions share it. How a call waits is
+up to its `sayso.caller.Caller`. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The values that a gated function captured: what its closure, its bound object or its partial holds.
+"""The values that a gated function captures in its closure, its bound object or its `functools.partial`.
 
-Plain, immutable values (a text, a number, an enum member, a tuple of these) enter the fingerprint by their canonical
-form. Everything else (an API client, a list) is compared by identity, inside of one process. A variable that the
-function assigns itself is its own state: its cell is compared and not its value. Invariant: two functions with the same
-code and different captured values are never taken for one another.
+Plain immutable values (text, numbers, enum members, tuples of these) are part of the fingerprint, in canonical form.
+Other objects (an API client, a list) are compared by identity within one process. For a variable that the function
+itself assigns, the closure cell is compared and not the value. Invariant: two functions with the same code but
+different captured values are never mistaken for one another.
 """
 
 from __future__ import annotations

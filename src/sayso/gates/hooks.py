@@ -1,8 +1,8 @@
-"""What a gate's author says of a call: the rule, the key, the effect, the texts for people, the facts, `verify=`.
+"""Calls the hooks of a gate: the rule, the key, the effect, the texts and facts for reviewers, and `verify=`.
 
-Texts may be templates (`"refund:{order_id}"`), read at the decoration, or callables. Whatever one of these raises, or
-gives that cannot be used, is a `PolicyError` that quotes no secret, and the call does not run. The invariant: a key or
-an effect never holds a secret or an empty value.
+A text may also be a template (`"refund:{order_id}"`), parsed when the function is decorated. If a hook raises or
+returns an unusable value, the call does not run and `PolicyError` is raised, without quoting secrets. Invariant: a key
+or an effect is never empty and never contains a secret.
 """
 
 from __future__ import annotations

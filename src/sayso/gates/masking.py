@@ -1,4 +1,4 @@
-"""What people may see of a call, and what must not leave it: the masked form, error texts and facts without secrets."""
+"""Masks secrets in what leaves a gate: the call that reviewers see, its result, error messages and facts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a call needs before it runs, as the gate's author wrote it: the options, checked where they are declared.
+"""The options of a gate (`Gate`), validated when the function is decorated.
 
-Functions that have no name of their own, names that cannot be shown, secrets that no argument can have, hooks that
-want what there is not. The invariant: what is refused here has not been called, and nothing was written.
+Rejected here are, for example, functions without a name of their own, names that cannot be displayed, secrets that no
+argument can hold, and hooks with parameters that do not exist. Invariant: an option is rejected before anything is
+called or stored.
 """
 
 from __future__ import annotations

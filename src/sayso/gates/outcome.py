@@ -1,8 +1,8 @@
-"""Which errors leave it open whether a call took effect: a timeout, a connection that was lost after sending.
+"""Classifies the exceptions of a call that may have taken effect: a timeout, or a connection lost after sending.
 
-Such a call ends as `unknown`, any other that raised as `failed`. Classes are known by the top-level package and the
-name, through their bases, so that no client library is imported here. An error is judged with what it was raised from.
-The invariant: only what surely came before anything was sent, or `NotExecuted`, makes an ambiguous error `failed`.
+Such a call ends as `unknown`; a call that raised anything else ends as `failed`. An exception is judged together with
+those that caused it. Its class is recognized by package and name, so no client library is imported. Invariant: an
+ambiguous error becomes `failed` only if it surely came before anything was sent, or is `NotExecuted`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be learned from decisions: samples, preference pairs, a table, and a report that proposes rules.
+"""Learning from decisions: samples, preference pairs, a table, and a report that proposes rules.
 
 Everything is read from the requests of a store, newest first and page by page. Arguments are masked as everywhere, and
 purged requests are left out. Nothing here changes a request, a gate or a rule.

@@ -1,4 +1,4 @@
-"""What people decided, as data to learn from: samples of the protocol, preference pairs, and rows of a table."""
+"""Decisions as training data: samples of the protocol, preference pairs, and rows of a table."""
 
 from __future__ import annotations
 

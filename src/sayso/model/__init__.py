@@ -1,1 +1,1 @@
-"""The nouns: frozen, pure, no input or output."""
+"""The data model: frozen values and pure functions, without input or output."""

@@ -1,7 +1,6 @@
-"""Spans of time, as people write and read them.
+"""Durations: parses texts like `"90s"`, `"24h"` and `"1h30m"`, and formats `2m`, `12 s ago` and `in 13m`.
 
-Here are the parser of `"90s"`, `"24h"`, `"1h30m"` and the short texts `2m`, `12 s ago`, `in 13m`. The current time is
-not read here: whoever asks gives it. Invariant: a parsed span is positive and at most ten years long.
+The caller passes the current time. Invariant: a parsed duration is positive and at most ten years long.
 """
 
 from __future__ import annotations

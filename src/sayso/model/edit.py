@@ -1,7 +1,7 @@
-"""What a reviewer changed: the edited call, checked as far as a process without the program's classes can.
+"""A reviewer's edit of a call: applied, and validated as far as possible without the program's classes.
 
-A value that equals its mask stays the real one; what is left out takes its default; the tools of plans have rules of
-their own. Invariant: what is let through here can be rebuilt by the program that runs the call.
+A value that equals its mask keeps the original; an omitted argument takes its default. The calls that stand for plans
+have additional rules. Invariant: the program that runs the call can rebuild every edit that is accepted here.
 """
 
 from __future__ import annotations

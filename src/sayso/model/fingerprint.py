@@ -1,8 +1,8 @@
-"""What exactly was asked: SHA-256 over the scope and a digest of the call.
+"""Digests (SHA-256) of calls, questions, keys and effects; the fingerprint is the digest of a call in its run.
 
-Every part is framed by its length, so that no two lists of parts have the same bytes. The digest of a call covers
-the name of the tool, the digest of its schema (and of what is around the function) and the canonical arguments; the
-fingerprint adds the run.
+The digest of a call covers the tool's name, the digest of its schema (which includes the values captured by the
+function) and the canonical arguments. Each part is prefixed with its length, so different lists of parts never have the
+same bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random ids. Knowing one gives no right, and none can be computed from what it names."""
+"""Random ids. Knowing an id grants no right, and an id cannot be computed from what it identifies."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The journal: rows chained by hash, what they say must have happened, and what is left of them after a purge.
+"""The journal: entries chained by hash, the order in which events may follow each other, and purging a request.
 
-An `Entry` is one transition. Its hash is SHA-256 over the JSON array of the link before and every field but the link,
-in the order of `Entry`, without spaces, as UTF-8. Changing, removing, swapping or inserting a row inside a chain shows
-when the chain is walked (`sayso.audit.verify`); a chain that was cut at its end needs an outside witness.
-`Trail` reads the rows of one request and says whether they tell a possible story.
+An `Entry` is one transition. Its `link` is SHA-256 over the JSON array of the previous link and every other field, in
+the order of `Entry`, without spaces, as UTF-8. Walking the chain (`sayso.audit.verify`) detects rows that were changed,
+removed, swapped or inserted; detecting a chain that was cut off at its end takes an outside copy of its head
+(`sayso.audit.anchor`). `Trail` checks that the entries of one request follow from each other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""JSON Schema itself, of draft 2020-12, 2019-09 or 7: compiled, bounded, walked, and its errors in words.
+"""JSON Schema of draft 2020-12, 2019-09 or 7: compiling and walking schemas, and describing errors in words.
 
-`jsonschema-rs` validates; what Python's types mean in a schema is in `sayso.model.schema`.
-The invariants: nothing is ever fetched for a `$ref`; no check takes more than a bounded number of steps; and a problem
-says where and what, and never holds the value itself, which may be a secret.
+`jsonschema-rs` validates; how Python types are represented is in `sayso.model.schema`. Invariants: a `$ref` is never
+fetched; validation takes a bounded number of steps; an error says where and what, and never contains the value, which
+may be a secret.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""JSON to the canonical form: what a reviewer gives, converted as the schema of a signature says.
+"""Converts the JSON that a reviewer enters to the canonical form, as the schema of a signature specifies.
 
-A text becomes the date that it stands for, an object the dataclass or model that it describes, without the program's
-classes. Whether the values fit is checked by `jsonschema-rs` before (`sayso.model.json_schema`).
-The invariant: a problem says where and what, and never holds the value itself.
+For example, a text becomes a date, or an object a dataclass, without the program's classes. Values are validated before
+(`sayso.model.json_schema`). Invariant: an error says where and what, and never contains the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state machine: every way in which a request can change, as pure functions.
+"""The state machine of a request: every allowed transition, as pure functions.
 
     pending --approve, quorum met--> approved --start--> running --finish--> done | failed | unknown
     pending --reject--> rejected                unknown --resolve--> done | failed
@@ -8,21 +8,20 @@
                                                 running --suspended, it asks a person--> approved
     approved --the function's own types refuse the edit, before the start--> pending
 
-Each function takes a request as it stands and the instant, and returns a `Transition`: the new request and the
-journal's row for it. It raises a fault instead when the change is not allowed; then nothing may be written. Stores
-call these functions inside one transaction, on the request as read in that transaction; nothing else changes a
-request. The rules that carry the promises:
+Each function takes a request and the current time, and returns a `Transition`: the new request and its journal row. If
+the change is not allowed it raises, and nothing may be written. Stores call these functions inside one transaction, on
+the request as read in that transaction; nothing else changes a request. The rules:
 
-* A final state has no way out. `_must_be_pending` tells a late reviewer who was first.
-* The end of a request or of an approval is compared with the store's clock, here and nowhere else; reaching it is
-  too late (`now >= end`).
-* An escalation adds people who may decide, and nothing else: the count, the bar on the requester, and the end stay.
-* A person counts once: votes are distinct by folded identity, and an edit begins the count anew, because what was
-  agreed to is no longer what would run.
-* `start` is the single right to run an approved call. It leaves `approved` in the same transaction that gives the
-  fencing token out, so that a second start finds the request `running`.
-* `holds` says whether asking the same again in the same run finds this request. It ends when the approval is spent
-  or expired. A no holds: the same call in the same run stays refused.
+* A final state never changes. `_must_be_pending` tells a late reviewer who decided first.
+* Ends of requests and approvals are compared with the store's clock, here and nowhere else; the end itself is too late
+  (`now >= end`).
+* An escalation adds people who may decide. It does not change the quorum, the bar on the requester, or the end.
+* A person counts once: votes are distinct by folded identity. An edit discards earlier votes, because they agreed to
+  something else than what would now run.
+* `start` is the single right to run an approved call. The transaction that issues the fencing token also leaves
+  `approved`, so a second start finds the request `running`.
+* `holds` says whether asking for the same call again in the same run finds this request. It ends when the approval is
+  used or expires. A rejection still holds: the same call in the same run stays refused.
 """
 
 from __future__ import annotations

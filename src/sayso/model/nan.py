@@ -1,8 +1,8 @@
-"""Where a call's arguments hold a NaN.
+"""Finds NaN in the arguments of a call.
 
-Every comparison with a NaN is false, so a rule such as `amount > 100` would let it through. The walk covers the
-containers and classes that have a canonical form; what is done about a NaN is the gate's. Invariant: it calls no user
-code, follows each container once, and costs next to nothing where there are only scalars.
+Every comparison with NaN is false, so a rule such as `amount > 100` would let it through. The search covers the
+containers and classes that have a canonical form; the gate decides what to do. Invariant: no user code is called, each
+container is visited once, and scalars cost next to nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The types of a function's parameters where its code is: as JSON Schema, and to check values, by pydantic.
+"""The types of a live function's parameters, by pydantic: their JSON Schema, and the validation of values.
 
-What JSON Schema has no word for is in keywords of our own, which `sayso.model.schema` describes; what a type does
-beyond its schema is marked with `x-sayso-code`. This module imports pydantic, so it is imported at the first held call.
-The invariants: reading a callable never raises, and what pydantic does not know may be anything; and the same types
-have the same text, however a union was written and in whatever order it was met.
+Types that JSON Schema cannot express use the keywords listed in `sayso.model.schema`; validators in code are marked
+with `x-sayso-code`. This module imports pydantic, so it is loaded at the first held call. Invariants: reading a
+callable never raises, and a type unknown to pydantic accepts anything; equal types give equal schema text, whatever the
+order of a union.
 """
 
 from __future__ import annotations

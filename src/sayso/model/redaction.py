@@ -1,7 +1,7 @@
-"""Secrets: which names mark one, how values and texts are masked, and what a masked value gives away (nothing).
+"""Redaction of secrets: which names mark a secret, and how values and texts are masked.
 
-Values are masked by the names of arguments and fields (`Redaction`); free text by the values that were masked
-(`scrub`), and passwords in URLs wherever they stand. A reviewer who edits a masked value does it in `sayso.model.edit`.
+Values are masked by the names of arguments and fields (`Redaction`). In free text, `scrub` masks the values that were
+masked elsewhere, and passwords in URLs. Edits of masked values are in `sayso.model.edit`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values as text: whole, in brief, by name, and what differs between two of them.
+"""Values as text for people: in full, abbreviated, by name, and as a list of changes between two values.
 
-Texts are of the canonical tree, as Python writes values; what hides or deceives is escaped (`sayso.model.text`).
-How they are laid out to a width is in `sayso.view.layout`.
+The input is the canonical tree and the output looks like Python; invisible and deceptive characters are escaped
+(`sayso.model.text`). Line breaks and widths are in `sayso.view.layout`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The durable record that waits for a person: a held call or an asked question.
+"""The request: the durable record of a held call or a question, which waits for a person.
 
-Requests are values: a transition (see `sayso.model.lifecycle`) returns a new one, and only a store makes it last.
-Here, too, is what the model that asked is told of it: one text for every agent, adapter and page, in which a person's
-words are quoted and bounded. The invariant: no text about a call that did not run, or whose outcome is unknown, invites
-to repeat it.
+Requests are immutable: a transition (`sayso.model.lifecycle`) returns a new one, and a store makes it durable. Also
+here is the message to the model that asked, the same for every agent, adapter and page; it quotes and bounds people's
+words. Invariant: no message about a call that did not run, or whose outcome is unknown, invites the model to repeat it.
 """
 
 from __future__ import annotations

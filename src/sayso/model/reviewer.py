@@ -1,9 +1,8 @@
-"""Who asks, who decides, how many must agree, and who else may decide after a while.
+"""Identities of requesters and reviewers, the quorum, and escalation to further reviewers.
 
-An identity is an issuer (who vouches for the name: `local`, `program`, later an identity provider) and a subject.
-It is shown as it was given. Two identities are the same person when their folded forms are equal, so that `ada`,
-`Ada` and a look-alike with a full-width letter count once in a quorum. Invariant: no name has a character that is
-seen as nothing, which would make a second person of the first.
+An identity is an issuer (`local`, `program`, an OpenID provider, ...) and a subject. It is shown as given. Identities
+with equal folded forms are the same person, so `ada`, `Ada` and a look-alike with full-width letters count once in a
+quorum. Invariant: no name contains invisible characters, which would make two people of one.
 """
 
 from __future__ import annotations

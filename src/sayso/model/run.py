@@ -1,9 +1,8 @@
-"""A program's run as a store keeps it: who has it in hand, where it stands, and what happened at which place.
+"""A run as a store keeps it: its state, the process that holds it, and its recorded steps.
 
-A run of an agent, workflow or tool is written down when it first waits for a person, and from then on at every step.
-What happened stands in steps: small JSON texts by place, only added to; the last one of a place counts. What they
-say is the business of `sayso.runs`; here is only who may go on with a run. The invariant: one process and one task at
-a time has a run in hand, and only they add steps to it.
+The run of an agent, workflow or tool is stored when it first waits for a person, and after every step from then on.
+Steps are small JSON texts by place, append-only; the last one of a place counts. `sayso.runs` defines their content.
+Invariant: only one process and one task at a time holds a run, and only they add steps to it.
 """
 
 from __future__ import annotations

@@ -1,25 +1,24 @@
-"""Which arguments a call takes, or what a question's answer may be: a JSON Schema of draft 2020-12.
+"""The schema of a call's arguments or of a question's answer: JSON Schema of draft 2020-12.
 
-One kind of schema for everybody. pydantic makes it of a function's signature at the first held call
-(`Schema.of`; `sayso.model.python_types`), or a foreign tool brings its own, of draft 2020-12, 2019-09 or 7
-(`Schema.of_json`). Its text is stored beside the request, its digest is in the call's. A reviewer's process checks an
-edit by the text alone and writes it in canonical form; the process that has the code checks it by the function's own
-types as well. Nothing is imported by a name in a text, and nothing is fetched for a `$ref`.
+pydantic generates it from a function's signature at the first held call (`Schema.of`, `sayso.model.pydantic_types`), or
+a foreign tool supplies its own, of draft 2020-12, 2019-09 or 7 (`Schema.of_json`). Its text is stored beside the
+request, and its digest is part of the call's. A reviewer's process validates an edit by this text alone; the program
+validates it by the function's own types as well. Names in a schema are never imported, and `$ref` is never fetched.
 
-What JSON has no word for stands in keywords of our own, in schemas of signatures alone:
+Schemas of signatures have keywords of our own for what JSON Schema cannot express:
 
 - `x-sayso-type`: a JSON text is a `date`, `datetime`, `time`, `timedelta`, `decimal`, `uuid`, `path`, `bytes` (base64),
   `secret str`, `secret bytes` or a `str` that is changed when it is read, and a number is a `float`; an array is a
   `tuple` or a `set`; an object is a `model`, `dataclass` or `root` with the name of its class.
-- `x-sayso-limits`: what pydantic holds such a text to, in canonical form.
-- `x-sayso-values`: the canonical form of each value of `enum`; `x-sayso-also`: what else is taken for it.
-- `x-sayso-strict`: no text is taken for a number, nor `5.0` for an integer.
-- `x-sayso-alias`: other names of an argument. `x-sayso-code`: the program's code says more of it; an object of such a
-  class is only built there.
-- At the top `x-sayso-signature`, the names and kinds of the parameters; `x-sayso-function`, where its code says more;
-  `x-sayso-around`, the digest of the values around it.
+- `x-sayso-limits`: pydantic's bounds for such a text, in canonical form.
+- `x-sayso-values`: the canonical form of each value of `enum`; `x-sayso-also`: other values that are accepted for it.
+- `x-sayso-strict`: a text is not accepted for a number, nor `5.0` for an integer.
+- `x-sayso-alias`: other names of an argument. `x-sayso-code`: the program's code checks more than the schema; an object
+  of such a class is only built in the program.
+- At the top: `x-sayso-signature`, the names and kinds of the parameters; `x-sayso-function`, where the function's code
+  checks more; `x-sayso-around`, the digest of the values that the function captures.
 
-The invariant: what fits in a reviewer's process is what the function's own types are given, to the byte.
+Invariant: values that fit in a reviewer's process are passed to the function unchanged, to the byte.
 """
 
 from __future__ import annotations

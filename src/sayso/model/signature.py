@@ -1,10 +1,9 @@
-"""A function's parameters: from a call to arguments by name, and back.
+"""Function signatures: `bind` turns a call into arguments by name, and `spread` turns them back into a call.
 
-`*args` stand as a tuple, and `**kwargs` as a dict, under their own names; defaults are filled in. A parameter may be
-described by pydantic's `Field(...)`, as a default or inside of `Annotated`; it is read as its author means it, and
-pydantic is not imported: whoever wrote a `Field` has done so. What types the parameters have is in
-`sayso.model.schema`. The invariants: what `bind` returned, `spread` calls the function with; and no function is called
-with a `Field` in the place of a value.
+`*args` are a tuple and `**kwargs` a dict, under their own names, and defaults are filled in. pydantic's `Field(...)` is
+understood, as a default or inside `Annotated`, without importing pydantic. Types of parameters are in
+`sayso.model.schema`. Invariants: `spread` calls the function with exactly what `bind` returned, and no function is ever
+called with a `Field` in place of a value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Text made safe to show: what is hidden, looks like something else or turns the direction is drawn as escapes.
+"""Makes text safe to show: invisible, look-alike and direction-changing characters are written as escapes.
 
-Also what a store can keep (`storable`), cells of a spreadsheet, which may be formulas, and `Text`.
+Also `storable` (text that a store can keep), CSV cells that a spreadsheet does not take for formulas, and `Text`.
 """
 
 from __future__ import annotations

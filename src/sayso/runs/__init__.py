@@ -1,1 +1,1 @@
-"""What goes on after a decision: runnables, their runs, and what a model is to them."""
+"""Runs: agents, tools, workflows and modules that pause for a person and resume after a decision."""

@@ -1,4 +1,4 @@
-"""The context of a step, and the attempt: what all steps share in one call of a run."""
+"""The context of a step, and the state that all steps share during one execution of a run."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The metrics of a server, by OpenTelemetry: what waits, what was decided, how calls ended, and how channels are.
+"""The OpenTelemetry metrics of a server: open requests, decisions, outcomes of calls, and the health of channels.
 
 `/metrics` serves them to Prometheus (extra `metrics`). `observe` adds the gauges to the process's own meter provider,
-where one is loaded, as by `opentelemetry-instrument sayso serve`. Gauges are read from the store. Counters count the
-events of the journal since the first scrape, whichever process caused them; two servers of one store count the same
-events. No argument and no word of a person is in a metric, and no label has values that a program could make up
-without end.
+if one is loaded, e.g. by `opentelemetry-instrument sayso serve`. Gauges are read from the store. Counters count journal
+events since the first scrape, whichever process caused them, so two servers of one store count the same events. Metrics
+contain no arguments and no words of people, and a program cannot create label values without bound.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Decisions in numbers: how often people approve, how long they take, and how often they hardly look.
+"""Statistics of decisions: how often people approve, how long they take, and how often they decide in haste.
 
-It reads the requests of a store, newest first and up to a bound, so that it costs the same however old a store is.
-Requests count for the day on which they were asked, in UTC. What nobody decided is in no share of what people decided.
+They are computed from the newest requests of a store, up to a bound, so the cost does not grow with the store. A
+request counts for the day on which it was asked, in UTC. Requests that nobody decided are left out of the shares of
+decisions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names under the module path by which the approval face knows them; what is in them lives elsewhere."""
+"""Import paths for compatibility with the approval API; the code is in `sayso.runs` and `sayso.compat`."""
 
 from sayso.runs.interaction import suspend
 

@@ -1,1 +1,1 @@
-"""Where requests live; `base` is the contract, the others keep it."""
+"""The stores of requests: `base` defines the contract; `memory`, `jsonl`, `sqlite` and `http` implement it."""

@@ -1,15 +1,12 @@
-"""The contract of a store: where requests live, and the only place where they change.
+"""The contract of a store, and the verbs that all stores share.
 
-Every verb is one transaction that reads, checks by `sayso.model.lifecycle` and writes together, so that of two
-processes that try the same, one is told that it came second. When a verb returns, its change is durable. When it
-raises a `DecisionRefusedError` or `StartRefusedError` nothing changed, with one exception: an end that was reached is
-written as `expired` by whoever meets it first, and then the refusal is raised.
+A verb is one transaction: it reads, checks with `sayso.model.lifecycle`, and writes the change and its journal row. The
+change is durable when the verb returns. If the verb raises `DecisionRefusedError` or `StartRefusedError`, nothing has
+changed, with one exception: a request found past its end is stored as `expired`. Times are compared inside the
+transaction, by the store's clock (`Transaction.now`).
 
-Each change adds its row to the journal in the same transaction, chained to the row before it in the same run.
-Time is compared inside the transaction, with the store's clock (`Transaction.now`).
-
-A new store implements `Transaction` (a handful of small operations), `_transact` and the readers; the verbs come from
-here. `sayso.testing.StoreContract` is the test suite that every store must pass. No verb takes SQL or a predicate.
+A new store implements `Transaction`, `_transact` and the readers, and must pass `sayso.testing.StoreContract`. No verb
+takes SQL or a predicate.
 """
 
 from __future__ import annotations

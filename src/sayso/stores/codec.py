@@ -1,4 +1,4 @@
-"""Requests as rows and back: columns, JSON inside them, the digests that tie a row to the journal, and sealing."""
+"""Converts requests to rows and back: columns, JSON, encryption, and the digests that tie a row to the journal."""
 
 from __future__ import annotations
 

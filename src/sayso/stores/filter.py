@@ -1,4 +1,4 @@
-"""Filters and cursors, as every store understands them."""
+"""Filters, pages and page cursors, with the same meaning in every store."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A sayso server as a store: programs on other machines ask, wait, start and say how it ended, over its HTTP API.
+"""`HttpStore`: the store of a sayso server, used by programs on other machines through its HTTP API.
 
-Each verb is one message to the server, which checks everything again and takes who asks from the token. What only this
-machine can know is known here: whether a worker or the holder of a run, named by a process of this machine, still
-lives. Nobody decides through this store; people do, on the server. Where the server does not say yes, the verb raises,
-and nothing runs.
+Each verb sends one message; the server validates it again and takes the requester from the token. Whether a process of
+this machine is still alive is checked here, because only this machine can know. Decisions are not sent through this
+store: people decide on the server. If the server does not confirm a verb, the verb raises and nothing runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The messages between a program's `HttpStore` and a sayso server: one class for each verb, and for each answer.
+"""The messages between `HttpStore` and a sayso server: one pydantic class for each verb and for each answer.
 
-They carry requests, runs and outcomes as `sayso.model` has them and no columns of a table, so a changed table changes
-no message. Unknown fields and wrong types are refused on both sides; what the server checks beyond that is in
-`sayso.server.api.validation`. The OpenAPI document is made from these classes.
+They contain the objects of `sayso.model` and no database columns, so a schema change does not change the protocol. Both
+sides reject unknown fields and wrong types; the server's further checks are in `sayso.server.api.validation`. The
+OpenAPI document is generated from these classes.
 """
 
 from __future__ import annotations

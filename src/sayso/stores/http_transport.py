@@ -1,10 +1,8 @@
-"""The connection to a sayso server: kept connections, retries, and faults that come back as this package's own.
+"""The HTTP connection to a sayso server: keep-alive, retries, and error responses as exceptions of `sayso.errors`.
 
-Every message may be sent twice: asking finds what was asked, a start and its end know their token. So where a
-connection breaks, it is sent again until patience ends, and then the program hears that the server is away. A server
-that asks to wait (429, 503) is asked again when it says so, and a process sends so few messages at a time that few are
-refused. An answer that is not a plain yes raises, so that nothing runs on a guess; no redirect is followed, and the
-token goes to the one server that it was given for.
+Every message is safe to repeat (asking again finds the request, a start and its end carry a token), so it is sent again
+when a connection breaks, until `patience` seconds have passed; then `StoreUnavailableError` is raised. After 429 or 503 the client waits as long as the server asks. It sends few
+messages at a time, follows no redirect, and sends the token only to the server that it was issued for.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
-"""What the lines of a JSON-lines store add up to, in this process's memory.
+"""The JSON-lines store: one append-only file, for one machine and for reading with grep.
 
-Requests stay as the columns that were written, and are decoded when somebody asks for them. A line that this process
-wrote is applied as one that it read, so that what it knows is always what the file says.
-
-What one verb writes to a JSON-lines store: collected as the record of one line, and nothing before that is whole.
-
-Requests and runs in one file of JSON lines that is only added to: for one machine, and for reading with grep.
-
-Each transaction is one line, synced before the verb returns. Who writes holds the lock beside the file; each process
-keeps what the lines say in memory and reads only what was appended since. So a verb costs the same however long the
-file is, but each process holds all of it, and reads all of it once: for long-lived stores SQLite is the better home.
-
-Not for network file systems, whose locks cannot be trusted.
+`JsonlState` is the content of the file in memory, `JsonlTransaction` collects one line, and `JsonlStore` appends it and
+syncs the file before a verb returns. The file itself is in `sayso.stores.jsonl_file`. Each process reads the whole file
+once and keeps it in memory, so use SQLite for long-lived stores. Do not use this store on network file systems, whose
+locks are unreliable.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""The lines of a JSON-lines store: how one is written behind another, and how it is found that one was altered.
+"""The file of a JSON-lines store: its lock, its hash chain, reading what was appended, and durable appends.
 
-Each line is a JSON object whose last field, `link`, is a digest over the line and the link before it. The first line
-says what the file is. Invariant: a line that was changed, removed, moved or put in is refused when it is read.
-
-The file of a JSON-lines store: read what was appended since, append one line at a time, be alone while doing so.
-
-A last line without its end is what a crash left of a write that nobody was told about: it does not count, and the
-next writer cuts it off. Invariant: a line that `append` returned for is on the disk, and nothing but such a remnant
-is ever cut off.
+Each line is a JSON object whose last field, `link`, is a digest of the line and of the link before it; the first line
+identifies the format. An incomplete last line is left by a crash during a write that was never confirmed; it is
+ignored, and the next writer cuts it off. Invariant: a line is on disk when `append` returns, and a line that was
+changed, removed, moved or inserted is rejected on reading.
 """
 
 from __future__ import annotations

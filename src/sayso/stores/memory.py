@@ -1,6 +1,6 @@
-"""Requests in this process's memory: for tests, notebooks and programs that are thrown away.
+"""The store in this process's memory, for tests, notebooks and throw-away programs.
 
-The reference implementation of the contract: one lock, plain dictionaries, nothing survives the process.
+It is the reference implementation of the contract: one lock and plain dictionaries. Nothing survives the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs and small rows kept in memory, for the stores that keep all of it there: `memory:` and `jsonl:`."""
+"""In-memory tables of runs and records, shared by the `memory:` and `jsonl:` stores."""
 
 from __future__ import annotations
 

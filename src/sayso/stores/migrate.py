@@ -1,4 +1,4 @@
-"""Bringing a store's schema up to date: numbered SQL files, applied in order, each once, under the write lock."""
+"""Schema migrations of the SQLite store: numbered SQL files, each applied once, in order, under the write lock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Small rows beside requests: tokens, registered channels, messages that are to be sent.
+"""Records: small JSON rows beside requests, such as tokens, registered channels and messages to send.
 
-Each has a kind, a key, a JSON body, and an instant when something is to be done about it. The verbs are those of
-`Store`.
+A record has a kind, a key, a JSON body and, optionally, the time when it is due. `RecordVerbs` are the verbs of `Store`
+that read and write records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Sealing what stands in a SQLite store from before there was a key: once, and on demand.
+"""Encrypts the rows of a SQLite store that were written before `SAYSO_KEY` was set.
 
-A store with a key refuses readable text, because somebody may have put it there by hand. Here it is taken as it is,
-so this is for the one moment after `SAYSO_KEY` was set, by a person who knows that nobody else writes the file.
-The journal is never rewritten: words that stand readable in it stay, and are counted.
+A store with a key rejects readable text, because somebody may have inserted it by hand. This module accepts such text,
+so run it once, right after the key was set, and only if nobody else can write the file. Rows of the journal are never
+rewritten: their readable texts stay and are counted.
 """
 
 from __future__ import annotations

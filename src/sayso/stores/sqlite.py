@@ -1,22 +1,9 @@
-"""Making the file of a SQLite store, before SQLite opens it.
+"""The SQLite store: all requests in one file. The default, for any number of processes on one machine.
 
-Invariant: only its owner can read it, and no descriptor of a file that is there is ever opened and closed here.
-
-What SQLite's errors mean, in the words of `sayso.errors`.
-
-A filter as a condition in SQL; every value is bound, and the words are constants.
-
-What evidence is made of, in SQLite, and how nothing stays in the files of what was removed.
-
-The newest row of every chain is found in one walk over the journal's key. Invariant: a scrub changes no row.
-
-Requests in one SQLite file: the default, for any number of processes on one machine.
-
-WAL, `synchronous=FULL`, every change in `BEGIN IMMEDIATE`, so that a verb's read and write cannot be torn apart and
-what a verb returned survives a power cut. Callers that arrive together share one commit: whoever gets the write lock
-runs everybody's verb (group commit), which costs a lone caller nothing. Reads use a connection of their own.
-
-Not for network file systems, whose locks cannot be trusted.
+It uses WAL and `synchronous=FULL`: a verb is atomic, and what it wrote survives a power cut. Verbs that arrive together
+share one commit (group commit); reads use a connection of their own. Also here: creating the file, readable by its
+owner only; SQLite's errors as `sayso.errors`; filters as SQL; and `scrub`, which removes purged data from the file. Do
+not use this store on network file systems, whose locks are unreliable.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Runs and records in SQLite: what `SqliteTransaction` writes of them, and what `SqliteStore` reads.
+"""Runs and records in SQLite: the writes of `SqliteTransaction` and the reads of `SqliteStore`.
 
-Adding a step costs the same however many there are, and a run is read with all its steps in one query. Each step
-carries a digest of itself and of the step before it, and the run one of its row and of its newest step: a run of which
-one column was altered is refused before anything goes on. What is due among the records is found by an index. A step's
-body is sealed for its run, number and place, a record's for its kind and key, so that neither can be moved.
+Adding a step costs the same however many there are; one query reads a run with all its steps. Each step stores a digest
+of itself and of the previous step, and the run one of its row and of its newest step, so an altered row is detected
+before the run goes on. Encrypted bodies are bound to their place (the run, number and place of a step, the kind and key
+of a record), so they cannot be moved.
 """
 
 from __future__ import annotations

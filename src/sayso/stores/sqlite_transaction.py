@@ -1,11 +1,9 @@
-"""One open transaction on SQLite, and what this process remembers of the rows between them.
+"""One SQLite transaction, and the cache of rows that this process has seen.
 
-A verb first runs on the request as this process last saw it, and its write is a compare-and-set on the row's `link`
-(the hash of the journal row that made it what it is): if another process changed the row since, nothing is written,
-and the verb runs again on fresh rows (`Stale`). So what is remembered is only ever a guess, never trusted.
-
-Most verbs change one request and nothing else. They are one statement, which needs no BEGIN and no COMMIT: the row
-carries its newest journal row, and a trigger writes it into the journal.
+A verb first runs on the cached row. Its write is a compare-and-set on `link`, the hash of the row's newest journal
+entry: if another process has changed the row, nothing is written and the verb runs again on fresh rows (`Stale`). A
+verb that changes one request and nothing else is a single statement without BEGIN and COMMIT: the row carries its
+newest journal entry, and a trigger copies that into the journal.
 """
 
 from __future__ import annotations

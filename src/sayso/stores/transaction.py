@@ -1,11 +1,8 @@
-"""What a store offers to its verbs inside one transaction, and what they write together.
+"""The interface of one store transaction, and the functions that change a request inside it: `insert` and `update`.
 
-Every verb that changes a request does so by `insert` and `update` of this module, so that what is owed for the change
-is written beside it. Each registered channel (a record of kind `channel`) gets a delivery for a new request, which is
-due at once and again after every change that people are to hear of; `sayso.channels.outbox` delivers it. A request that
-escalates gets a record that is due at that time. What a token asked has a record of its program while it waits, so that
-a server counts them without a look at any other. Invariant: what is recorded of a request and what is owed for it
-become durable together, or neither does.
+They also write the records that a change requires: a delivery for each registered channel (sent by
+`sayso.channels.outbox`), the time at which a request escalates, and the entry by which a server counts the open
+requests of a token. Invariant: a change and its records become durable together, or not at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Waking those who wait for a request to change: a bell per store, and one watcher thread per process.
+"""Wakes the callers that wait for a request to change: a `Bell` per store, and one watcher thread per process.
 
-Changes made in this process ring the bell at once. Changes of other processes are noticed by one thread that asks
-the store for its version, every 20 ms while something happened lately and ever less often, down to every 250 ms.
-Only those are woken whose request has changed, so that a thousand who wait cost one look and not a thousand.
+A change made in this process wakes its waiters at once. For changes by other processes, the thread polls the store's
+version, every 20 ms after recent activity and every 250 ms when idle. Only waiters whose request has changed are woken,
+so one poll serves any number of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Which process has a start or a run, and whether it is surely gone.
+"""Names the process that holds a start or a run, and tells whether that process is surely gone.
 
-A worker is named by machine, namespace, process and its start time; a lease is its right to one run.
+A worker's name contains its machine, namespaces, process id and start time; a `Lease` is its right to one run. The
+worker that resumes runs is in `sayso.runs.worker`.
 """
 
 from __future__ import annotations

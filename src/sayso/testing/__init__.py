@@ -1,8 +1,7 @@
-"""What tests of programs that use sayso need.
+"""Test helpers for programs that use sayso: a fixed clock, a scripted reviewer and model, and the contract of a store.
 
-A clock that stands still, a reviewer and a model that follow a script, the contract that every store must pass, and
-fixtures of pytest for these (`sayso.testing.pytest_plugin`). The names load what they need at their first use, and none
-of them imports a test runner: `StoreContract` is a plain class whose `test_…` methods pytest finds in a subclass.
+Pytest fixtures for these are in `sayso.testing.pytest_plugin`. The names are imported at their first use, and none of
+them imports a test runner: `StoreContract` is a plain class whose `test_…` methods pytest finds in a subclass.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where the tests of a store play: one store, a clock that stands still, and short words for what people do.
+"""The set-up of a store's tests: one store, a fixed clock, and short methods for what people and programs do.
 
-The tests themselves are `sayso.testing.contract`. The one invariant: everything goes through the store's own verbs.
+The tests are in `sayso.testing.contract`. Invariant: everything goes through the store's own verbs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Modules under the names by which the approval face knows them; what is in them lives in `sayso.runs`."""
+"""Import paths for compatibility with the approval API; the code is in `sayso.runs`."""

@@ -1,4 +1,4 @@
-"""Decisions under the approval face's module path; they live in `sayso.runs.decisions` and `sayso.runs.options`."""
+"""The approval API's decisions, for compatibility; the code is in `sayso.runs.decisions` and `sayso.runs.options`."""
 
 from sayso.runs.decisions import ApprovalResolution, Cancel
 from sayso.runs.options import ApprovalPolicyDecision

@@ -1,4 +1,4 @@
-"""The events of a run under the approval face's module path; they live in `sayso.runs.events`."""
+"""The approval API's events of a run, for compatibility; the code is in `sayso.runs.events`."""
 
 from sayso.runs.events import (
     ApprovalEvent,

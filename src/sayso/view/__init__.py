@@ -1,4 +1,4 @@
-"""What a person is shown of a request, drawn by us and the same on every surface."""
+"""What people see of a request, the same in the terminal, the inbox and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request as rows of text: what would run, what to look out for, what was decided and what came of it."""
+"""A request in full, as rows of text: the call or question, warnings, the decision and the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request and its journal as JSON for machines and as rows for people."""
+"""A request and its journal as a JSON document, and the journal as rows of text."""
 
 from __future__ import annotations
 

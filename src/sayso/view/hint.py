@@ -1,6 +1,6 @@
-"""What a value may be, in a few words or as a list to choose from: for prompts, editors and error messages.
+"""Describes which values are accepted, in a few words or as a list of choices, for prompts, editors and error messages.
 
-Invariant: names and values that a program chose are escaped in what is returned as text.
+Invariant: names and values that come from a program are escaped in returned text.
 """
 
 from __future__ import annotations

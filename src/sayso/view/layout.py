@@ -1,4 +1,4 @@
-"""Values laid out to a width, in lines that cannot be taken for other lines."""
+"""Lays values out in lines of a given width. No part of a value can be mistaken for a line of its own."""
 
 from __future__ import annotations
 

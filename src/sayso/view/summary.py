@@ -1,4 +1,4 @@
-"""A request in one row: its short id, who asked, what would run, and what to beware of."""
+"""A request in one row: its short id, the requester, the call, and warnings about hidden characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The canonical form: one exact text for one exact set of arguments."""
+"""The canonical form: exactly one text for each set of arguments.
+
+`form` encodes, `decode` decodes, `tags` defines the scalars that JSON lacks, and `names` the names of classes.
+"""
 
 from sayso.model.canonical.form import (
     LIMIT_BYTES,

@@ -1,4 +1,4 @@
-"""From the canonical form back: values rebuilt from its tags, and the tree walked, changed or shown as plain JSON."""
+"""Decodes the canonical form to Python values, and walks, changes or displays its JSON tree."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""The canonical form: one exact text for one exact set of arguments.
+"""Encodes arguments to the canonical form (`encode`) and decodes it (`decode`, and `display` for people).
 
-`encode` writes it, `decode` reads it back to equal Python values, `display` makes plain JSON of it for people.
-Scalars that JSON has no word for are in `sayso.model.canonical.tags`; the types that a function wants are in
-`sayso.model.schema`.
-The invariant: different acts have different forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and what has no
-form is refused.
+Scalars that JSON lacks are in `sayso.model.canonical.tags`, parameter types in `sayso.model.schema`. Invariant: values
+that differ in type or content have different forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and a value without
+a form is rejected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The stable names of classes and functions, and how a place inside the arguments is written.
+"""Stable names of classes and functions (`module:QualName`), and the notation for a place inside the arguments.
 
-A name is `module:QualName`. It is a label to compare and to look up among classes that are already at hand: nothing
-is ever imported by it.
-The invariant: one class has one name, however its program was started.
+A name is only compared, or looked up among classes that are already loaded; nothing is imported by name. Invariant: a
+class has the same name however its program was started.
 """
 
 from __future__ import annotations

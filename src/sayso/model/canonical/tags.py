@@ -1,15 +1,9 @@
-"""JSON text without spaces, written fast.
+"""The scalars that JSON lacks, each written under a tag (`$bytes`, `$date`, `$decimal`, ...), and a fast JSON encoder.
 
-`JSONEncoder.encode` builds its C encoder anew for every call, which costs as much as encoding a few fields; here it
-is built once. Falls back to the plain encoder where the C one is missing. Everything beyond ASCII is escaped: an
-error's text may hold half a character (a file name that is no UTF-8), which no database takes.
-
-The scalars that JSON has no word for: how each is written under its tag, and how it comes back.
-
-One row per tag: `$bytes`, `$date`, `$datetime`, `$decimal`, `$path`, `$secret`, `$time`, `$timedelta`, `$uuid`.
-Containers and classes are in `sayso.model.canonical`. No module of a scalar is imported to recognise its values:
-whoever holds a value has loaded it.
-The invariant: a payload that `read` accepts is exactly the payload that `write` gives for what `read` returned.
+Containers and classes are in `sayso.model.canonical.form`. The encoder (`dump`, `dumps`) is built once, because
+`json.JSONEncoder.encode` builds its C encoder for each call. It escapes everything beyond ASCII, because databases
+reject the lone surrogates that an error message may contain. Invariant: a payload that `read` accepts is exactly what
+`write` returns for the value read.
 """
 
 from __future__ import annotations

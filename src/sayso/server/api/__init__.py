@@ -1,4 +1,4 @@
-"""The HTTP API below `/api/v1`: the verbs of the person's door for reviewers, and those of a store for programs.
+"""The HTTP API below `/api/v1`: the verbs of reviewers, and the verbs of a store for programs.
 
-Nothing here answers, let alone decides, before it knows who asks.
+Invariant: every request is authenticated before it is answered.
 """

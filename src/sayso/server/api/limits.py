@@ -1,7 +1,7 @@
-"""How often, and how much at a time, one token, session or stranger may ask; counted in this process.
+"""Rate limits and concurrency limits per token, session or address, counted in this process.
 
-The rate is a moving window (the library `limits`); requests in flight are counted in slots. Both answer 429 with
-`Retry-After`, so that a program is slowed down and loses no call (`sayso.stores.http_transport`).
+The rate is a moving window (the library `limits`); concurrent requests are counted in slots. Both answer 429 with
+`Retry-After`, so a program slows down and loses no call (`sayso.stores.http_transport`).
 """
 
 from __future__ import annotations

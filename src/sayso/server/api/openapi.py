@@ -1,6 +1,6 @@
-"""The OpenAPI 3.1 document, made from the endpoints and the pydantic models that read and write their JSON.
+"""Generates the OpenAPI 3.1 document from the endpoints and the pydantic models of their JSON.
 
-No schema is written by hand. What is not in the document does not happen, refusals included.
+No schema is written by hand. Invariant: the document lists every answer that an endpoint gives, errors included.
 """
 
 from __future__ import annotations

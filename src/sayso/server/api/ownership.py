@@ -1,8 +1,7 @@
-"""What belongs to the program of a token: the requests that it asked, and the runs that it began.
+"""Limits a program to what its token owns: the requests that it asked, and the runs that it began.
 
-A request belongs to the program that asked it. A run belongs to the program that first asked, noted or saved something
-in it; two programs may choose one name, and then the second is refused. The names of the chains that sayso itself
-writes belong to no program. No answer tells what is another's from what is not there.
+A run belongs to the program that first wrote to it; if a second program uses the same name, it is refused. Chains that
+sayso itself writes belong to no program. Invariant: an object of another program gets the same answer as a missing one.
 """
 
 from __future__ import annotations

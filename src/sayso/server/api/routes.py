@@ -1,6 +1,6 @@
-"""All endpoints of the API and their routes, one for each path, and one for every address that is none.
+"""The routes of the API: one for each endpoint, and one for unknown paths.
 
-Whatever is below `/api` answers in JSON, and a wrong address tells nothing to who is not known.
+Everything below `/api` answers in JSON, and a caller without a valid token cannot find out which paths exist.
 """
 
 from __future__ import annotations

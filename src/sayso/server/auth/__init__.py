@@ -1,1 +1,1 @@
-"""Who is there: sessions, login links, OpenID, a trusted proxy, and the tokens of programs."""
+"""Authentication: sessions, login links, OpenID, a trusted proxy, and the tokens of programs."""

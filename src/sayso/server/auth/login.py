@@ -1,10 +1,10 @@
 """The routes that sign people in and out: login links, the OpenID flow, and logout.
 
-A login link and the answer of an OpenID provider both open a page whose button does the work, so that GET changes
-nothing: a mail scanner or a browser that reads ahead cannot use a link up. The state of an OpenID flow (`state`,
-nonce, PKCE verifier, the wanted page) is signed and lies in a cookie, so the server stores nothing for people who
-never return. An answer counts only in the browser that started the flow, once, and within ten minutes. A new session
-always has a new id, belongs to somebody who may review here, and ends the one that the browser had.
+A login link and the redirect from an OpenID provider both open a page with a button that does the work, so that a mail
+scanner or a prefetching browser cannot use a link up. The state of an OpenID flow (`state`, nonce, PKCE verifier, the
+wanted page) is in a signed cookie, so the server stores nothing for people who never return. A flow completes only
+once, within ten minutes, and in the browser that started it. Signing in always creates a new session id and ends the
+browser's previous session.
 """
 
 from __future__ import annotations

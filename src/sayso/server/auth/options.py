@@ -1,7 +1,7 @@
-"""The sign-in options of a server: which ways to sign in are open, and who may review.
+"""The sign-in options of a server: which ways to sign in are enabled, and who may review.
 
 The ways are login links (`sayso.server.auth.signing`), a trusted proxy (`sayso.server.auth.proxy`) and an OpenID
-provider (`sayso.server.auth.oidc`). Nobody is signed in by a way that is closed, or without being one of the reviewers.
+provider (`sayso.server.auth.oidc`). Invariant: only reviewers can sign in, and only in an enabled way.
 """
 
 from __future__ import annotations

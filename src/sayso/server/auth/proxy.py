@@ -1,7 +1,7 @@
-"""A trusted proxy in front of the inbox that signs people in and names them in a header of every request.
+"""Sign-in by a trusted proxy, which names the user in a header of every request.
 
-Anybody can send such a header, so it counts only from the proxy's own addresses, taken from the connection and not from
-another header. A request from any other address, or whose header is not exactly one plain name, signs nobody in.
+Anybody can send such a header, so it counts only if the connection comes from one of the proxy's own addresses. A
+request from another address, or whose header is not exactly one plain name, is not signed in.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The approval face's path to the names of its stores; they live in `sayso.compat`."""
+"""Import path of the approval API's stores, for compatibility; the code is in `sayso.compat`."""

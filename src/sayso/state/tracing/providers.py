@@ -1,4 +1,4 @@
-"""Stores under the approval face's module path and names; they live in `sayso.compat`."""
+"""The approval API's stores under their original import path, for compatibility; the code is in `sayso.compat`."""
 
 from sayso.compat import InMemoryTracingProvider, JsonlTracingProvider, SqliteTracingProvider
 
