@@ -1,8 +1,9 @@
 """The HTTP connection to a sayso server: keep-alive, retries, and error responses as exceptions of `sayso.errors`.
 
 Every message is safe to repeat (asking again finds the request, a start and its end carry a token), so it is sent again
-when a connection breaks, until `patience` seconds have passed; then `StoreUnavailableError` is raised. After 429 or 503 the client waits as long as the server asks. It sends few
-messages at a time, follows no redirect, and sends the token only to the server that it was issued for.
+when a connection breaks, until `patience` seconds have passed; then `StoreUnavailableError` is raised. After 429 or 503
+the client waits as long as the server asks. It sends few messages at a time, follows no redirect, and sends the token
+only to the server that it was issued for.
 """
 
 from __future__ import annotations
