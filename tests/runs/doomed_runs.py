@@ -1,4 +1,4 @@
-"""Runs that are killed, started by `test_runs_deaths`; prints one JSON line for each death.
+"""Runs that are killed, started by `test_deaths`; prints one JSON line for each death.
 
     doomed_runs.py FOLDER STORE KIND…      for each point and each leg of a run of this kind: die there, and go on
 

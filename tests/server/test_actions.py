@@ -1,6 +1,6 @@
 """What the forms of a request's page do: decisions, changed arguments of every type, answers, and refusals.
 
-Forms that do not come from a page of the inbox are in `test_inbox_guard`. The invariant: what the page showed and the
+Forms that do not come from a page of the inbox are in `test_guard`. The invariant: what the page showed and the
 reviewer changed is what runs, and a form about anything else decides nothing.
 """
 

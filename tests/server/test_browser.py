@@ -1,6 +1,6 @@
 """The inbox of the installed wheel in a real browser: decide, edit, answer, several at once, races, keys, live news.
 
-How it looks is in `test_inbox_browser_looks`, and what attacks it in `test_inbox_browser_attacks`. The invariant: what
+How it looks is in `test_browser_looks`, and what attacks it in `test_browser_attacks`. The invariant: what
 a person saw and pressed is what was decided, once, and everything else decides nothing.
 """
 

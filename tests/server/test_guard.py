@@ -1,6 +1,6 @@
 """Who may ask the inbox, and what every answer carries: names, headers, sessions, and forms of its own pages only.
 
-What the pages show is in `test_inbox_pages`, what their forms do in `test_inbox_actions`. The invariant: a request that
+What the pages show is in `test_pages`, what their forms do in `test_actions`. The invariant: a request that
 does not come from a page of the inbox, in the session in which it was shown, changes nothing.
 """
 

@@ -1,6 +1,6 @@
 """What the pages of the inbox show: lists, filters, a request before and after its decision, runs and history.
 
-What their forms do is in `test_inbox_actions`. The invariant: a text of a program or an agent is shown for what it is,
+What their forms do is in `test_actions`. The invariant: a text of a program or an agent is shown for what it is,
 and never as a part of the page.
 """
 

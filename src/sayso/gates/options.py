@@ -287,7 +287,7 @@ class Gate:
         option_names: The author's names of options that are called otherwise here: `{"when": "requires_approval"}`.
         context: Makes facts for the reviewer's front end of the arguments as people see them.
         ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.outcome`).
-        key: The occasion of a call in its run; with `effect`, `title`, `summary` see `sayso.gates.occasion`.
+        key: The occasion of a call in its run; with `effect`, `title`, `summary` see `sayso.gate`.
         suspends: What a call raises that has not ended, and may be started again.
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.

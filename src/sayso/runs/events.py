@@ -387,7 +387,7 @@ class Halt(Suspended):
     Attributes:
         status: What it will say.
         error: `type` and `message` of the error behind it, if any.
-        output: What the run gives instead of a value (see `sayso.runs.pending.ended_output`).
+        output: What the run gives instead of a value (see `ended_output`).
     """
 
     def __init__(
