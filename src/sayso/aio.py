@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 from sayso import reviews
 from sayso.effects import Attempt, adrive, offload
 from sayso.held import HeldBase, holding
+from sayso.model.parameters import checks_keywords
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
-from sayso.model.signature import checks_keywords
 from sayso.questions import aask as ask
 from sayso.reviews import RequestPage
 from sayso.stores.base import Page, Store

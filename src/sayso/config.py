@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from sayso import errors
+from sayso.model.parameters import checks_keywords
 from sayso.model.reviewer import Reviewer
-from sayso.model.signature import checks_keywords
 from sayso.stores.base import Store
 
 __all__ = [

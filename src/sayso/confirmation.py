@@ -13,9 +13,9 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 from sayso import config, errors, scope
 from sayso.gates.options import check_known
 from sayso.gating import ConfirmOptions, gate
+from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State
-from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.stores.base import Store

@@ -23,10 +23,10 @@ from sayso.gates.captured import CapturedValues
 from sayso.gates.hooks import ask_rule
 from sayso.gates.options import check_text, quorum_of, redact_names, tool_of
 from sayso.model import canonical, duration
+from sayso.model.parameters import Signature, chosen
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
-from sayso.model.signature import Signature, chosen
 from sayso.signals import trim
 from sayso.stores.base import Store
 from sayso.wait import Waiter, until_ended

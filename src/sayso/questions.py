@@ -15,14 +15,14 @@ from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import not_found_again
 from sayso.gates.options import block_of, quorum_of
 from sayso.model import canonical, duration
+from sayso.model.escaping import storable
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
+from sayso.model.parameters import checks_keywords
 from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
-from sayso.model.signature import checks_keywords
-from sayso.model.text import storable
 from sayso.scope import Occasion, Scope, requester
 from sayso.signals import say, trim
 from sayso.stores import worker

@@ -18,12 +18,12 @@ from sayso import clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
 from sayso.model.canonical.tags import dump
 from sayso.model.edit import edited_call, schema_of
+from sayso.model.escaping import storable
 from sayso.model.ids import ID_LENGTH
+from sayso.model.parameters import checks_keywords
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
-from sayso.model.signature import checks_keywords
-from sayso.model.text import storable
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
 

@@ -345,7 +345,7 @@ def _is_meant(error: BaseException) -> bool:
     if isinstance(error, _MEANT) or type(error).__name__ == "CancelledError":
         return True
     last = _last(error.__traceback__)
-    return isinstance(error, TypeError) and last is not None and _module(last) in {"inspect", "sayso.model.signature"}
+    return isinstance(error, TypeError) and last is not None and _module(last) in {"inspect", "sayso.model.parameters"}
 
 
 def _is_inside(step: TracebackType) -> bool:

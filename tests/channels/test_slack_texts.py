@@ -11,8 +11,8 @@ import pytest
 from sayso.channels import slack
 from sayso.channels import slack_review as show
 from sayso.channels.notification import Notification
+from sayso.model.escaping import escape
 from sayso.model.request import Request
-from sayso.model.text import escape
 from sayso.testing import sample_call, sample_question
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

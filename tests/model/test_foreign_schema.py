@@ -15,8 +15,8 @@ import pytest
 import sayso
 from sayso.errors import ArgumentError, ConfigError
 from sayso.model.canonical.names import place
-from sayso.model.json_schema import Checker
 from sayso.model.schema import Schema, SchemaError
+from sayso.model.schema_validation import Checker
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"

@@ -348,17 +348,17 @@ MUTANTS = [
         "gates/test_edits.py::test_an_edit_that_came_back_begins_its_votes_and_its_time_anew",
     ),
     Mutant(
-        "nothing is fetched for a reference", "model/json_schema.py",
+        "nothing is fetched for a reference", "model/schema_validation.py",
         '"offline": True,', '"offline": False,',
         "model/test_foreign_schema.py::test_no_reference_is_ever_fetched",
     ),
     Mutant(
-        "alternatives do not multiply", "model/json_schema.py",
+        "alternatives do not multiply", "model/schema_validation.py",
         "if max(total, len(known)) > MOST_STEPS:", "if False:",
         "model/test_foreign_schema.py::test_a_call_whose_schema_would_take_for_ever_to_check_is_not_asked",
     ),
     Mutant(
-        "an object of a class that checks itself is not built without its code", "model/json_values.py",
+        "an object of a class that checks itself is not built without its code", "model/json_convert.py",
         'if self.builds and "x-sayso-code" in node:', "if False:",
         "model/test_schema.py::test_without_the_code_a_class_that_checks_itself_is_passed_on_and_not_built",
     ),
@@ -640,13 +640,13 @@ MUTANTS = [
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
-        "what moves or hides is written out", "model/text.py",
+        "what moves or hides is written out", "model/escaping.py",
         "return not character.isprintable() or _BLANK_ONE.match(character) is not None",
         "return _BLANK_ONE.match(character) is not None",
         "promises/test_09_the_reviewer_sees_what_we_draw.py::test_9_the_reviewer_sees_what_we_draw_and_the_agents_words_marked",
     ),
     Mutant(
-        "a text cannot write an escape itself", "model/text.py",
+        "a text cannot write an escape itself", "model/escaping.py",
         'if text.isprintable() and "<U+" not in text:', "if text.isprintable():",
         "view/test_show.py::test_what_hides_is_written_out",
     ),

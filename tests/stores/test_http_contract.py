@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from sayso.model.escaping import storable
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.model.text import storable
 from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore

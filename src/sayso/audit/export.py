@@ -17,9 +17,9 @@ from sayso import errors
 from sayso.audit.verifier import entries
 from sayso.clock import instant, microseconds, written
 from sayso.model.canonical.tags import dumps
+from sayso.model.escaping import csv_row
 from sayso.model.journal import KINDS, Entry
 from sayso.model.reviewer import PROGRAM
-from sayso.model.text import csv_row
 from sayso.stores.base import Store
 
 __all__ = ["FORMATS", "Format", "entry_document", "exported"]

@@ -23,8 +23,8 @@ from types import BuiltinFunctionType
 from sayso import clock, terminal
 from sayso.channels.human import HumanInputRequest
 from sayso.effects import Attempt, offload
+from sayso.model.escaping import escape
 from sayso.model.request import Request, State
-from sayso.model.text import escape
 from sayso.view import card
 from sayso.view.card import decided
 from sayso.view.summary import short

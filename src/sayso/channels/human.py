@@ -14,11 +14,11 @@ from sayso.effects import Effects, adrive, drive
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
 from sayso.gates.options import quorum_of
 from sayso.model import duration
+from sayso.model.escaping import storable
+from sayso.model.parameters import checks_keywords
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
-from sayso.model.signature import checks_keywords
-from sayso.model.text import storable
 from sayso.questions import Asking
 from sayso.reviews import Review
 from sayso.runs.context import current_step

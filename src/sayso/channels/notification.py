@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol
 
 from sayso import clock
 from sayso.errors import SaysoError
+from sayso.model.escaping import escape
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Escalation
-from sayso.model.text import escape
 from sayso.view.document import moment
 from sayso.view.summary import name_of, time_left, token
 

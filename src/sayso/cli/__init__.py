@@ -162,7 +162,7 @@ def _one_line(error: click.ClickException) -> str:
 
 def _usage(error: click.ClickException) -> int:
     from sayso.cli.output import complain
-    from sayso.model.text import escape
+    from sayso.model.escaping import escape
 
     context = getattr(error, "ctx", None)
     hint = f"{'sayso' if context is None else context.command_path} --help"

@@ -26,8 +26,8 @@ from sayso.cli.context import CliContext, Number, as_option, date_option, json_o
 from sayso.cli.output import WRONG, complain, file_to_write, out, paint, plural, print_json, write_lines
 from sayso.errors import EvidenceError
 from sayso.model import canonical
+from sayso.model.escaping import escape
 from sayso.model.rendering import brief
-from sayso.model.text import escape
 from sayso.view import line
 from sayso.view.document import event_rows
 from sayso.view.summary import RUN_ROOM, SHORT, short, token

@@ -17,7 +17,7 @@ import click
 from sayso import config, errors
 from sayso.cli.context import CliContext, json_option, output_option
 from sayso.cli.output import WRONG, complain, file_to_write, out, print_json
-from sayso.model.text import escape
+from sayso.model.escaping import escape
 from sayso.view.summary import short
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from sayso.cli.context import CliContext, NoStoreYetError, file_of, json_option
 from sayso.cli.output import WRONG, out, paint, print_json
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
+from sayso.model.escaping import escape
 from sayso.model.request import Request, State
-from sayso.model.text import escape
 from sayso.stores.base import Filter, Store
 
 __all__ = ["doctor"]

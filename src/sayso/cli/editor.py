@@ -15,8 +15,8 @@ import click
 
 from sayso import errors
 from sayso.cli.output import complain
+from sayso.model.escaping import escape, hidden_in
 from sayso.model.request import Request
-from sayso.model.text import escape, hidden_in
 from sayso.reviews import edited_call, schema_of
 from sayso.view.hint import kinds_of
 

@@ -13,7 +13,7 @@ import click
 from sayso import errors
 from sayso.cli.context import CliContext, NoRunError
 from sayso.cli.output import complain, exit_code
-from sayso.model.text import escape
+from sayso.model.escaping import escape
 from sayso.view.summary import in_short, short
 
 __all__ = ["did_you_mean", "report"]

@@ -18,8 +18,8 @@ from sayso.channels.outbox import delivering, forget
 from sayso.channels.registry import ChannelRegistry, configured, make
 from sayso.cli.context import CliContext
 from sayso.cli.output import WRONG, complain, out
+from sayso.model.escaping import escape
 from sayso.model.redaction import words
-from sayso.model.text import escape
 from sayso.stores.base import Store
 
 __all__ = ["notify"]

@@ -20,8 +20,8 @@ import click
 
 from sayso import clock, errors
 from sayso.model.duration import text as span
+from sayso.model.escaping import escape
 from sayso.model.request import Request, State
-from sayso.model.text import escape
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.summary import RUN_ROOM, SHORT, columns, is_random, padded, short, time_left, token

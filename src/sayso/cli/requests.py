@@ -28,8 +28,8 @@ from sayso.cli.context import (
     json_option,
 )
 from sayso.cli.output import COLOURS, complain, is_reader_gone, out, paint, print_json, table
+from sayso.model.escaping import escape
 from sayso.model.request import LIVE, Request, State, changed
-from sayso.model.text import escape
 from sayso.reviews import Review, schema_of
 from sayso.terminal import PROGRAM_GONE, command
 from sayso.view import card

@@ -34,8 +34,8 @@ from sayso.cli.context import CliContext, Number, reviewer_options
 from sayso.cli.listen import Place, listening, listening_by_name, place_of
 from sayso.cli.output import complain, out
 from sayso.model import duration
+from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
-from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view.summary import name_of
 

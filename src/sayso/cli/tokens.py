@@ -22,8 +22,8 @@ from sayso.cli.output import WRONG, complain, out, print_json, text_table
 from sayso.cli.serve import serve_table
 from sayso.errors import ConfigError
 from sayso.model import duration
+from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, Reviewer
-from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view.summary import name_of, time_left
 from sayso.view.summary import token as word

@@ -31,7 +31,7 @@ from sayso import config, errors
 from sayso.cli.context import CliContext, Number, json_option
 from sayso.cli.output import complain, out
 from sayso.model import duration
-from sayso.model.text import escape
+from sayso.model.escaping import escape
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Report, Worker
 from sayso.view.summary import in_short, short, token

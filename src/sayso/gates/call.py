@@ -33,11 +33,11 @@ from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
+from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema, SchemaError
-from sayso.model.signature import annotated, hints_of
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
 from sayso.stores import worker

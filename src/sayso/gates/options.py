@@ -23,12 +23,12 @@ from sayso.effects import HookCall
 from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.captured import CapturedValues, captures_nothing, is_same
 from sayso.model import canonical, duration
-from sayso.model.json_schema import mapped
+from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.model.redaction import Redaction, marks
 from sayso.model.request import Request
 from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
-from sayso.model.signature import Signature, chosen, hints_of, method_refusal, unknown_keyword
+from sayso.model.schema_validation import mapped
 from sayso.policy import describe
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import Any
 
 from sayso.channels.human import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
-from sayso.model.signature import checks_keywords
+from sayso.model.parameters import checks_keywords
 from sayso.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.stores.base import Store
 

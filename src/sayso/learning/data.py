@@ -12,8 +12,8 @@ from sayso.errors import ArgumentError
 from sayso.model import redaction
 from sayso.model.canonical import display
 from sayso.model.canonical.tags import dumps
+from sayso.model.escaping import storable
 from sayso.model.request import Call, Decision, Request, State
-from sayso.model.text import storable
 from sayso.mplp import ConfirmRefusedError, NotConformantError, sample_of
 from sayso.mplp.confirm import round_facts
 from sayso.mplp.lookup import find_confirm

@@ -51,7 +51,7 @@ def must_have_reason(request: Request, decision: Decision) -> None:
     Raises:
         ReasonMissingError: It does.
     """
-    from sayso.model.text import is_blank  # the package that draws is not wanted where nobody says no
+    from sayso.model.escaping import is_blank  # the package that draws is not wanted where nobody says no
 
     if decision.verb in _NOES and is_target(request) and is_blank(decision.comment or ""):
         raise errors.ReasonMissingError(request.id)

@@ -21,7 +21,7 @@ from typing import Final, cast
 from sayso.errors import ConfigError
 from sayso.model.canonical.decode import fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.canonical.tags import MASK, TAGS, Json
-from sayso.model.text import storable
+from sayso.model.escaping import storable
 
 __all__ = [
     "DEFAULT_KEYS",

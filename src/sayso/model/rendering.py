@@ -1,7 +1,7 @@
 """Values as text for people: in full, abbreviated, by name, and as a list of changes between two values.
 
 The input is the canonical tree and the output looks like Python; invisible and deceptive characters are escaped
-(`sayso.model.text`). Line breaks and widths are in `sayso.view.layout`.
+(`sayso.model.escaping`). Line breaks and widths are in `sayso.view.layout`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import MASK, Json
+from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.model.text import escape
 
 __all__ = [
     "Change",

@@ -15,11 +15,11 @@ from typing import Any, Literal, cast
 
 from sayso.model import canonical
 from sayso.model.canonical import MASK
+from sayso.model.escaping import escape
 from sayso.model.fingerprint import fingerprint, shown_digest
 from sayso.model.redaction import Redaction, scrub
 from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
-from sayso.model.text import escape
 
 __all__ = [
     "FINAL",

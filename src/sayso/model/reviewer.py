@@ -26,7 +26,7 @@ TOKENS = "token"
 
 @lru_cache(maxsize=1024)
 def _checked(text: str, what: str) -> str:
-    from sayso.model.text import hidden_in  # the package that draws is not wanted where nobody is named
+    from sayso.model.escaping import hidden_in  # the package that draws is not wanted where nobody is named
 
     if not text or text != text.strip():
         raise ValueError(f"{what} {text!a} is empty or begins or ends with white space")

@@ -1,6 +1,6 @@
 """The schema of a call's arguments or of a question's answer: JSON Schema of draft 2020-12.
 
-pydantic generates it from a function's signature at the first held call (`Schema.of`, `sayso.model.pydantic_types`), or
+pydantic generates it from a function's signature at the first held call (`Schema.of`, `schema_of_types.py`), or
 a foreign tool supplies its own, of draft 2020-12, 2019-09 or 7 (`Schema.of_json`). Its text is stored beside the
 request, and its digest is part of the call's. A reviewer's process validates an edit by this text alone; the program
 validates it by the function's own types as well. Names in a schema are never imported, and `$ref` is never fetched.
@@ -37,7 +37,9 @@ from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, check_round_trip, encode, form_of, text_of, value_of
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import dump
-from sayso.model.json_schema import (
+from sayso.model.json_convert import SCALARS, Converter, Misfit, own_checker, plain_json
+from sayso.model.parameters import by_name
+from sayso.model.schema_validation import (
     DRAFT,
     UNKNOWN,
     Checker,
@@ -48,11 +50,9 @@ from sayso.model.json_schema import (
     mapped,
     resolved,
 )
-from sayso.model.json_values import SCALARS, Converter, Misfit, own_checker, plain_json
-from sayso.model.signature import by_name
 
 if TYPE_CHECKING:
-    from sayso.model.pydantic_types import PythonTypes
+    from sayso.model.schema_of_types import PythonTypes
 
 __all__ = ["Schema", "SchemaError"]
 
@@ -103,7 +103,7 @@ class Schema:
         """
 
         def read() -> PythonTypes:
-            from sayso.model.pydantic_types import of_function
+            from sayso.model.schema_of_types import of_function
 
             return of_function(function, redact)
 
@@ -114,7 +114,7 @@ class Schema:
         """Return the schema of an answer of this type."""
 
         def read() -> PythonTypes:
-            from sayso.model.pydantic_types import of_type
+            from sayso.model.schema_of_types import of_type
 
             return of_type(annotation)
 

@@ -19,9 +19,9 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from sayso import clock
 from sayso.errors import ConfigError
+from sayso.model.escaping import storable
 from sayso.model.request import Call, Request, State
 from sayso.model.request import Decision as RecordedDecision
-from sayso.model.text import storable
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, target_of
 from sayso.mplp.document import Document, Event, Governance, Meta, Trace, fresh_meta
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sayso.model.escaping import is_blank
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.text import is_blank
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Event, StageEvent, time_text
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType

@@ -17,10 +17,10 @@ from sayso.gates import Gate
 from sayso.gates.options import check_known, has_own_name, quorum_of
 from sayso.gating import OnReject
 from sayso.model import duration
+from sayso.model.parameters import Signature
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import Schema, SchemaError
-from sayso.model.signature import Signature
 from sayso.runs import options as run_options
 from sayso.runs.events import Failed, NestedCallHeld
 from sayso.runs.options import Approval, by_name, rest_of

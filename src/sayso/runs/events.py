@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, 
 
 from sayso import clock, signals
 from sayso.effects import Suspended
+from sayso.model.escaping import Text, storable
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
-from sayso.model.text import Text, storable
 
 __all__ = [
     "ApprovalEvent", "DeltaEvent", "Denied", "Event", "Failed", "Halt", "InteractionEvent", "NestedCallHeld",

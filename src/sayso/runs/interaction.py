@@ -16,12 +16,12 @@ from sayso.effects import Effects, StoreCall
 from sayso.errors import AlteredRequestError, ConfigError
 from sayso.gates.masking import mask_facts, secrets_among
 from sayso.model import canonical
+from sayso.model.escaping import storable
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.request import Question, Request, State
 from sayso.model.run import RunState
 from sayso.model.schema import Schema
-from sayso.model.text import storable
 from sayso.runs.context import StepContext, current_context
 from sayso.runs.events import (
     Halt,

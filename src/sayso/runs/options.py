@@ -23,8 +23,8 @@ from sayso.gates.masking import HookError
 from sayso.gates.options import check_hook, check_redact, check_text
 from sayso.gating import OnReject
 from sayso.model import canonical, redaction
+from sayso.model.parameters import Signature, method_refusal
 from sayso.model.reviewer import Escalation, Reviewer
-from sayso.model.signature import Signature, method_refusal
 from sayso.policy import Verdict, allow
 from sayso.runs.events import plain
 from sayso.stores.base import Store

@@ -19,9 +19,9 @@ from sayso.effects import offload
 from sayso.gates import unknown_request
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
+from sayso.model.parameters import checks_keywords
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
-from sayso.model.signature import checks_keywords
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import ModelCall, ModelError, Reply
 from sayso.runs.models import model_of

@@ -19,9 +19,9 @@ from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_known
 from sayso.gating import OnReject, call_function, checked_on_reject, given_for_no
 from sayso.model import canonical
+from sayso.model.escaping import storable
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
-from sayso.model.text import storable
 from sayso.questions import aask
 from sayso.runs import options as run_options
 from sayso.runs.definition import entry

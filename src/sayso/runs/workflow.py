@@ -16,7 +16,7 @@ from inspect import Parameter
 from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
 
 from sayso import errors
-from sayso.model.signature import fields_of, hints_of
+from sayso.model.parameters import fields_of, hints_of
 from sayso.runs.context import StepContext, current_step
 from sayso.runs.definition import Definition, checked_name
 from sayso.runs.engine import run_step

@@ -15,7 +15,7 @@ from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, Response
 
 from sayso import errors
-from sayso.model.text import escape
+from sayso.model.escaping import escape
 from sayso.server.context import Settings
 from sayso.server.hosts import HEADERS
 from sayso.server.pages.rendering import render_public

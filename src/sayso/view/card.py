@@ -10,11 +10,11 @@ from sayso.model import canonical
 from sayso.model.canonical.decode import fields_of
 from sayso.model.canonical.tags import Json
 from sayso.model.duration import ago
+from sayso.model.escaping import escape
 from sayso.model.redaction import Redaction, masked_besides
 from sayso.model.rendering import brief
 from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
-from sayso.model.text import escape
 from sayso.view.layout import Layout, wrapped
 from sayso.view.summary import columns, line, lines, name_of, padded, short, time_left, token, warnings
 

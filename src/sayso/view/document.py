@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from sayso.clock import instant, written
 from sayso.model import canonical
+from sayso.model.escaping import escape
 from sayso.model.journal import Entry
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Escalation, Identity
-from sayso.model.text import escape
 from sayso.view import card
 from sayso.view.summary import columns, padded, token
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.schema import Schema
-from sayso.model.text import escape
 
 __all__ = ["choices_of", "kind_of", "kinds_of"]
 

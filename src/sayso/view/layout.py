@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sayso.model.canonical.tags import Json
+from sayso.model.escaping import escape
 from sayso.model.rendering import Parts, bytes_of, is_light, parts_of, value
-from sayso.model.text import escape
 
 __all__ = ["NARROWEST", "Layout", "wrapped"]
 

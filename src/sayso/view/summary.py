@@ -11,9 +11,9 @@ from sayso.model.canonical.decode import fields_of, items_of, tag_in
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import Json
 from sayso.model.duration import left
+from sayso.model.escaping import escape, hidden_in, mixed_direction, mixed_script
 from sayso.model.ids import ID_LENGTH
 from sayso.model.rendering import Change, changes, fill, is_light, name_of, quoted, token, value, word
-from sayso.model.text import escape, hidden_in, mixed_direction, mixed_script
 from sayso.view.layout import Layout
 
 __all__ = [

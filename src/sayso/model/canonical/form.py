@@ -27,7 +27,7 @@ from sayso.model.canonical.decode import (
 )
 from sayso.model.canonical.names import class_name, function_name, place
 from sayso.model.canonical.tags import MASK, Json, Unfit, dump, tag_of
-from sayso.model.text import Text
+from sayso.model.escaping import Text
 
 __all__ = [
     "LIMIT_BYTES",

@@ -20,9 +20,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import Response
 
+from sayso.model.escaping import escape
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
-from sayso.model.text import escape
 from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
 from sayso.server.auth.oidc import Provider, SignInError

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.model.edit import is_target
+from sayso.model.escaping import escape
 from sayso.model.request import Request, State
-from sayso.model.text import escape
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import Row, render, row_of, rows_of
 from sayso.view import card

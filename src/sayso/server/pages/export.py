@@ -18,9 +18,9 @@ from starlette.responses import Response, StreamingResponse
 
 from sayso import clock
 from sayso.model.canonical import display
+from sayso.model.escaping import cell
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.model.text import cell
 from sayso.server.context import RequestContext
 from sayso.server.pages.listing import DECIDED, all_of
 from sayso.view import card

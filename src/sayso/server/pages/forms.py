@@ -16,11 +16,11 @@ from typing import Any, Literal, cast
 
 from sayso.model.canonical import MASK, Json, display
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
-from sayso.model.json_schema import Node
+from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import Request
 from sayso.model.schema import Schema
-from sayso.model.text import escape
+from sayso.model.schema_validation import Node
 from sayso.view.hint import kind_of, kinds_of
 from sayso.view.layout import Layout
 

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from sayso import clock
 from sayso.learning import Candidate, Edit, Report, Stamp, report
 from sayso.model.duration import text
-from sayso.model.text import escape
+from sayso.model.escaping import escape
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render
 from sayso.server.statistics import MOST, QUESTIONS, Insight, Period, Tally, insight

@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse
 
 from sayso import __version__, clock
 from sayso.model.duration import ago
+from sayso.model.escaping import escape
 from sayso.model.request import Request, State
-from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.server.context import RequestContext, path_to
 from sayso.stores.base import Filter

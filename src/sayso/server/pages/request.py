@@ -16,10 +16,10 @@ from starlette.responses import Response
 
 from sayso import audit, clock, errors
 from sayso.model.edit import PLAN_TOOL, edited_call, is_target, schema_of
+from sayso.model.escaping import escape
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import TOKENS
-from sayso.model.text import escape
 from sayso.server.context import RequestContext, redirect
 from sayso.server.error_pages import status_of
 from sayso.server.pages.form_input import Edit, read_answer, read_edit

@@ -15,10 +15,10 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.clock import instant
 from sayso.model.duration import ago
+from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
-from sayso.model.text import escape
 from sayso.runs.load import Span, load_run
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of

@@ -25,9 +25,9 @@ from sayso.model import redaction
 from sayso.model.canonical import MASK
 from sayso.model.duration import ago
 from sayso.model.edit import schema_of
+from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.model.schema import Schema
-from sayso.model.text import escape
 from sayso.server.auth.tokens import Token, Tokens
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render

@@ -32,9 +32,9 @@ from pydantic.json_schema import GenerateJsonSchema
 from sayso.errors import ArgumentError
 from sayso.model.canonical import MASK, Json, class_name, display, form_of, function_name, value_of
 from sayso.model.canonical.decode import dataclass_fields, is_model
-from sayso.model.json_schema import Node, Problem, mapped
+from sayso.model.parameters import Parameter, hints_of, parameters_of
 from sayso.model.redaction import Redaction
-from sayso.model.signature import Parameter, hints_of, parameters_of
+from sayso.model.schema_validation import Node, Problem, mapped
 
 __all__ = ["PythonTypes", "of_function", "of_type", "scalar"]
 

@@ -1,7 +1,7 @@
 """Converts the JSON that a reviewer enters to the canonical form, as the schema of a signature specifies.
 
 For example, a text becomes a date, or an object a dataclass, without the program's classes. Values are validated before
-(`sayso.model.json_schema`). Invariant: an error says where and what, and never contains the value.
+(`sayso.model.schema_validation`). Invariant: an error says where and what, and never contains the value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 from sayso.model.canonical import Json, display, form_of
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.canonical.tags import dump
-from sayso.model.json_schema import TYPES, UNKNOWN, Checker, Node, Problem, mapped, resolved, word_of
+from sayso.model.schema_validation import TYPES, UNKNOWN, Checker, Node, Problem, mapped, resolved, word_of
 
 __all__ = ["CLASSES", "SCALARS", "Converter", "Misfit", "own_checker", "plain_json"]
 
@@ -89,7 +89,7 @@ class _TypeKeyword:
 
 
 def _scalar(kind: str, limits: Mapping[str, Json], value: Any) -> tuple[Any, str | None]:
-    from sayso.model.pydantic_types import scalar
+    from sayso.model.schema_of_types import scalar
 
     return scalar(kind, limits, value)
 
