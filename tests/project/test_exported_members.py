@@ -54,11 +54,24 @@ def public_modules() -> list[str]:
 
 
 def top_level_names(module: ModuleType) -> set[str]:
-    """Return the public functions and classes that a module defines, read from its source."""
+    """Return the public functions and classes that a module defines, read from its source.
+
+    What is registered as an endpoint of a router is reached by its path, and not by its name.
+    """
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return {node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")}
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, kinds) and not node.name.startswith("_") and not any(map(is_route, node.decorator_list))
+    }
+
+
+def is_route(decorator: ast.expr) -> bool:
+    return (
+        isinstance(decorator, ast.Call) and re.match(r"(router|_document)\.\w+\(", ast.unparse(decorator)) is not None
+    )
 
 
 def printed(program: str) -> str:

@@ -68,8 +68,10 @@ def _maker(kind: str) -> Callable[[str, Mapping[str, Any]], Channel]:
             from sayso.channels.slack import make as made
         case "webhook":
             from sayso.channels.webhook import make as made
-        case _:
+        case "terminal":
             return _terminal
+        case _:
+            raise RuntimeError(f"the channel type {kind} has an extra and no maker")  # a slip of this module's author
     return made
 
 

@@ -33,8 +33,9 @@ from sayso.view.card import stands
 from sayso.view.summary import short
 
 __all__ = [
-    "CALLBACK", "REVIEW", "ROOM", "Block", "SlackReviews", "WebApi", "button", "context", "inbox_button", "is_high",
-    "modal", "post", "section",
+    "CALLBACK", "REVIEW", "ROOM", "Block", "SlackReviews", "WebApi", "button", "context", "editable",
+    "ephemeral", "field_of", "inbox_button", "is_high", "message_modal", "modal", "plain_text", "post",
+    "problems_in", "section",
 ]  # fmt: skip
 
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"

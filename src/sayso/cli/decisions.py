@@ -36,7 +36,10 @@ from sayso.view import card
 from sayso.view.document import request_document
 from sayso.view.summary import name_of, short, time_left
 
-__all__ = ["answer", "approve", "cancel", "claim", "extend", "feedback", "next", "reject", "release", "resolve"]
+__all__ = [
+    "NotSeenError", "ShortIdError", "answer", "approve", "cancel", "claim", "extend", "feedback", "next",
+    "reject", "release", "resolve",
+]  # fmt: skip
 
 _WIDTH, _LINE, _ENDLESS = 96, 60, 1_000_000
 _MIN_ID, _MIN_SEEN = 4, 8

@@ -28,24 +28,10 @@ from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList,
 from sayso.mplp.schema import ConfirmLockedError, ConfirmRefusedError, id_of, is_id, new_id, pointer, uuid4_of
 
 __all__ = [
-    "SUBMITTED",
-    "Confirm",
-    "ConfirmSummary",
-    "DecisionSummary",
-    "Names",
-    "Origin",
-    "RoundFacts",
-    "active_traceparent",
-    "confirm_id_of",
-    "confirm_of",
-    "decisions_of",
-    "is_about",
-    "plan_of",
-    "round_facts",
-    "run_of",
-    "summary_of",
-    "valid_traceparent",
-]
+    "SUBMITTED", "Confirm", "ConfirmSummary", "DecisionSummary", "Names", "Origin", "RoundFacts",
+    "active_traceparent", "confirm_id_of", "confirm_of", "decisions_of", "is_about", "plan_of", "round_facts",
+    "run_of", "summary_of", "trace_of", "valid_traceparent",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,17 @@ from sayso.server.api.messages import EventsQuery
 from sayso.server.events import Shutdown
 from sayso.stores.base import Filter, Store, Unwatch
 
-__all__ = ["Batch", "Batches", "Broadcaster", "Broadcasters", "EventLog", "Listener", "LoggedEvent", "router"]
+__all__ = [
+    "Batch",
+    "Batches",
+    "Broadcaster",
+    "Broadcasters",
+    "EventLog",
+    "Listener",
+    "LoggedEvent",
+    "encoded_event",
+    "router",
+]
 
 _log = logging.getLogger("sayso.server")
 
