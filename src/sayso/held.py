@@ -157,8 +157,9 @@ class HeldBase:
             return attempt
         if self._started is not None:
             raise errors.StartRefusedError(request.id, f"this handle has started {request.id}: say how it ended first")
-        if request.state is State.DONE and request.key is None and self._attempt is not None:
-            return Attempt(self._attempt.value, None)
+        own = self._attempt
+        if request.state is State.DONE and request.key is None and own is not None and own.raised is None:
+            return own
         gate, caller = replace(self._gate, function=function), _OnceCaller(self._run, self._store, stays=True)
         call = gated_call(gate, self._store, None, self._occasion, caller, request)
         try:
@@ -221,8 +222,9 @@ class HeldBase:
             raise errors.OutcomeUnknownError(request.id)
         if request.state is State.APPROVED:
             raise errors.NotApprovedError(request.id, state=f"{self.state} and has not been started")
-        if request.key is None and self._attempt is not None:
-            return self._attempt.value
+        own = self._attempt
+        if request.state is State.DONE and request.key is None and own is not None and own.raised is None:
+            return own.value
         return (yield from replay(self._gate, self._store, request))
 
     def _withdrawing(self, reason: str | None) -> Effects[None]:

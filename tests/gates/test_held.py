@@ -175,6 +175,24 @@ def test_by_hand_a_call_is_started_once_and_its_result_is_for_all() -> None:
     assert held().result() == {"bytes": 3}
 
 
+def test_without_a_key_a_call_that_failed_or_is_not_known_to_have_given_anything_gives_no_result() -> None:
+    call = held(key=None, run="by hand")
+    approve(call)
+    call.start()
+    call.fail("no such host")
+    with pytest.raises(errors.CallFailedError, match="no such host"):
+        call.result()
+    call = held(key=None, run="cut off")
+    approve(call)
+    call.start()
+    call.unknown("the line broke")
+    sayso.Review().resolve(str(call.id), happened=True, by="ada")
+    with pytest.raises(errors.ValueNotKeptError, match="was not kept"):
+        call.result()
+    with pytest.raises(errors.AlreadyStartedError):
+        call.once(dict)
+
+
 def test_by_hand_a_call_may_fail_or_be_unknown() -> None:
     ends: list[tuple[str, Callable[[sayso.Held], None], type[Exception]]] = [
         ("failed", lambda call: call.fail("no such host"), errors.CallFailedError),
