@@ -73,7 +73,10 @@ def test_an_effect_is_taken_across_runs(each_store: Store, ran: list[Any]) -> No
     assert "pay:alice" in (output.status.message or "")
 
 
-def test_a_handler_that_stops_for_its_framework_pauses_the_run(each_store: Store, ran: list[Any]) -> None:
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_handler_that_stops_for_its_framework_pauses_the_run(
+    each_store: Store, ran: list[Any], idempotent: bool
+) -> None:
     class Interrupt(Exception):
         pass
 
@@ -83,7 +86,7 @@ def test_a_handler_that_stops_for_its_framework_pauses_the_run(each_store: Store
             raise Interrupt
         return "paid"
 
-    tool = Tool(pay, requires_approval=True, suspends=Interrupt)
+    tool = Tool(pay, requires_approval=True, suspends=Interrupt, idempotent=idempotent)
     paused = started(tool, amount=5)
     stopped = tool(parent_id=paused.run_id, resume=yes(paused)).run()
     assert reason(stopped) == ("cancelled", "suspended")

@@ -391,12 +391,13 @@ class _StepCaller(Caller):
 
     def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
         step = self._step
+        if isinstance(attempt.raised, (Suspended, *step.runnable.gate.suspends)):
+            return  # it has not ended, and its approval is for going on
         if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
             # Its end stands in the history, and nothing starts it again: its approval is not left open.
             store = step.history.store
             yield StoreCall(store, store.withdraw, request.id, scope.requester(), "it has ended")
-        if not isinstance(attempt.raised, (Suspended, *step.runnable.gate.suspends)):
-            step.count("approvals:approved")
+        step.count("approvals:approved")
         if attempt.is_ambiguous:
             raise errors.OutcomeUnknownError(request.id) from attempt.raised
 
