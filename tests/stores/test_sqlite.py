@@ -36,6 +36,7 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.stores.sqlite_transaction import ENTRY_COLUMNS
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
+from tests.support.evidence import as_somebody_with_the_file
 
 KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
 OTHER_KEY = base64.urlsafe_b64encode(bytes(32)).decode()
@@ -473,6 +474,18 @@ def test_no_column_that_was_altered_since_it_was_written_here_is_started(
         connection.execute(f"UPDATE request SET {column} = coalesce({column}, '') || '1'")  # noqa: S608  our own names
     with pytest.raises((errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError)):
         store.start(request.id, "token")
+
+
+@pytest.mark.parametrize("column", ["link", *sorted(ENTRY_COLUMNS), "the whole row"])
+def test_no_start_is_given_out_where_the_newest_row_of_the_journal_was_altered(
+    scene: Scene, store: SqliteStore, path: Path, column: str
+) -> None:
+    """What the store wrote itself it remembers without its row of the journal."""
+    request = scene.approved()
+    change = "DELETE FROM journal" if column == "the whole row" else f"UPDATE journal SET {column} = {column} || '1'"  # noqa: S608  our own names
+    with as_somebody_with_the_file(path) as connection:
+        connection.execute(f"{change} WHERE run_id = ? AND event = 'approved'", (request.run_id,))
+    refusal(errors.AlteredRequestError, lambda: store.start(request.id, "token"))
 
 
 def test_what_this_process_wrote_is_not_found_by_memory_after_others_wrote(

@@ -63,7 +63,12 @@ _VALUES = ", ".join("?" * len(_FIELDS))
 _NO_CHANNEL = "NOT EXISTS (SELECT 1 FROM record WHERE kind = 'channel')"
 _INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
 _INSERT_ALONE = f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {_NO_CHANNEL}"
-_UNCHANGED = " AND ".join(f"{name} IS ?" for name in _FIELDS)
+_NEWEST = " AND ".join(f"j.{name} IS request.{name}" for name in ("link", *ENTRY_COLUMNS))
+_UNCHANGED = f"""{" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXISTS (
+    SELECT 1 FROM journal AS j WHERE {_NEWEST} AND j.run_id = request.run_id AND j.seq = (
+        SELECT seq FROM journal WHERE run_id = request.run_id AND request_id = request.id ORDER BY seq DESC LIMIT 1
+    )
+)"""
 _ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -155,7 +160,7 @@ class RowCache:
         row = found[: len(_FIELDS)]
         known = self.rows.get(row[0])
         if known is not None and known.row == row:
-            if known.newest is None or len(found) == len(row):
+            if len(found) == len(row) or (known.newest is None and found[len(row) :] == (row[_LINK], *row[WIDTH:])):
                 return known
             request = known.request
         else:
@@ -312,7 +317,8 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         entry = self._entry(request.run_id, request.id, *transition[1:])
         row[_LINK] = entry.link
         row[WIDTH:] = values = _entry_values(entry)
-        # What a hand changed since this process saw the row is found before the call: at the start, all of it counts.
+        # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
+        # and so does the newest row of the journal.
         is_start = transition.event == "started"
         sql = _update(tuple(changed), is_start=is_start, is_alone=self._is_alone)
         same = before.row if is_start else ()
