@@ -25,14 +25,15 @@ from typing import Any
 import pytest
 
 from sayso import audit, effects, errors
-from sayso.model.lifecycle import Outcome
+from sayso.model.lifecycle import Outcome, asked
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
 from sayso.stores import migrate, sqlite
-from sayso.stores.base import Filter
+from sayso.stores.base import Filter, Transaction
 from sayso.stores.codec import Row
 from sayso.stores.migrate import newest_schema
 from sayso.stores.records import Record
-from sayso.stores.sqlite import SqliteStore
+from sayso.stores.sqlite import SqliteStore, _Op
 from sayso.stores.sqlite_transaction import ENTRY_COLUMNS
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
@@ -309,7 +310,7 @@ def test_a_file_that_may_not_grow_is_refused_and_heals(path: Path) -> None:
     program = f"""
 import resource, signal
 from sayso import errors
-from sayso.stores.sqlite import SqliteStore
+from sayso.stores.sqlite import SqliteStore, _Op
 from sayso.testing import sample_call
 store = SqliteStore({str(path)!r})
 first = store.ask(sample_call())
@@ -328,7 +329,7 @@ last = store.ask(sample_call()).id
 store.close()
 store = SqliteStore({str(path)!r})
 assert [store.get(id).id for id in [first.id, *recorded, last]] == [first.id, *recorded, last]
-from sayso.stores.base import Filter
+from sayso.stores.base import Filter, Transaction
 print(refused, store.count(Filter()) - len(recorded))
 """
     refused, others = run_program(program).split()
@@ -499,6 +500,26 @@ def test_what_this_process_wrote_is_not_found_by_memory_after_others_wrote(
     assert found.state is State.RUNNING
 
 
+def test_no_chain_goes_on_from_a_row_that_was_rolled_back(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sayso.stores.sqlite_transaction._REMEMBERED", 1)  # what was written is soon read again
+    for amount in (1, 2):
+        store.ask(sample_call("order", {"amount": amount}, effect="pay"))
+
+    def fail(tx: Transaction) -> None:
+        tx.note("elsewhere", "denied", Identity("program", "me"), "program", {})  # no verb of one statement
+        tx.insert(asked(sample_call("order", {"amount": 3}, effect="pay")))
+        tx.with_effect("pay")
+        raise RuntimeError("undone")
+
+    with pytest.raises(RuntimeError, match="undone"):
+        store._transact(fail)
+    assert store._commit([_Op(lambda tx: tx.insert(asked(sample_call("order", {"amount": 4}))))])
+    assert [row.seq for row in store.journal(run_id="order")] == [1, 2, 3]
+    assert audit.verify(store).broken == ()
+
+
 def test_what_was_rolled_back_is_not_found(scene: Scene, store: SqliteStore, failing: type[Failing]) -> None:
     store.close()
     store.keep(Record("channel", "ops", {}))  # so that asking is a transaction
@@ -603,7 +624,7 @@ def test_who_waits_behind_an_interrupted_verb_is_served_once(
 OPEN_AT_ONCE = """
 import sys, time
 from sayso import audit
-from sayso.stores.sqlite import SqliteStore
+from sayso.stores.sqlite import SqliteStore, _Op
 from sayso.testing import sample_call
 print("ready", flush=True)
 for line in sys.stdin:

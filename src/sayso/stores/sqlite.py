@@ -400,11 +400,13 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-                self._cache.rolled_back()
-            elif is_ready:
+                is_ready = False
+            if is_ready:
                 # Also when Ctrl-C came while the commit was on its way: it happened, and must not happen again.
                 for op in batch:
                     op.done = True
+            else:  # here, or by SQLite itself where the disk is full
+                self._cache.rolled_back()
         self._cache.committed(tx)
         return result, tx.changed + tx.changed_runs
 

@@ -152,8 +152,9 @@ class RowCache:
             self._holders.pop(request.fingerprint, None)
 
     def rolled_back(self) -> None:
-        """Find nothing by memory alone that was written in a transaction that failed."""
+        """Find nothing by memory alone, and go on from no end of a chain, that a transaction wrote which failed."""
         self._holders.clear()
+        self.heads.clear()
 
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> CachedRow:
         """Return what `GET` found, or a row alone; the same request as before while its row is the same."""
