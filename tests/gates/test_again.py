@@ -160,6 +160,26 @@ def test_hook_that_says_it_did_not_happen_lets_a_repeatable_call_run(store: Stor
     assert ran == [1, 1]
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_what_a_hook_found_out_of_one_start_says_nothing_of_a_later_one(store: Store, said: bool) -> None:
+    ran, asked = list[int](), list[str]()
+
+    def look() -> bool | None:
+        asked.append("of the first" if len(asked) < 2 else "of the second")
+        if len(asked) == 1:  # while this answer is on its way, another caller is told, starts, and is cut off
+            with pytest.raises(SystemExit):
+                act(1)
+            return said
+        return False if len(asked) == 2 else None
+
+    act = flaky(ran, [KeyboardInterrupt(), SystemExit()], verify=look, retries=2)
+    request_id = unknown(act)
+    with pytest.raises(errors.OutcomeUnknownError):
+        act(1)
+    assert asked == ["of the first", "of the first", "of the second"]
+    assert (ran, state_of(request_id)) == ([1, 1], State.UNKNOWN)
+
+
 def test_hook_that_cannot_tell_leaves_it_unknown(store: Store) -> None:
     ran: list[int] = []
     act = flaky(ran, [KeyboardInterrupt()], verify=lambda: None)

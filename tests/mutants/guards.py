@@ -106,6 +106,16 @@ MUTANTS = [
         "promises/test_02_one_approval_starts_once.py::test_2_one_approval_starts_its_call_at_most_once",
     ),
     Mutant(
+        "a start that was looked into is the last one", "server/api/program.py",
+        "by=message.worker, seen=request))", "by=message.worker))",
+        "stores/test_http_starts.py::test_a_start_that_was_looked_into_before_another_is_not_given_out",
+    ),
+    Mutant(
+        "what a hook found out is of one start", "model/lifecycle.py",
+        "if token is not None and token != execution.token:", "if False:",
+        "gates/test_again.py::test_what_a_hook_found_out_of_one_start_says_nothing_of_a_later_one",
+    ),
+    Mutant(
         "only the last token ends a call", "model/lifecycle.py",
         "execution.token != token or ", "",
         "model/test_lifecycle.py::test_only_the_last_token_ends_a_call",
@@ -513,6 +523,11 @@ MUTANTS = [
         "stores/test_sqlite.py::test_no_column_that_was_altered_since_it_was_written_here_is_started",
     ),
     Mutant(
+        "a start looks for the newest row of the journal", "stores/sqlite_transaction.py",
+        "AND EXISTS (\n    SELECT 1 FROM journal AS j WHERE", "AND NOT EXISTS (\n    SELECT 1 FROM journal AS j WHERE 0 AND",
+        "stores/test_sqlite.py::test_no_start_is_given_out_where_the_newest_row_of_the_journal_was_altered",
+    ),
+    Mutant(
         "memory answers only while nobody else has written", "stores/sqlite_transaction.py",
         "if version != self._version:", "if False:",
         "stores/test_sqlite.py::test_what_this_process_wrote_is_not_found_by_memory_after_others_wrote",
@@ -521,6 +536,11 @@ MUTANTS = [
         "memory does not answer with what was rolled back", "stores/sqlite.py",
         "                self._cache.rolled_back()\n", "",
         "stores/test_sqlite.py::test_what_was_rolled_back_is_not_found",
+    ),
+    Mutant(
+        "a chain goes on from what was committed", "stores/sqlite_transaction.py",
+        "        self._holders.clear()\n        self.heads.clear()\n", "        self._holders.clear()\n",
+        "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(
         "one statement looks for channels", "stores/sqlite_transaction.py",

@@ -73,6 +73,26 @@ def test_a_start_that_stopped_for_nobody_is_not_given_out_again(stage: Stage) ->
     refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
 
 
+@pytest.mark.parametrize("runs_already", [False, True])
+def test_a_start_that_was_looked_into_before_another_is_not_given_out(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, runs_already: bool
+) -> None:
+    agent, looked = Agent(stage), list[str]()
+    if runs_already:
+        agent.starts("1")
+
+    def look(*_: Any) -> None:
+        looked.append("")
+        if len(looked) == 1:  # between the look and the start of one message, another one comes and stops
+            if not runs_already:
+                agent.starts("1")
+            agent.stops("1")
+
+    monkeypatch.setattr("sayso.server.api.program._must_have_starts", look)
+    refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+    assert stage.store.get(agent.request.id).state is State.APPROVED
+
+
 def test_a_start_that_stopped_to_ask_is_given_back_once_for_each_answer(stage: Stage) -> None:
     agent = Agent(stage)
     for amount, token in enumerate(("1", "2", "3")):

@@ -413,8 +413,14 @@ def _look_into(
             return request
         raise errors.OutcomeUnknownError(request.id)
     hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
-    resolve = partial(store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify")
-    resolved: Request = yield StoreCall(store, resolve, request.id, hook)
+    resolve = partial(
+        store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify",
+        token=None if request.execution is None else request.execution.token,
+    )  # fmt: skip
+    try:
+        resolved: Request = yield StoreCall(store, resolve, request.id, hook)
+    except errors.NotUnknownError:  # somebody else found out, and may have started it again: what became of that counts
+        return (yield StoreCall(store, store.settle, request.id))
     if answer:
         caller.happened(resolved)
         return Attempt(answer.result if isinstance(answer, Happened) else None, None)

@@ -314,13 +314,14 @@ def extend(
 
 def resolve(
     request: Request, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None, channel: str,
-    force: bool = False, now: datetime,
+    force: bool = False, token: str | None = None, now: datetime,
 ) -> Transition:  # fmt: skip
     """Say how a call ended whose outcome is unknown.
 
     With `force` also of one recorded as running, whose worker only a person can know to be gone (another machine,
     another container). Such a call is never made ready to be tried again. `roles` are the reviewer's; None when the
-    gate's `verify=` hook resolves it, which needs none. `comment` says how it was found out.
+    gate's `verify=` hook resolves it, which needs none. `comment` says how it was found out. `token` is that of the
+    start that was looked into: what was found out about it says nothing about a later one.
 
     Raises:
         NotUnknownError: The outcome is not unknown.
@@ -332,6 +333,9 @@ def resolve(
     if (request.state is not State.UNKNOWN and not is_forced) or execution is None:
         is_running = request.state is State.RUNNING
         hint = "wait for it, or say --force if its worker is surely gone" if is_running else "nothing changed"
+        raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
+    if token is not None and token != execution.token:
+        hint = "it was started again since it was looked into; nothing changed"
         raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
     if roles is not None:
         _must_be_allowed(request, by, roles, now)
@@ -406,8 +410,9 @@ def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now
 
 
 def start(
-    request: Request, *, worker: str, token: str, now: datetime, same_effect: Sequence[Request] = ()
-) -> Transition:
+    request: Request, *, worker: str, token: str, now: datetime, same_effect: Sequence[Request] = (),
+    seen: Request | None = None,
+) -> Transition:  # fmt: skip
     """Give out the single right to run an approved call.
 
     Args:
@@ -416,6 +421,7 @@ def start(
         token: New and random; `finish` wants it back.
         now: The store's instant.
         same_effect: All requests with the effect of this one, in the order in which they were asked.
+        seen: The request as it was looked at before; one that was started or has ended since is refused.
 
     Raises:
         EffectTakenError: Another request has the effect, and it is not known that it did not happen.
@@ -433,6 +439,8 @@ def start(
         raise errors.OutcomeUnknownError(request.id)
     is_spent = before is not None and not _may_try_again(request, before)  # whatever else its row says by now
     if (request.state is not State.APPROVED and not again) or is_spent:
+        raise _not_startable(request, now)
+    if seen is not None and seen.execution != before:
         raise _not_startable(request, now)
     _must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1

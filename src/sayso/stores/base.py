@@ -109,17 +109,19 @@ class RequestStore(ABC):
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str, force: bool = False,
+        channel: str, force: bool = False, token: str | None = None,
     ) -> Request:  # fmt: skip
         """In one transaction, say how a call ended whose outcome is unknown; `roles` is None for a hook.
 
-        `force` also ends one that is recorded as running, on a person's word that its worker is gone.
+        `force` also ends one that is recorded as running, on a person's word that its worker is gone. `token` names the
+        start that this is about; a later one is not resolved by it.
         """
 
         def change(request: Request, now: datetime) -> Transition:
             return lifecycle.resolve(
-                request, by, roles=roles, happened=happened, comment=comment, channel=channel, force=force, now=now
-            )
+                request, by, roles=roles, happened=happened, comment=comment, channel=channel, force=force, token=token,
+                now=now,
+            )  # fmt: skip
 
         self.settle(request_id)
         return self._change(request_id, change)
@@ -241,12 +243,13 @@ class ProgramStore(RequestStore):
 
         return self._transact(work)
 
-    def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
+    def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
         """In one transaction, take the single right to run an approved call; durable before this returns.
 
         `token` is a new random one (`sayso.model.ids.new_token`); `finish` wants it back. Its maker knows it even
         when this call is broken off, and can then still say that nothing ran. `by` names the worker that runs the
-        call; by default it is this process.
+        call; by default it is this process. `seen` is the request as it was when the caller, such
+        as a server, found that a start is due: it is not given out where another came, or ended, since.
 
         Raises:
             StartRefusedError: One of its kinds; the call must not run.
@@ -257,7 +260,7 @@ class ProgramStore(RequestStore):
             def change(request: Request, now: datetime) -> Transition:
                 # Read in this transaction, so that of two starts of one effect the second sees the first.
                 same = () if request.effect is None else tx.with_effect(request.effect)
-                return lifecycle.start(request, worker=me, token=token, now=now, same_effect=same)
+                return lifecycle.start(request, worker=me, token=token, now=now, same_effect=same, seen=seen)
 
             return _changed(tx, request_id, change, is_start=True)
 

@@ -107,7 +107,9 @@ class HttpStore(Store):
     def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
         return self._request(messages.SendBack.of(request_id=request_id, problems=[storable(one) for one in problems]))
 
-    def start(self, request_id: str, token: str, *, by: str | None = None) -> Request:
+    def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
+        if seen is not None:
+            raise _on_the_server("whether a start is due is looked into there")
         me = worker.current() if by is None else by
         try:
             return self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
@@ -137,11 +139,11 @@ class HttpStore(Store):
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str, force: bool = False,
+        channel: str, force: bool = False, token: str | None = None,
     ) -> Request:  # fmt: skip
         if roles is not None or force:
             _people_decide()
-        return self._request(messages.Verify.of(request_id=request_id, happened=happened))
+        return self._request(messages.Verify.of(request_id=request_id, happened=happened, token=token))
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         words = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}

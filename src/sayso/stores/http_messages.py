@@ -172,6 +172,7 @@ class Verify(_OfRequest):
     """Say, for the gate's own `verify=` hook, whether a call with an unknown outcome took effect."""
 
     happened: bool
+    token: OptionalName = Field(None, description="Of the start that the hook looked into; of no later one.")
 
 
 class Find(Message):

@@ -170,7 +170,8 @@ def start(context: Context, message: messages.Start) -> messages.RequestMessage:
     request = own.request(message.request_id)
     _must_have_starts(own, request)
     try:
-        return _answer(own.store.start(request.id, message.token, by=message.worker))
+        # Another start may have come since, or have stopped, which spent what was just found.
+        return _answer(own.store.start(request.id, message.token, by=message.worker, seen=request))
     except errors.EffectTakenError as refusal:
         if refusal.other is not None and own.is_mine(own.store.get(refusal.other)):
             raise
@@ -257,7 +258,7 @@ def verify(context: Context, message: messages.Verify) -> messages.RequestMessag
     request = own.request(message.request_id)
     # Recorded as the program's word: what it calls its hook says nothing that could be known here.
     return _answer(own.store.resolve(
-        request.id, own.me, roles=None, channel="verify", happened=message.happened, comment=None
+        request.id, own.me, roles=None, channel="verify", happened=message.happened, comment=None, token=message.token
     ))  # fmt: skip
 
 
