@@ -534,7 +534,7 @@ MUTANTS = [
     ),
     Mutant(
         "memory does not answer with what was rolled back", "stores/sqlite.py",
-        "                self._cache.rolled_back()\n", "",
+        "                self._cache.rolled_back()\n", "                pass\n",
         "stores/test_sqlite.py::test_what_was_rolled_back_is_not_found",
     ),
     Mutant(
