@@ -1229,3 +1229,18 @@ def flat(value: Any) -> list[Any]:
             return [inner for item in value for inner in flat(item)]
         case _:
             return [value]
+
+
+def test_a_text_inside_of_typed_json_is_read_as_the_number_that_it_means() -> None:
+    schema = Schema.of_type(Delivery)
+    assert schema.parse("answer", '{"street": "Kastanienallee 7", "zip": "10435"}') == {
+        "street": "Kastanienallee 7",
+        "zip": 10435,
+    }
+    with pytest.raises(SchemaError, match="zip: Input should be a valid integer"):
+        schema.parse("answer", '{"street": "Kastanienallee 7", "zip": "here"}')
+
+
+class Delivery(pydantic.BaseModel):
+    street: str
+    zip: int

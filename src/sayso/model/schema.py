@@ -340,7 +340,8 @@ class Schema:
         else:  # `80` for `int | str` is a number, and `"80"` with its quotes a text
             readings = [*(one for one in parsed if not isinstance(one, str)), text, *parsed]
         first: list[Problem] = []
-        for reading in [*readings, self._as_typed({name: text}, ())[name]]:
+        # A text inside of what was read may mean a number as well: `{"zip": "10435"}`.
+        for reading in [*readings, *(self._as_typed({name: one}, ())[name] for one in [*parsed, text])]:
             problems = self._found_in(name, reading)
             if not problems:
                 return reading

@@ -62,7 +62,7 @@ class Ending(StrEnum):
 _WORDS = {
     Ending.PAUSED: "waits for a person",
     Ending.UNKNOWN: "stopped at an unknown outcome",
-    Ending.CHANGED: "not gone on with",
+    Ending.CHANGED: "not resumed",
     Ending.HANDED_BACK: "handed back",
     Ending.RETRY: "to be tried again",
 }
@@ -480,7 +480,7 @@ class Worker:
             asyncio.get_running_loop().call_later(pause, self._changed)
         elif ending is Ending.CHANGED:
             hand.is_changed = True
-            _log.warning("the run %s of %s is not gone on with: %s", report.run_id, report.name, report.message)
+            _log.warning("the run %s of %s is not resumed: %s", report.run_id, report.name, report.message)
         elif ending.is_final:
             del self._hands[key]
         told = (ending, report.message, report.waits)

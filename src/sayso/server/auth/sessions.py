@@ -81,7 +81,7 @@ class Sessions:
         now, session_id = clock.now(), new_token() + new_token()
         body = {
             "issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles),
-            "options": self._options, "begun": now.isoformat(), "used": now.isoformat(),
+            "options": self._options, "begun": clock.written(now), "used": clock.written(now),
         }  # fmt: skip
         for old in self._store.records(_RECORD, due_by=now, limit=_DELETED_AT_ONCE):
             self._store.drop(_RECORD, old.key)
@@ -98,7 +98,7 @@ class Sessions:
             return None
         now = clock.now()
         if now >= datetime.fromisoformat(record.body["used"]) + _NOTED:
-            used = Record(_RECORD, record.key, record.body | {"used": now.isoformat()}, record.due)
+            used = Record(_RECORD, record.key, record.body | {"used": clock.written(now)}, record.due)
             with suppress(errors.StoreError):  # the next use is written instead
                 self._store.swap(record, used)  # and not kept: a session that ended meanwhile stays ended
         return session
