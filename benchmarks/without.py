@@ -81,6 +81,9 @@ def _journal_rows() -> None:
     for connection in _connections():
         for trigger in ("request_is_journalled", "change_is_journalled"):
             connection.execute(f"DROP TRIGGER IF EXISTS temp.{trigger}")
+    transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
+    transaction._UNCHANGED = transaction._UNCHANGED.partition(" AND EXISTS")[0]  # no row is there to be looked at
+    transaction._update.cache_clear()
 
 
 def _journal_in_memory() -> None:
