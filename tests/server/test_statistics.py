@@ -11,7 +11,8 @@ import sayso
 from sayso import clock as sayso_clock
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.server.pages.insights import HEIGHT, WIDTH, brief_span, counts_chart, percent, spans_chart
+from sayso.server.pages.insights import HEIGHT, WIDTH, counts_chart, spans_chart
+from sayso.server.pages.rendering import brief_span, percent
 from sayso.server.statistics import QUESTIONS, Insight, Period, Tally, insight
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
@@ -65,7 +66,7 @@ def test_what_the_program_takes_back_is_nobodys_decision(store: MemoryStore, clo
     store.withdraw(asked.id, Identity(PROGRAM, "tests"))
     found = seen(store)
     assert (found.whole.asked, found.whole.refused, found.whole.withdrawn) == (2, 1, 1)
-    assert (found.whole.spans, found.whole.hasty) == ((timedelta(seconds=10),), 0)
+    assert (found.whole.spans, found.whole.hasty) == ([timedelta(seconds=10)], 0)
     assert [str(who) for who, _ in found.reviewers] == ["ada"]
 
 
@@ -100,10 +101,10 @@ def test_each_vote_of_a_quorum_counts_for_its_reviewer_once(store: MemoryStore, 
         sayso.Review(store, reviewer=by).approve(request.id)
     found = seen(store)
     assert {who.subject: tally.spans for who, tally in found.reviewers} == {
-        "ada": (timedelta(seconds=2),),
-        "bob": (timedelta(seconds=62),),
+        "ada": [timedelta(seconds=2)],
+        "bob": [timedelta(seconds=62)],
     }
-    assert (found.whole.asked, found.whole.spans) == (1, (timedelta(seconds=62),))
+    assert (found.whole.asked, found.whole.spans) == (1, [timedelta(seconds=62)])
 
 
 def test_only_what_was_asked_in_the_window_counts(store: MemoryStore, clock: Clock) -> None:
@@ -170,7 +171,7 @@ def test_parts_of_a_column_stand_one_on_another_within_the_picture() -> None:
 
 def test_longer_spans_stand_higher_and_none_leaves_the_picture() -> None:
     spans = [timedelta(0), timedelta(seconds=30), timedelta(hours=2), timedelta(days=400)]
-    chart = spans_chart(periods(*(Tally(spans=(span,)) for span in spans)))
+    chart = spans_chart(periods(*(Tally(spans=[span]) for span in spans)))
     middles = [box.y for box in chart.boxes if box.kind == "median"]
     assert middles == sorted(middles, reverse=True)
     assert all(box.y >= 0 and box.y + box.height <= HEIGHT and box.height > 0 for box in chart.boxes)

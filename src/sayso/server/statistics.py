@@ -7,7 +7,7 @@ decisions.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -24,25 +24,21 @@ MOST = 5_000
 QUESTIONS = "questions"
 _PAGE = 1_000
 _MOST_PERIODS = 31
-_ZERO = timedelta(0)
 
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tally:
     """Decisions, counted.
 
     Attributes:
         asked: How many requests there are; for a reviewer, how many that person decided or voted on.
-        approved: Approved, with or without changes.
-        changed: Of these, with changes.
+        changed: How many of the approved ones were changed.
         refused: Rejected, sent back or cancelled by a person.
-        answered: Questions with an answer.
         expired: Those that ended without a decision.
-        waiting: Those that wait.
         withdrawn: Those that the program took back.
-        spans: How long each decision took, the shortest first.
+        spans: How long each decision took.
     """
 
     asked: int = 0
@@ -53,12 +49,39 @@ class Tally:
     expired: int = 0
     waiting: int = 0
     withdrawn: int = 0
-    spans: tuple[timedelta, ...] = field(default=(), repr=False)
+    spans: list[timedelta] = field(default_factory=list[timedelta], repr=False)
+
+    def add(self, request: Request, until: datetime) -> None:
+        """Count a request, and the decision that ended its wait."""
+        if request.decision is not None and not request.decision.is_withdrawal:
+            self.add_decision(request, request.decision)
+            return
+        self.asked += 1
+        if request.decision is not None:
+            self.withdrawn += 1
+        elif request.state is State.EXPIRED or request.expires_at <= until:
+            self.expired += 1  # also where nobody has written it down yet
+        else:
+            self.waiting += 1
+
+    def add_decision(self, request: Request, decision: Decision) -> None:
+        """Count one person's decision or vote."""
+        self.asked += 1
+        match decision.verb:
+            case "approve":
+                self.approved += 1
+                self.changed += decision.edited
+            case "answer":
+                self.answered += 1
+            case "reject" | "feedback" | "cancel":
+                self.refused += 1
+        self.spans.append(max(decision.at - request.created_at, timedelta(0)))
 
     @property
     def approval_rate(self) -> float | None:
         """The share of approvals among what was approved or refused; None where nothing was."""
-        return _share(self.approved, self.approved + self.refused)
+        decided = self.approved + self.refused
+        return self.approved / decided if decided else None
 
     @property
     def hasty(self) -> int:
@@ -68,7 +91,7 @@ class Tally:
     @property
     def hasty_share(self) -> float | None:
         """The share of these; None where nothing was decided."""
-        return _share(self.hasty, len(self.spans))
+        return self.hasty / len(self.spans) if self.spans else None
 
     @property
     def median(self) -> timedelta | None:
@@ -81,7 +104,7 @@ class Tally:
         return self._within(90)
 
     def _within(self, percent: int) -> timedelta | None:
-        return self.spans[ceil(len(self.spans) * percent / 100) - 1] if self.spans else None
+        return sorted(self.spans)[ceil(len(self.spans) * percent / 100) - 1] if self.spans else None
 
 
 class Period(NamedTuple):
@@ -107,54 +130,10 @@ class Insight:
     since: datetime
     until: datetime
     whole: Tally
-    tools: tuple[tuple[str, Tally], ...]
-    reviewers: tuple[tuple[Identity, Tally], ...]
-    periods: tuple[Period, ...]
+    tools: list[tuple[str, Tally]]
+    reviewers: list[tuple[Identity, Tally]]
+    periods: list[Period]
     is_cut: bool
-
-
-class _Count:
-    """A tally in the making."""
-
-    def __init__(self, until: datetime) -> None:
-        self._until = until
-        self.asked = self.approved = self.changed = self.refused = self.answered = 0
-        self.expired = self.waiting = self.withdrawn = 0
-        self.spans: list[timedelta] = []
-
-    def add(self, request: Request) -> None:
-        """Count a request, and the decision that ended its wait."""
-        self.asked += 1
-        if request.decision is not None and request.decision.is_withdrawal:
-            self.withdrawn += 1
-        elif request.decision is not None:
-            self._decided(request, request.decision)
-        elif request.state is State.EXPIRED or request.expires_at <= self._until:
-            self.expired += 1  # also where nobody has written it down yet
-        else:
-            self.waiting += 1
-
-    def add_one(self, request: Request, decision: Decision) -> None:
-        """Count one person's decision or vote."""
-        self.asked += 1
-        self._decided(request, decision)
-
-    def _decided(self, request: Request, decision: Decision) -> None:
-        match decision.verb:
-            case "approve":
-                self.approved += 1
-                self.changed += decision.edited
-            case "answer":
-                self.answered += 1
-            case "reject" | "feedback" | "cancel":
-                self.refused += 1
-        self.spans.append(max(decision.at - request.created_at, _ZERO))
-
-    def tally(self) -> Tally:
-        return Tally(
-            self.asked, self.approved, self.changed, self.refused, self.answered, self.expired, self.waiting,
-            self.withdrawn, tuple(sorted(self.spans)),
-        )  # fmt: skip
 
 
 def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> Insight:
@@ -167,26 +146,24 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
         most: At most so many requests are read, the newest.
     """
     begin = until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
-    whole = _Count(until)
-    tools: dict[str, _Count] = {}
-    reviewers: dict[str, tuple[Identity, _Count]] = {}
-    periods = _periods(begin, until)
-    is_cut = False
+    length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
+    periods = [Period(begin + at * length, Tally()) for at in range(ceil((until - begin) / length) or 1)]
+    whole, is_cut = Tally(), False
+    tools: dict[str, Tally] = {}
+    names: dict[str, Identity] = {}  # two spellings of one person are one, under the newest of them
+    reviewers: dict[Identity, Tally] = {}
     for request in _asked_since(store, begin, most + 1):
         if whole.asked == most:
             is_cut = True
             break
-        whole.add(request)
-        tools.setdefault(_tool_of(request), _Count(until)).add(request)
-        _period_of(periods, request.created_at)[1].add(request)
+        period = periods[min((request.created_at - begin) // length, len(periods) - 1)]
+        tool = request.call.tool if request.kind == "call" else QUESTIONS
+        for tally in (whole, period.tally, tools.setdefault(tool, Tally())):
+            tally.add(request, until)
         for decision in decisions_by_person(request):
-            reviewers.setdefault(decision.by.folded, (decision.by, _Count(until)))[1].add_one(request, decision)
-    return Insight(
-        begin, until, whole.tally(),
-        _by_count((name, count.tally()) for name, count in tools.items()),
-        _by_count((who, count.tally()) for who, count in reviewers.values()),
-        tuple(Period(start, count.tally()) for start, count in periods), is_cut,
-    )  # fmt: skip
+            who = names.setdefault(decision.by.folded, decision.by)
+            reviewers.setdefault(who, Tally()).add_decision(request, decision)
+    return Insight(begin, until, whole, _by_count(tools), _by_count(reviewers), periods, is_cut)
 
 
 def _asked_since(store: Store, since: datetime, most: int) -> Iterator[Request]:
@@ -202,27 +179,5 @@ def _asked_since(store: Store, since: datetime, most: int) -> Iterator[Request]:
             return
 
 
-def _tool_of(request: Request) -> str:
-    return request.call.tool if request.kind == "call" else QUESTIONS
-
-
-def _periods(begin: datetime, until: datetime) -> list[tuple[datetime, _Count]]:
-    days = (until - begin).days + 1
-    length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
-    count = ceil((until - begin) / length) or 1
-    return [(begin + number * length, _Count(until)) for number in range(count)]
-
-
-def _period_of(periods: list[tuple[datetime, _Count]], at: datetime) -> tuple[datetime, _Count]:
-    if len(periods) == 1:
-        return periods[0]
-    length = periods[1][0] - periods[0][0]
-    return periods[min((at - periods[0][0]) // length, len(periods) - 1)]
-
-
-def _by_count(counted: Iterable[tuple[K, Tally]]) -> tuple[tuple[K, Tally], ...]:
-    return tuple(sorted(counted, key=lambda pair: (-pair[1].asked, str(pair[0]))))
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _by_count(counted: Mapping[K, Tally]) -> list[tuple[K, Tally]]:
+    return sorted(counted.items(), key=lambda pair: (-pair[1].asked, str(pair[0])))

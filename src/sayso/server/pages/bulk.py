@@ -6,8 +6,8 @@ somebody else decided, is left as it is and named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from sayso.model.edit import is_target
 from sayso.model.escaping import escape
 from sayso.model.request import Request, State
 from sayso.server.context import RequestContext
-from sayso.server.pages.rendering import Row, render, row_of, rows_of
+from sayso.server.pages.rendering import Row, render, row_of
 from sayso.view import card
 
 __all__ = ["confirm", "decide"]
@@ -27,15 +27,8 @@ _MOST = 50
 _WIDTH = 96
 
 
-@dataclass(frozen=True)
-class _Item:
-    """One of the requests of a bulk page.
-
-    Attributes:
-        row: The request.
-        call: All that somebody who decides has to see.
-        why_not: Why it is left out; None where it is decided.
-    """
+class _Item(NamedTuple):
+    """One of the requests of a bulk page: all that somebody who decides has to see, and why it is left out."""
 
     row: Row
     call: str
@@ -45,8 +38,7 @@ class _Item:
 def confirm(context: RequestContext) -> Response:
     """List each call in full, with one button for all; nothing is decided."""
     verb = _verb(context.query("verb"))
-    ids = _ids(context.http.query_params.getlist("id"))
-    requests = [context.review.get(one) for one in ids]
+    requests = [context.review.get(one) for one in _ids(context.http.query_params.getlist("id"))]
     items = [_item(context, verb, request) for request in requests]
     chosen = [request for request, item in zip(requests, items, strict=True) if item.why_not is None]
     needs_reason = verb == "reject" and any(map(is_target, chosen))
@@ -58,41 +50,35 @@ def decide(context: RequestContext) -> Response:
     verb = _verb(context.form.get("verb", ""))
     pairs = [one.partition(":") for one in context.form.getlist("item")]
     seen = {request_id: fingerprint for request_id, _, fingerprint in pairs if fingerprint}
-    ids = _ids(list(seen))
-    results = list(_decided(context, verb, [(one, seen[one]) for one in ids]))
+    results = [(one, *_decided(context, verb, one, seen[one])) for one in _ids(list(seen))]
     done = sum(is_done for _, is_done, _ in results)
     return render(context, "bulk_done.html", verb=verb, results=results, done=done)
 
 
-def _decided(context: RequestContext, verb: str, chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bool, str]]:
-    note = context.field("note")
-    for request_id, fingerprint in chosen:
-        try:
-            if verb == "approve":
-                after = context.review.approve(request_id, comment=note, seen=fingerprint)
-            else:
-                after = context.review.reject(request_id, note, seen=fingerprint)
-        except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
-            yield request_id, False, escape(str(fault))
-        else:
-            yield request_id, True, f"{card.headline(after)}: {row_of(after, clock.now()).stands}"
+def _decided(context: RequestContext, verb: str, request_id: str, seen: str) -> tuple[bool, str]:
+    """Decide one request; return whether that was done, and what the report says of it."""
+    decide = context.review.approve if verb == "approve" else context.review.reject
+    try:
+        after = decide(request_id, comment=context.field("note"), seen=seen)
+    except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
+        return False, escape(str(fault))
+    return True, f"{card.headline(after)}: {card.stands(after, clock.now())}"
 
 
 def _item(context: RequestContext, verb: str, request: Request) -> _Item:
-    why_not = None
+    why_not, now = None, clock.now()
     if request.state is not State.PENDING:
         why_not = "it does not wait any more"
     elif verb == "approve" and request.kind == "question":
         why_not = "it is a question, and takes an answer of its own"
-    now = clock.now()
-    (row,) = rows_of(context.review, [request], now)
+    row = row_of(request, now, program_gone=context.review.program_is_gone(request))
     return _Item(row, "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
 
 
-def _verb(said: str) -> str:
-    if said not in _VERBS:
+def _verb(name: str) -> str:
+    if name not in _VERBS:
         raise HTTPException(400, "several can be approved or rejected at once, nothing else")
-    return said
+    return name
 
 
 def _ids(given: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ a field that cannot be read is an error, never an empty list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
@@ -24,24 +24,16 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.base import Page
 
-__all__ = [
-    "DECIDED",
-    "FIELDS",
-    "OPEN",
-    "VERBS",
-    "HistoryFilter",
-    "Listing",
-    "all_of",
-    "history",
-    "history_filter",
-    "inbox",
-    "listing_of",
-]
+__all__ = ["DECIDED", "OPEN", "Listing", "all_of", "history", "inbox"]
 
 PAGE, LOOK = 50, 2_000
 _CHUNK = 200
-OPEN: tuple[frozenset[State], ...] = (frozenset({State.PENDING}), LIVE - {State.PENDING})
-DECIDED: tuple[frozenset[State], ...] = (frozenset(State) - {State.PENDING},)
+_VERBS: tuple[str, ...] = get_args(Verb)
+_FIELDS = ("q", "state", "tool", "run", "risk", "mine", "agent", "by", "verb", "channel", "from", "to")
+
+Lists = tuple[frozenset[State], ...]
+OPEN: Lists = (frozenset({State.PENDING}), LIVE - {State.PENDING})
+DECIDED: Lists = (frozenset(State) - {State.PENDING},)
 
 
 @dataclass(frozen=True)
@@ -50,14 +42,14 @@ class Listing:
 
     Attributes:
         requests: What is on it.
-        cursor: What to ask for to get the next page; None at the end.
+        next_page: The address of the next page; None at the end.
         asked: The filters, as they stand in the address; empty ones too.
         states: What can be chosen as a state.
         looked: How many requests were read for it.
     """
 
     requests: list[Request]
-    cursor: str | None
+    next_page: str | None
     asked: dict[str, str]
     states: list[str]
     looked: int
@@ -70,7 +62,7 @@ class Listing:
     @property
     def is_short(self) -> bool:
         """Whether the page ended before it was full, because so many were looked at."""
-        return self.cursor is not None and len(self.requests) < PAGE
+        return self.next_page is not None and len(self.requests) < PAGE
 
     def offered(self) -> dict[str, list[str]]:
         """Return what can be chosen in some fields: what is on the page."""
@@ -83,63 +75,74 @@ class Listing:
         }
 
 
-def listing_of(context: RequestContext, lists: tuple[frozenset[State], ...], *, newest: bool = False) -> Listing:
-    """Return the page that the address asks for.
+def inbox(context: RequestContext) -> Response:
+    """Show what waits for a person, oldest first; then what else is open."""
+    listing, now = _listing(context, OPEN), clock.now()
+    rows = rows_of(context.review, listing.requests, now)
+    return render(
+        context, "inbox.html", rows=rows, listing=listing, verbs=_VERBS,
+        stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
+    )  # fmt: skip
 
-    Raises:
-        HTTPException: What stands in the address is no filter or cursor.
-    """
+
+def history(context: RequestContext) -> Response:
+    """Show what was decided, newest first."""
+    listing = _listing(context, DECIDED, "history", newest=True)
+    return render(
+        context, "history.html", rows=rows_of(context.review, listing.requests, clock.now()), listing=listing,
+        verbs=_VERBS, exports=[(kind, context.path(f"history.{kind}", **listing.asked)) for kind in ("csv", "jsonl")],
+    )  # fmt: skip
+
+
+def _listing(context: RequestContext, lists: Lists, *page: str, newest: bool = False) -> Listing:
+    """Return the page of a list that the address asks for; raises `HTTPException` where it holds no such filter."""
     try:
-        search = _Search(context, newest=newest)
-        found, cursor = search.page(search.chosen(lists), context.query("cursor") or "0.")
+        search = _Search(context, lists, newest=newest)
+        found, cursor = search.page(context.query("cursor") or "0.")
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
+    next_page = None if cursor is None else context.path(*page, cursor=cursor, **search.asked)
     offered = frozenset[State]().union(*lists)
-    return Listing(found, cursor, search.asked, [str(state) for state in State if state in offered], search.looked)
+    return Listing(found, next_page, search.asked, [str(state) for state in State if state in offered], search.looked)
 
 
-def all_of(context: RequestContext, lists: tuple[frozenset[State], ...], *, newest: bool = False) -> Iterator[Request]:
-    """Yield everything that matches the filters in the address, page by page.
+def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:
+    """Return everything that matches the filters in the address, read page by page.
 
     Raises:
         HTTPException: What stands in the address is no filter; at once, and not at the first request.
     """
     try:
-        search = _Search(context, newest=newest)
-        chosen = search.chosen(lists)
+        return _Search(context, lists, newest=newest).every()
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
-    return (request for states in chosen for request in search.every(states))
 
 
 class _Search:
-    """The filters of one address, and what they find."""
+    """The filters of one address, and what they find in several lists, one after another.
 
-    def __init__(self, context: RequestContext, *, newest: bool) -> None:
-        self.asked = {name: context.query(name) for name in ("q", "state", "tool", "run", "risk", "mine", *FIELDS)}
-        self._filter: HistoryFilter = history_filter(self.asked)
-        self._newest = newest
-        self._review = context.review
+    Raises:
+        ValueError: A field of the address cannot be read.
+    """
+
+    def __init__(self, context: RequestContext, lists: Lists, *, newest: bool) -> None:
+        asked = self.asked = {name: context.query(name) for name in _FIELDS}
+        self._lists = (frozenset({State(asked["state"])}),) if asked["state"] else lists
+        self._tests = list(_tests(asked))
+        self._newest, self._review = newest, context.review
         self._filters: dict[str, Any] = {
-            "text": self.asked["q"] or None,
-            "name": self.asked["tool"] or None,
-            "run_id": self.asked["run"] or None,
-            "risk": self.asked["risk"] or None,
-            "claimed_by": context.reviewer if self.asked["mine"] else None,
-        }
+            "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
+            "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] else None,
+        }  # fmt: skip
         self._found: list[Request] = []
         self.looked = 0
 
-    def chosen(self, lists: tuple[frozenset[State], ...]) -> tuple[frozenset[State], ...]:
-        """Return the lists, or the one of the state that was asked for; raises `ValueError` where that is none."""
-        return (frozenset({State(self.asked["state"])}),) if self.asked["state"] else lists
-
-    def page(self, lists: tuple[frozenset[State], ...], cursor: str) -> tuple[list[Request], str | None]:
-        """Return one page out of several lists, one after another; the cursor says in which it goes on, and where."""
+    def page(self, cursor: str) -> tuple[list[Request], str | None]:
+        """Return one page; its cursor says in which list the next one begins, and where."""
         number, dot, place = cursor.partition(".")
-        if not dot or not number.isascii() or not number.isdigit() or int(number) >= len(lists):
+        if not dot or not number.isascii() or not number.isdigit() or int(number) >= len(self._lists):
             raise ValueError("this is not a cursor of this list; begin again without one")
-        for at, states in list(enumerate(lists))[int(number) :]:
+        for at, states in list(enumerate(self._lists))[int(number) :]:
             if len(self._found) == PAGE:
                 return self._found, f"{at}."
             goes_on = self._take(states, place or None)
@@ -148,22 +151,23 @@ class _Search:
             place = ""
         return self._found, None
 
-    def every(self, states: frozenset[State]) -> Iterator[Request]:
-        """Yield all requests of a list that match."""
-        place: str | None = None
-        while True:
-            page = self._list(states, place, _CHUNK)
-            yield from (request for request in page.requests if self._filter.matches(request))
-            place = page.cursor
-            if place is None:
-                return
+    def every(self) -> Iterator[Request]:
+        """Yield all requests that match."""
+        for states in self._lists:
+            place: str | None = None
+            while True:
+                page = self._list(states, place, _CHUNK)
+                yield from filter(self._matches, page.requests)
+                place = page.cursor
+                if place is None:
+                    break
 
     def _take(self, states: frozenset[State], place: str | None) -> str | None:
         """Fill the page from a list; return where the list goes on, or None at its end."""
         while True:
             room = PAGE - len(self._found)
-            page = self._list(states, place, room if self._filter.is_empty else _CHUNK)
-            passing = [at for at, request in enumerate(page.requests) if self._filter.matches(request)][:room]
+            page = self._list(states, place, _CHUNK if self._tests else room)
+            passing = [at for at, request in enumerate(page.requests) if self._matches(request)][:room]
             self._found += [page.requests[at] for at in passing]
             self.looked += len(page.requests)
             if len(passing) == room and passing[-1] + 1 < len(page.requests):
@@ -175,92 +179,28 @@ class _Search:
     def _list(self, states: frozenset[State], place: str | None, limit: int) -> Page:
         return self._review.list(state=states, cursor=place, limit=limit, newest=self._newest, **self._filters)
 
-
-def inbox(context: RequestContext) -> Response:
-    """Show what waits for a person, oldest first; then what else is open."""
-    listing, now = listing_of(context, OPEN), clock.now()
-    rows = rows_of(context.review, listing.requests, now)
-    return render(
-        context, "inbox.html", rows=rows, listing=listing, next_page=_next_page(context, listing, ""),
-        offered=listing.offered(), verbs=VERBS,
-        stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
-    )  # fmt: skip
+    def _matches(self, request: Request) -> bool:
+        return all(test(request) for test in self._tests)
 
 
-def history(context: RequestContext) -> Response:
-    """Show what was decided, newest first."""
-    listing = listing_of(context, DECIDED, newest=True)
-    return render(
-        context, "history.html", rows=rows_of(context.review, listing.requests, clock.now()), listing=listing,
-        next_page=_next_page(context, listing, "history"), offered=listing.offered(), verbs=VERBS,
-        exports=[(kind, context.path(f"history.{kind}", **listing.asked)) for kind in ("csv", "jsonl")],
-    )  # fmt: skip
-
-
-def _next_page(context: RequestContext, listing: Listing, page: str) -> str | None:
-    if listing.cursor is None:
-        return None
-    steps = [page] if page else []
-    return context.path(*steps, cursor=listing.cursor, **listing.asked)
-
-
-VERBS: tuple[str, ...] = get_args(Verb)
-FIELDS = ("agent", "by", "verb", "channel", "from", "to")
-
-
-@dataclass(frozen=True)
-class HistoryFilter:
-    """What a request must match.
-
-    Attributes:
-        agent: A part of the name of who asked.
-        by: A part of the name of somebody who decided or voted.
-        verb: What was decided.
-        channel: Through which channel.
-        since, until: When that was; the second is not in it.
-    """
-
-    agent: str = ""
-    by: str = ""
-    verb: str = ""
-    channel: str = ""
-    since: datetime | None = None
-    until: datetime | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it matches everything."""
-        return self == HistoryFilter()
-
-    def matches(self, request: Request) -> bool:
-        """Say whether a request matches."""
-        if self.agent and not _is_named(request.requester, self.agent):
-            return False
-        if self.by and not any(_is_named(who, self.by) for who in _deciders(request)):
-            return False
-        decision = request.decision
-        if self.verb and (decision is None or decision.verb != self.verb):
-            return False
-        if self.channel and (decision is None or decision.channel.casefold() != self.channel.casefold()):
-            return False
-        at = _decided_at(request)
-        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
-
-
-def history_filter(asked: Mapping[str, str]) -> HistoryFilter:
-    """Return the filter that the fields of an address ask for.
-
-    Raises:
-        ValueError: A field cannot be read.
-    """
-    given = {name: asked.get(name, "") for name in FIELDS}
-    if given["verb"] and given["verb"] not in VERBS:
-        raise ValueError(f"{given['verb']!r} is no decision; there are {', '.join(VERBS)}")
-    until = _day(given["to"])
-    return HistoryFilter(
-        given["agent"], given["by"], given["verb"], given["channel"], _day(given["from"]),
-        None if until is None else until + timedelta(days=1),
-    )  # fmt: skip
+def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
+    """Yield the tests of the filters that no store has; raises `ValueError` where a field cannot be read."""
+    agent, by, verb, channel = (asked[name] for name in ("agent", "by", "verb", "channel"))
+    since, until = _day(asked["from"]), _day(asked["to"])
+    if agent:
+        yield lambda request: _is_named(request.requester, agent)
+    if by:
+        yield lambda request: any(_is_named(who, by) for who in _deciders(request))
+    if verb:
+        if verb not in _VERBS:
+            raise ValueError(f"{verb!r} is no decision; there are {', '.join(_VERBS)}")
+        yield lambda request: request.decision is not None and request.decision.verb == verb
+    if channel:
+        yield lambda request: request.decision is not None and request.decision.channel.casefold() == channel.casefold()
+    if since is not None:
+        yield lambda request: _decided_at(request) >= since
+    if until is not None:
+        yield lambda request: _decided_at(request) < until + timedelta(days=1)
 
 
 def _day(text: str) -> datetime | None:

@@ -7,8 +7,8 @@ Texts from programs and people are escaped by `sayso.view` before they reach a t
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from functools import cache
+from datetime import datetime, timedelta
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,6 +16,7 @@ from starlette.requests import Request as Http
 from starlette.responses import HTMLResponse
 
 from sayso import __version__, clock
+from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.request import Request, State
@@ -27,18 +28,22 @@ from sayso.view.card import said_by, stands
 from sayso.view.summary import RUN_ROOM, is_random, name_of, short, time_left, token
 
 __all__ = [
-    "Row",
-    "facts",
-    "fragment",
-    "pending_count",
-    "pending_filter",
-    "render",
-    "render_public",
-    "row_of",
+    "Row", "brief_span", "facts", "fragment", "pending_filter", "percent", "render", "render_public", "row_of",
     "rows_of",
-]
+]  # fmt: skip
 
-_PENDING = frozenset({State.PENDING})
+
+def percent(share: float | None) -> str:
+    """Return a share as people read it."""
+    return "-" if share is None else f"{share:.0%}"
+
+
+def brief_span(span: timedelta | None) -> str:
+    """Return a span as people read it, to a tenth of a second where it is short."""
+    if span is None:
+        return "-"
+    seconds = span.total_seconds()
+    return f"{seconds:.1f}s" if seconds < 10 else duration.text(timedelta(seconds=round(seconds)))
 
 
 @cache
@@ -47,46 +52,34 @@ def _environment() -> Environment:
         loader=PackageLoader("sayso.server"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
-    filters = cast("dict[str, Callable[[str], str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
-    filters |= {"seen": escape, "block": _block}
+    filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
+    filters |= {
+        "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
+        "span": brief_span, "ago": _ago,
+    }  # fmt: skip
     return made
 
 
-def _block(text: str) -> str:
-    return escape(text, block=True)
+def _ago(at: datetime) -> str:
+    return ago(at, clock.now())
 
 
 def pending_filter() -> Filter:
     """Return the filter of what waits now; what has reached its end does not, though nobody wrote that down yet."""
-    return Filter(states=_PENDING, at=clock.now())
-
-
-def pending_count(context: RequestContext) -> int:
-    """Return how many requests wait: in the title, the menu and the list, all from one count."""
-    return context.settings.store.count(pending_filter())
+    return Filter(states=frozenset({State.PENDING}), at=clock.now())
 
 
 def render(context: RequestContext, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page for somebody who is known."""
-
-    def path(*steps: str, **asked: str) -> str:
-        return context.path(*steps, **asked)
-
-    values = {
-        "path": path, "csrf": context.session.csrf, "me": name_of(context.reviewer.identity),
-        "pending": pending_count(context), "version": __version__, "has_logout": context.settings.who is None, **values,
-    }  # fmt: skip
-    return HTMLResponse(_environment().get_template(template).render(values), status_code=status)
+    """Return a page for somebody who is known; title, menu and list say how many wait by one count."""
+    return render_public(
+        context.http, template, status=status, csrf=context.session.csrf, me=name_of(context.reviewer.identity),
+        pending=context.settings.store.count(pending_filter()), has_logout=context.settings.who is None, **values,
+    )  # fmt: skip
 
 
 def render_public(http: Http, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page that shows nothing of any request, for whoever it is."""
-
-    def path(*steps: str, **asked: str) -> str:
-        return path_to(http, *steps, **asked)
-
-    values = {"path": path, "version": __version__, **values}
-    return HTMLResponse(_environment().get_template(template).render(values), status_code=status)
+    return HTMLResponse(fragment(template, path=partial(path_to, http), version=__version__, **values), status)
 
 
 def fragment(template: str, **values: Any) -> str:
@@ -98,17 +91,10 @@ class Row(NamedTuple):
     """A request in a list.
 
     Attributes:
-        id, short: Whole, and as people type it.
-        state: Where it stands, in one word.
-        stands: The same in one line.
+        stands: Where it stands, in one line.
         headline: The call that would run, or the question.
         says: The program's own title and summary; empty where it gives none.
-        risk, requester, run, asked: Who asked what, where and when.
-        run_id: The run's id, for its address.
-        claimed: Who has taken it on.
-        expires: When it ends, ISO 8601, while it waits.
-        left: How long that is.
-        is_call: Whether it can be approved.
+        expires: When it ends, ISO 8601, while it waits; `left` is how long that is.
         fingerprint: Of what is shown.
         warns: Whether something about it may deceive the eye.
         program_gone: Whether nobody comes back for the decision.
@@ -136,27 +122,18 @@ class Row(NamedTuple):
 
 def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Row:
     """Return a request as a row of a list; whether its program is gone, the caller looks up where that is shown."""
-    is_pending = request.state is State.PENDING
+    is_pending, run_id = request.state is State.PENDING, request.run_id
     return Row(
-        id=request.id,
-        short=short(request.id),
-        state=str(request.state),
-        stands=stands(request, now),
-        headline=card.headline(request, 120),
-        says=card.program_words(request, 160),
-        risk="" if request.risk is None else token(request.risk, 20),
-        requester=name_of(request.requester, 30),
-        run=short(request.run_id) if is_random(request.run_id) else token(request.run_id, RUN_ROOM),
-        run_id=request.run_id,
+        id=request.id, short=short(request.id), state=str(request.state), stands=stands(request, now),
+        headline=card.headline(request, 120), says=card.program_words(request, 160),
+        risk="" if request.risk is None else token(request.risk, 20), requester=name_of(request.requester, 30),
+        run=short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM), run_id=run_id,
         asked=ago(request.created_at, now),
         claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),
         expires=request.expires_at.isoformat() if is_pending else "",
-        left=time_left(request.expires_at, now) if is_pending else "",
-        is_call=request.kind == "call",
-        fingerprint=request.current_fingerprint,
-        warns=bool(card.cautions(request)),
-        program_gone=program_gone,
-    )
+        left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
+        fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
+    )  # fmt: skip
 
 
 def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:

@@ -6,55 +6,26 @@ requests alone. Texts of a program are drawn as values are, never as our own wor
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import NamedTuple
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sayso import clock, errors
-from sayso.clock import instant
-from sayso.model.duration import ago
+from sayso import errors
+from sayso.clock import instant, now
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import State
-from sayso.model.run import RunRecord, RunState
+from sayso.model.run import RunState
 from sayso.runs.load import Span, load_run
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.filter import RunFilter
 from sayso.view.document import event_rows, moment
-from sayso.view.summary import token
 
 __all__ = ["run", "runs"]
 
-_PAGE = 50
-_ROOM = 400
-_MOST_ROWS = 500
-
-
-class _Line(NamedTuple):
-    """A run in the list."""
-
-    id: str
-    shown: str
-    name: str
-    kind: str
-    state: str
-    begun: str
-    touched: str
-
-
-class _Step(NamedTuple):
-    """A step of a run's timeline."""
-
-    at: str
-    path: str
-    kind: str
-    status: str
-    said: str
-    request_id: str | None
-    is_human: bool
+_PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 
 
 def runs(context: RequestContext) -> Response:
@@ -66,18 +37,16 @@ def runs(context: RequestContext) -> Response:
         found, cursor = context.settings.store.runs(wanted, cursor=context.query("cursor") or None, limit=_PAGE)
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
-    now = clock.now()
     next_page = None if cursor is None else context.path("runs", cursor=cursor, **asked)
     return render(
-        context, "runs.html", lines=[_line(one, now) for one in found], asked=asked, next_page=next_page,
-        states=[str(state) for state in RunState],
-    )  # fmt: skip
+        context, "runs.html", records=found, asked=asked, next_page=next_page, states=list(map(str, RunState))
+    )
 
 
 def run(context: RequestContext) -> Response:
     """Show what happened in a run: its steps, its requests and its journal."""
     run_id: str = context.http.path_params["run_id"]
-    store, now = context.settings.store, clock.now()
+    store = context.settings.store
     requests = context.review.list(state="all", run_id=run_id, limit=_MOST_ROWS)
     try:
         loaded = load_run(run_id, store=store)
@@ -86,45 +55,29 @@ def run(context: RequestContext) -> Response:
             raise
         loaded = None
     only_human = context.query("only") == "human"
-    steps = [] if loaded is None else [_step(span) for span in loaded.spans]
+    steps = list(map(_step, () if loaded is None else loaded.spans))
     journal = event_rows(map(store.legible, store.journal(run_id=run_id, limit=_MOST_ROWS)))
     return render(
-        context, "run.html", run_id=run_id, shown=token(run_id, 200),
-        line=None if loaded is None else _line(loaded.record, now),
-        steps=[step for step in steps if step.is_human or not only_human], only_human=only_human,
-        rows=rows_of(context.review, list(requests.requests), now), journal=journal,
+        context, "run.html", run_id=run_id, record=None if loaded is None else loaded.record,
+        steps=[step for step in steps if step["is_human"] or not only_human], only_human=only_human,
+        rows=rows_of(context.review, list(requests.requests), now()), journal=journal,
         is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
         unknown=any(request.state is State.UNKNOWN for request in requests.requests),
     )  # fmt: skip
 
 
-def _line(record: RunRecord, now: datetime) -> _Line:
-    return _Line(
-        record.id, token(record.id), token(record.name), token(record.kind), str(record.state),
-        ago(record.created_at, now), ago(record.updated_at, now),
-    )  # fmt: skip
-
-
-def _step(span: Span) -> _Step:
+def _step(span: Span) -> dict[str, Any]:
+    """Return a step of a run's timeline, in words."""
     approval = span.metadata.get("approval")
     request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    code = str(span.status.get("code", ""))
-    status = " ".join(str(span.status[part]) for part in ("code", "reason") if span.status.get(part))
-    return _Step(
-        at="" if span.t0 is None else moment(instant(span.t0 * 1000)),
-        path=escape(span.path),
-        kind=escape(span.type),
-        status=escape(status),
-        said=_said(span),
-        request_id=request_id if isinstance(request_id, str) else None,
-        is_human=request_id is not None or code in {"waiting", "decided"},
-    )
-
-
-def _said(span: Span) -> str:
-    if span.error is not None:
-        return f"error {brief(span.error, _ROOM)}"
-    shown = [] if span.input is None else [f"took {brief(span.input, _ROOM)}"]
-    if span.output is not None:
-        shown.append(f"gave {brief(span.output, _ROOM)}")
-    return "; ".join(shown)
+    said = [] if span.input is None else [f"took {brief(span.input, _ROOM)}"]
+    said += [] if span.output is None else [f"gave {brief(span.output, _ROOM)}"]
+    return {
+        "at": "" if span.t0 is None else moment(instant(span.t0 * 1000)),
+        "path": escape(span.path),
+        "kind": escape(span.type),
+        "status": escape(" ".join(str(span.status[part]) for part in ("code", "reason") if span.status.get(part))),
+        "said": "; ".join(said) if span.error is None else f"error {brief(span.error, _ROOM)}",
+        "request_id": request_id if isinstance(request_id, str) else None,
+        "is_human": request_id is not None or span.status.get("code") in {"waiting", "decided"},
+    }
