@@ -1,64 +1,64 @@
-"""The tree of faults. A fault says that something is wrong, and that nothing ran or was decided because of it.
+"""The errors of sayso. Each one means that nothing was run or decided because of it, except `OutcomeNotRecordedError`.
 
     SaysoError
     ├── ConfigError                 a setting cannot be used
-    ├── ArgumentError               an argument cannot be bound to a request
-    ├── PolicyError                 a rule, prompt, redactor or hook raised, or answered what it may not
-    ├── StoreError                  the store cannot keep its promise
+    ├── ArgumentError               an argument cannot be recorded exactly
+    ├── PolicyError                 a rule, prompt, redactor or hook failed
+    ├── StoreError                  the store failed
     │   ├── StoreUnavailableError   it cannot be opened or reached
-    │   ├── StoreBusyError          others kept it locked for too long
-    │   ├── StoreCorruptError       its content is not what this package wrote
+    │   ├── StoreBusyError          other processes kept it locked for too long
+    │   ├── StoreCorruptError       its content is not what sayso wrote
     │   ├── StoreVersionError       a newer sayso wrote it
     │   ├── StoreReadOnlyError      it cannot be written
-    │   ├── StoreFullError          there is no room left
-    │   ├── StoreForbiddenError     the server does not let this token do that
-    │   └── StoreSealedError        arguments are sealed with another key, or with one that is missing
-    ├── AskRefusedError             what was asked was not taken
-    │   ├── KeyReusedError          its key was used in this run for another call
-    │   ├── TooManyOpenError        too many requests of the run wait already
-    │   └── TooManyOpenForTokenError  too many requests of the program wait already
+    │   ├── StoreFullError          there is no space left
+    │   ├── StoreForbiddenError     the server does not allow this token to do that
+    │   └── StoreSealedError        arguments are encrypted with another key
+    ├── AskRefusedError             the store did not accept a new request
+    │   ├── KeyReusedError          the key was used in this run for another call
+    │   ├── TooManyOpenError        too many requests of the run are pending
+    │   └── TooManyOpenForTokenError  too many requests of the program are pending
     ├── RequestNotFoundError        no request has this id
     ├── AmbiguousIdError            several requests begin with this prefix
     ├── RunNotFoundError            no run has this id
-    ├── RunBusyError                somebody else has the run in hand
-    ├── RunChangedError             the program's code is not the one that the run began with
-    ├── ValueNotKeptError           a value cannot be kept while the run waits
-    ├── DecisionRefusedError        a person's decision was not taken; nothing changed
-    │   ├── AlreadyDecidedError     somebody was first
-    │   ├── RequestExpiredError     it was too late
-    │   ├── OwnRequestError         the requester cannot decide its own request
-    │   ├── MissingRoleError        the reviewer has none of the roles
-    │   ├── AlreadyVotedError       one person counts once
-    │   ├── ClaimedError            another reviewer has taken the request on
-    │   ├── NotClaimedError         there is nothing to release
+    ├── RunBusyError                another process is executing the run
+    ├── RunChangedError             the program's code changed since the run began
+    ├── ValueNotKeptError           a value cannot be stored while the run waits
+    ├── DecisionRefusedError        a decision was not recorded; the request is unchanged
+    │   ├── AlreadyDecidedError     somebody else decided first
+    │   ├── RequestExpiredError     the request had expired
+    │   ├── OwnRequestError         a requester cannot decide its own request
+    │   ├── MissingRoleError        the reviewer has none of the required roles
+    │   ├── AlreadyVotedError       each person counts once
+    │   ├── ClaimedError            another reviewer has claimed the request
+    │   ├── NotClaimedError         the request is not claimed, so it cannot be released
     │   ├── StaleViewError          the call changed since it was shown
     │   ├── WrongKindError          a call cannot be answered, a question cannot be approved
     │   ├── InvalidChangesError     the changed arguments do not fit the function's types
     │   ├── InvalidAnswerError      the answer does not fit the question's type
-    │   ├── ReasonMissingError      the decision needs a reason, and has none
-    │   └── NotUnknownError         there is no unknown outcome to resolve
-    ├── StartRefusedError           an approved call was not started
-    │   ├── AlreadyStartedError     it has been started before
+    │   ├── ReasonMissingError      the decision needs a reason
+    │   └── NotUnknownError         the outcome is not unknown, so it cannot be resolved
+    ├── StartRefusedError           a call was not started
+    │   ├── AlreadyStartedError     it was started before
     │   ├── NotApprovedError        it is not approved (any more)
-    │   ├── ApprovalExpiredError    the approval has ended
-    │   ├── EffectTakenError        another request has its effect
+    │   ├── ApprovalExpiredError    its approval has expired
+    │   ├── EffectTakenError        another request has the same effect
     │   ├── CallFailedError         it was started before with its key, and failed
-    │   ├── OutcomeUnknownError     it was started, and nobody can say how it ended
+    │   ├── OutcomeUnknownError     it was started, and its outcome is unknown
     │   └── AlteredRequestError     the stored call is not the one that was approved
     ├── EvidenceError               a receipt, an anchor or a checkpoint proves nothing
-    ├── PurgeRefusedError           something can still happen to it; nothing was removed
-    ├── RunPurgedError              the run has ended, and what it did was removed
-    └── OutcomeNotRecordedError     the call ran, and the store could not be told
+    ├── PurgeRefusedError           the request or run is still needed; nothing was removed
+    ├── RunPurgedError              the run has ended, and its steps were removed
+    └── OutcomeNotRecordedError     the call ran, and its outcome could not be recorded
 
-Signals (`ConfirmationRequired`, `ConfirmationRejected` and theirs) are not faults and live in `sayso.signals`.
-Every fault carries its facts as attributes and survives pickling; one about a request has its `id`.
+Signals (`ConfirmationRequired`, `ConfirmationRejected`, ...) are in `sayso.signals`. Every error has its facts as
+attributes and can be pickled; an error about a request has its `id`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar, dataclass_transform
 
 __all__ = [
     "AlreadyDecidedError", "AlreadyStartedError", "AlreadyVotedError", "AlteredRequestError", "AmbiguousIdError",
@@ -82,16 +82,34 @@ def _rebuild(kind: type[SaysoError], arguments: tuple[Any, ...], facts: dict[str
 
 
 class SaysoError(Exception):
-    """Something is wrong; nothing ran and nothing was decided because of it."""
+    """Something is wrong; nothing was run or decided because of it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses build their message from facts, so the default (call the class with `args`) would not do.
         return _rebuild, (type(self), self.args, dict(self.__dict__))
 
 
-class _OfRequest:
-    """What is about one request has its id under each name that a face of this package gives it."""
+@dataclass_transform(eq_default=False)
+class _Factual(SaysoError):
+    """An error whose `_message` is filled in with its facts: the annotated attributes, which its constructor takes."""
 
+    facts: ClassVar[tuple[str, ...]] = ()
+    _message: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.facts = (*cls.facts, *cls.__annotations__)
+        if "_message" in cls.__dict__:  # a base class may take its message as an argument
+            cls.__init__ = _Factual.__init__
+
+    def __init__(self, *values: object, **named: object) -> None:
+        given = {**dict(zip(self.facts, values, strict=False)), **named}
+        if len(given) != len(values) + len(named) or not given.keys() <= {*self.facts}:
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self.facts)}")
+        self.__dict__.update({name: tuple(fact) if isinstance(fact, list) else fact for name, fact in given.items()})  # pyright: ignore[reportUnknownArgumentType]
+        Exception.__init__(self, self._message.format(self=self))
+
+
+class _OfRequest(_Factual):
     request_id: str
 
     @property
@@ -106,34 +124,27 @@ class ConfigError(SaysoError):
     """A setting cannot be used."""
 
 
-class ArgumentError(SaysoError):
-    """An argument cannot be bound to a request: it has no canonical form, or does not come back from it.
+class ArgumentError(_Factual):
+    """An argument cannot be recorded exactly: it has no canonical form, or does not fit its type."""
 
-    Attributes:
-        argument: Where the value stands, e.g. `order.lines[2].price`.
-        reason: What is wrong with it.
+    argument: str  # the place of the value, e.g. `order.lines[2].price`
+    reason: str
+    _message = "argument {self.argument!r} {self.reason}; the call was neither recorded nor run"
+
+
+class PolicyError(_Factual):
+    """A rule, prompt, redactor or hook of a gate raised an error or returned something invalid. The call did not run.
+
+    `rule` is the name of what failed, e.g. `when=is_large (gate of pay)`.
     """
 
-    def __init__(self, argument: str, reason: str) -> None:
-        super().__init__(f"argument {argument!r} {reason}; the call was neither recorded nor run")
-        self.argument, self.reason = argument, reason
-
-
-class PolicyError(SaysoError):
-    """A rule, prompt, redactor or hook of a gate raised, or answered what it may not. The call did not run.
-
-    Attributes:
-        rule: The name of what failed, e.g. `when=is_large (gate of pay)`.
-        reason: How it failed.
-    """
-
-    def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(f"{rule} {reason}; the call was not run")
-        self.rule, self.reason = rule, reason
+    rule: str
+    reason: str
+    _message = "{self.rule} {self.reason}; the call was not run"
 
 
 class StoreError(SaysoError):
-    """The store cannot keep its promise. What was about to run does not run."""
+    """The store failed. The call that needed it does not run."""
 
 
 class StoreUnavailableError(StoreError):
@@ -141,11 +152,11 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Other processes kept the store locked for too long; trying again may help."""
+    """Other processes kept the store locked for too long; a retry may help."""
 
 
 class StoreCorruptError(StoreError):
-    """The store's content is not what this package wrote."""
+    """The store's content is not what sayso wrote."""
 
 
 class StoreVersionError(StoreError):
@@ -157,53 +168,39 @@ class StoreReadOnlyError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """There is no room left for the store to grow."""
+    """There is no space left for the store."""
 
 
 class StoreSealedError(StoreError):
-    """Arguments in this store are sealed with another key, or with one that is missing."""
+    """Arguments in this store are encrypted with another key, or the key is missing."""
 
 
 class StoreForbiddenError(StoreError):
-    """The server does not know this token, or does not let tokens of its kind do that."""
+    """The server does not know this token, or does not allow tokens of its kind to do that."""
 
 
 class AskRefusedError(SaysoError):
-    """What was asked was not taken. Nobody will be asked, and the call does not run.
-
-    Attributes:
-        reason: What is wrong with it.
-    """
+    """The store did not accept a new request. Nobody is asked, and the call does not run. `reason` says why."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}; nothing was asked, and the call was not run")
+        SaysoError.__init__(self, f"{reason}; nothing was asked, and the call was not run")
         self.reason = reason
 
 
 class KeyReusedError(_OfRequest, AskRefusedError):
-    """The key was used in this run before, for another call. Nothing was recorded.
-
-    Attributes:
-        run_id: Which run.
-        key: Which key.
-        request_id: The request that was asked with it.
-    """
+    """The key was used in this run before, for another call: that of `request_id`. Nothing was recorded."""
 
     def __init__(self, run_id: str, key: str, *, request_id: str, what: str) -> None:
-        super().__init__(
+        AskRefusedError.__init__(
+            self,
             f"the key {key!r} of run {run_id!r} was used before, by {request_id}, with {what}; give each call a key of"
-            " its own"
+            " its own",
         )
         self.run_id, self.key, self.request_id = run_id, key, request_id
 
 
 class TooManyOpenError(AskRefusedError):
-    """As many requests of the run wait for a person as may wait at a time.
-
-    Attributes:
-        run_id: Which run.
-        limit: How many may.
-    """
+    """The run `run_id` has `limit` pending requests already, which is the most that it may have."""
 
     def __init__(self, run_id: str, limit: int) -> None:
         super().__init__(f"{limit} requests of run {run_id!r} wait already; let people decide some of them first")
@@ -211,420 +208,307 @@ class TooManyOpenError(AskRefusedError):
 
 
 class TooManyOpenForTokenError(AskRefusedError):
-    """As many requests of the program wait for a person as may wait at a time: `limit`. Its token is called `name`."""
+    """The program with the token `name` has `limit` pending requests already, which is the most that it may have."""
 
     def __init__(self, name: str, limit: int) -> None:
         super().__init__(f"{limit} requests of {name!r} wait already; let people decide some of them first")
         self.name, self.limit = name, limit
 
 
-class RequestNotFoundError(_OfRequest, SaysoError):
-    """No request has this id, or begins with this prefix.
+class RequestNotFoundError(_OfRequest):
+    """No request has this id, or begins with this prefix."""
 
-    Attributes:
-        request_id: The id or prefix that was looked for.
-    """
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"no request {request_id!r} in this store; `sayso ls --all` lists what is there")
-        self.request_id = request_id
+    _message = "no request {self.request_id!r} in this store; `sayso ls --all` lists what is there"
 
 
-class AmbiguousIdError(SaysoError):
-    """Several requests begin with this prefix.
+class AmbiguousIdError(_Factual):
+    """Several requests begin with this prefix; `matches` are ten of their ids at most."""
 
-    Attributes:
-        prefix: What was given.
-        matches: Ids that begin with it, at most ten.
-    """
+    prefix: str
+    matches: Sequence[str]
+    _message = "{self.prefix!r} fits several requests ({self._listed}); give more of the id"
 
-    def __init__(self, prefix: str, matches: Sequence[str]) -> None:
-        super().__init__(f"{prefix!r} fits several requests ({', '.join(matches)}); give more of the id")
-        self.prefix = prefix
-        self.matches = tuple(matches)
+    @property
+    def _listed(self) -> str:
+        return ", ".join(self.matches)
 
 
-class RunNotFoundError(SaysoError):
-    """No run has this id: it never waited for anybody, or it is kept in another store.
+class RunNotFoundError(_Factual):
+    """No run has this id: it never paused, or is in another store."""
 
-    Attributes:
-        run_id: The id that was looked for.
-    """
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"no run {run_id!r} is kept in this store; a run is kept from its first pause on")
-        self.run_id = run_id
+    run_id: str
+    _message = "no run {self.run_id!r} is kept in this store; a run is kept from its first pause on"
 
 
-class RunBusyError(SaysoError):
-    """Somebody else has the run in hand; nothing was written of it here.
+class RunBusyError(_Factual):
+    """Another process is executing the run; nothing was recorded here."""
 
-    Attributes:
-        run_id: Which run.
-    """
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id!r} is in other hands; nothing was done here, wait until it pauses or ends")
-        self.run_id = run_id
+    run_id: str
+    _message = "run {self.run_id!r} is in other hands; nothing was done here, wait until it pauses or ends"
 
 
-class RunChangedError(SaysoError):
-    """The program's code is not the one that the run began with, in a way that matters; it does not go on.
+class RunChangedError(_Factual):
+    """The program's code changed since the run began, in a way that matters; the run is not resumed."""
 
-    Attributes:
-        run_id: Which run.
-        reason: What has changed.
-    """
-
-    def __init__(self, run_id: str, reason: str) -> None:
-        super().__init__(
-            f"run {run_id!r} cannot go on with this program: {reason}; resume it with the code that it began with,"
-            " or begin a new run"
-        )
-        self.run_id, self.reason = run_id, reason
+    run_id: str
+    reason: str
+    _message = (
+        "run {self.run_id!r} cannot go on with this program: {self.reason}; resume it with the code that it began with,"
+        " or begin a new run"
+    )
 
 
-class ValueNotKeptError(SaysoError):
-    """A value cannot be kept while the run waits, so who needs it after the pause cannot have it.
+class ValueNotKeptError(_Factual):
+    """A value cannot be stored while the run waits, so it is not available afterwards. `whose` names the value."""
 
-    Attributes:
-        whose: What it is the value of.
-        reason: Why it cannot be kept.
-    """
-
-    def __init__(self, whose: str, reason: str) -> None:
-        super().__init__(f"the value of {whose} {reason}; return plain values, dataclasses or pydantic models")
-        self.whose, self.reason = whose, reason
+    whose: str
+    reason: str
+    _message = "the value of {self.whose} {self.reason}; return plain values, dataclasses or pydantic models"
 
 
-class DecisionRefusedError(_OfRequest, SaysoError):
-    """A person's decision was not taken; the request is as it was.
-
-    Attributes:
-        request_id: The request that was to be decided.
-    """
+class DecisionRefusedError(_OfRequest):
+    """A decision was not recorded; the request is unchanged."""
 
     def __init__(self, request_id: str, message: str) -> None:
-        super().__init__(message)
+        SaysoError.__init__(self, message)
         self.request_id = request_id
 
 
 class AlreadyDecidedError(DecisionRefusedError):
-    """Somebody was first.
+    """Somebody else decided first."""
 
-    Attributes:
-        state: The state the request is in.
-        by: Who decided, `subject@issuer` or `subject` for local people.
-        at: When, in UTC.
-        channel: Through which channel.
-    """
-
-    def __init__(self, request_id: str, *, state: str, by: str, at: datetime, channel: str, age: str) -> None:
-        super().__init__(
-            request_id, f"request {request_id} was already {state} by {by!r} ({channel}, {age}); nothing changed"
-        )
-        self.state, self.by = state, by
-        self.at, self.channel = at, channel
+    state: str
+    by: str  # `subject@issuer`, or `subject` for people of this machine
+    at: datetime  # in UTC
+    channel: str
+    age: str
+    _message = (
+        "request {self.request_id} was already {self.state} by {self.by!r} ({self.channel}, {self.age}); nothing"
+        " changed"
+    )
 
 
 class RequestExpiredError(DecisionRefusedError):
-    """It was too late: the request had expired.
+    """The request had expired, at `expired_at` (UTC)."""
 
-    Attributes:
-        expired_at: When it ended, in UTC.
-    """
-
-    def __init__(self, request_id: str, *, expired_at: datetime, age: str) -> None:
-        super().__init__(
-            request_id, f"request {request_id} expired {age}; nothing was decided, the program must ask anew"
-        )
-        self.expired_at = expired_at
+    expired_at: datetime
+    age: str
+    _message = "request {self.request_id} expired {self.age}; nothing was decided, the program must ask anew"
 
 
 class OwnRequestError(DecisionRefusedError):
-    """The requester, or the person on whose behalf it acts, cannot decide its own request.
+    """A requester, or the person on whose behalf it acts, cannot decide its own request."""
 
-    Attributes:
-        by: Who tried.
-    """
-
-    def __init__(self, request_id: str, *, by: str) -> None:
-        super().__init__(request_id, f"{by!r} asked for {request_id} and cannot decide it; somebody else must")
-        self.by = by
+    by: str
+    _message = "{self.by!r} asked for {self.request_id} and cannot decide it; somebody else must"
 
 
 class MissingRoleError(DecisionRefusedError):
-    """The reviewer has none of the roles that the gate asks for.
+    """The reviewer has none of the required roles; any one of `roles` is enough."""
 
-    Attributes:
-        by: Who tried.
-        roles: Any one of these would do.
-    """
+    by: str
+    roles: Sequence[str]
+    _message = "{self.by!r} needs the role {self._wanted} to decide {self.request_id}; nothing was decided"
 
-    def __init__(self, request_id: str, *, by: str, roles: Sequence[str]) -> None:
-        wanted = " or ".join(repr(role) for role in roles)
-        super().__init__(request_id, f"{by!r} needs the role {wanted} to decide {request_id}; nothing was decided")
-        self.by = by
-        self.roles = tuple(roles)
+    @property
+    def _wanted(self) -> str:
+        return " or ".join(map(repr, self.roles))
 
 
 class AlreadyVotedError(DecisionRefusedError):
-    """One person counts once.
+    """Each person counts once; `missing` more reviewers must approve."""
 
-    Attributes:
-        by: Who voted already.
-        missing: How many more distinct reviewers must agree.
-    """
-
-    def __init__(self, request_id: str, *, by: str, missing: int) -> None:
-        super().__init__(
-            request_id, f"{by!r} has approved {request_id} already; {missing} more, by somebody else, still needed"
-        )
-        self.by, self.missing = by, missing
+    by: str
+    missing: int
+    _message = "{self.by!r} has approved {self.request_id} already; {self.missing} more, by somebody else, still needed"
 
 
 class ClaimedError(DecisionRefusedError):
-    """Another reviewer has taken the request on.
+    """Another reviewer has claimed the request."""
 
-    Attributes:
-        by: Who claimed it.
-        at: When, in UTC.
-    """
-
-    def __init__(self, request_id: str, *, by: str, at: datetime, age: str) -> None:
-        super().__init__(
-            request_id,
-            f"request {request_id} was claimed by {by!r} {age}; nothing was decided (`sayso release --force` frees it)",
-        )
-        self.by, self.at = by, at
+    by: str
+    at: datetime  # in UTC
+    age: str
+    _message = (
+        "request {self.request_id} was claimed by {self.by!r} {self.age}; nothing was decided (`sayso release --force`"
+        " frees it)"
+    )
 
 
 class NotClaimedError(DecisionRefusedError):
-    """There is nothing to release."""
+    """The request is not claimed, so it cannot be released."""
 
-    def __init__(self, request_id: str) -> None:
-        super().__init__(request_id, f"request {request_id} is not claimed by anybody; nothing changed")
+    _message = "request {self.request_id} is not claimed by anybody; nothing changed"
 
 
 class StaleViewError(DecisionRefusedError):
-    """The call was changed since it was shown.
+    """The call changed since it was shown; `seen` and `current` are its fingerprints."""
 
-    Attributes:
-        seen: The fingerprint that the reviewer saw.
-        current: The fingerprint that stands now.
-    """
-
-    def __init__(self, request_id: str, *, seen: str, current: str) -> None:
-        super().__init__(
-            request_id,
-            f"request {request_id} was changed since you looked (saw {seen[:12]}, now {current[:12]});"
-            " look again, nothing was decided",
-        )
-        self.seen, self.current = seen, current
+    seen: str
+    current: str
+    _message = (
+        "request {self.request_id} was changed since you looked (saw {self.seen:.12}, now {self.current:.12});"
+        " look again, nothing was decided"
+    )
 
 
 class WrongKindError(DecisionRefusedError):
     """A call cannot be answered, a question cannot be approved."""
 
-    def __init__(self, request_id: str, *, kind: str, verb: str, instead: str) -> None:
-        super().__init__(
-            request_id, f"request {request_id} is a {kind} and takes no {verb}; use {instead}. Nothing was decided"
-        )
-        self.kind, self.verb = kind, verb
+    kind: str
+    verb: str
+    instead: str
+    _message = (
+        "request {self.request_id} is a {self.kind} and takes no {self.verb}; use {self.instead}. Nothing was decided"
+    )
 
 
 class InvalidChangesError(DecisionRefusedError):
-    """The changed arguments do not fit the function's types.
+    """The changed arguments do not fit the function's types; each problem is one line, `where: what is wrong`."""
 
-    Attributes:
-        problems: One line each, `where: what is wrong`.
-    """
+    problems: Sequence[str]
+    _message = "{self._listed} (nothing was decided on {self.request_id})"
 
-    def __init__(self, request_id: str, problems: Sequence[str]) -> None:
-        super().__init__(request_id, f"{'; '.join(problems)} (nothing was decided on {request_id})")
-        self.problems = tuple(problems)
+    @property
+    def _listed(self) -> str:
+        return "; ".join(self.problems)
 
 
 class InvalidAnswerError(DecisionRefusedError):
-    """The answer does not fit the question's type.
+    """The answer does not fit the question's type; each problem is one line, `where: what is wrong`."""
 
-    Attributes:
-        problems: One line each, `where: what is wrong`.
-    """
+    problems: Sequence[str]
+    still_waits: bool = True
+    _message = "{self._listed}"
 
-    def __init__(self, request_id: str, problems: Sequence[str], *, still_waits: bool = True) -> None:
-        so = (
-            f"the question {request_id} still waits"
-            if still_waits
-            else f"the answer to {request_id} is not used, ask anew"
-        )
-        super().__init__(request_id, f"{'; '.join(problems)} ({so})")
-        self.problems = tuple(problems)
+    @property
+    def _listed(self) -> str:
+        waits = f"the question {self.request_id} still waits"
+        so = waits if self.still_waits else f"the answer to {self.request_id} is not used, ask anew"
+        return f"{'; '.join(self.problems)} ({so})"
 
 
 class ReasonMissingError(DecisionRefusedError):
-    """A decision has no reason that needs one: the no to a Confirm, or that an effect may happen again."""
+    """The decision needs a reason: it rejects a Confirm, or lets an effect happen again."""
 
-    def __init__(self, request_id: str, what: str = "the no to a Confirm") -> None:
-        super().__init__(request_id, f"{what} needs a reason; nothing was decided on {request_id}: say why")
+    what: str = "the no to a Confirm"
+    _message = "{self.what} needs a reason; nothing was decided on {self.request_id}: say why"
 
 
 class NotUnknownError(DecisionRefusedError):
-    """There is no unknown outcome to resolve.
+    """The outcome is not unknown, so it cannot be resolved."""
 
-    Attributes:
-        state: The state the request is in.
-    """
-
-    def __init__(self, request_id: str, *, state: str, hint: str) -> None:
-        super().__init__(request_id, f"request {request_id} is {state}, its outcome is not unknown; {hint}")
-        self.state = state
+    state: str
+    hint: str
+    _message = "request {self.request_id} is {self.state}, its outcome is not unknown; {self.hint}"
 
 
-class StartRefusedError(_OfRequest, SaysoError):
-    """A call was not started.
-
-    Attributes:
-        request_id: The request whose call was to start.
-    """
+class StartRefusedError(_OfRequest):
+    """A call was not started."""
 
     def __init__(self, request_id: str, message: str) -> None:
-        super().__init__(message)
+        SaysoError.__init__(self, message)
         self.request_id = request_id
 
 
 class AlreadyStartedError(StartRefusedError):
-    """The one start of this approval has been used.
+    """The call was started before; an approval starts it once."""
 
-    Attributes:
-        state: `running`, `done` or `failed`.
-        at: When it was started, in UTC; None where that is not known.
-    """
-
-    def __init__(self, request_id: str, *, state: str, at: datetime | None, age: str) -> None:
-        super().__init__(
-            request_id, f"the call of {request_id} was already started {age} and is {state}; it was not started again"
-        )
-        self.state, self.at = state, at
+    state: str  # `running`, `done` or `failed`
+    at: datetime | None  # in UTC; None where it is not known
+    age: str
+    _message = (
+        "the call of {self.request_id} was already started {self.age} and is {self.state}; it was not started again"
+    )
 
 
 class NotApprovedError(StartRefusedError):
-    """The request is not approved, or not any more: somebody cancelled it before the call was started.
+    """The request is not approved, or not any more: somebody cancelled it before the call was started."""
 
-    Attributes:
-        state: The state the request is in.
-    """
-
-    def __init__(self, request_id: str, *, state: str) -> None:
-        super().__init__(request_id, f"request {request_id} is {state}, not approved; the call was not run")
-        self.state = state
+    state: str
+    _message = "request {self.request_id} is {self.state}, not approved; the call was not run"
 
 
 class ApprovalExpiredError(StartRefusedError):
-    """The approval ended before the call was started.
+    """The approval expired before the call was started."""
 
-    Attributes:
-        expired_at: When it ended, in UTC.
-    """
-
-    def __init__(self, request_id: str, *, expired_at: datetime, age: str) -> None:
-        super().__init__(request_id, f"the approval of {request_id} expired {age}; the call was not run, ask anew")
-        self.expired_at = expired_at
+    expired_at: datetime  # in UTC
+    age: str
+    _message = "the approval of {self.request_id} expired {self.age}; the call was not run, ask anew"
 
 
 class EffectTakenError(StartRefusedError):
-    """Another request has the same effect: it runs, was done, may have happened, or was asked earlier and is open.
+    """Another request has the same effect, and is open, running, done or unknown."""
 
-    Attributes:
-        effect: What the call would do.
-        other: Id of the other request; None where it is another program's.
-        state: The state that one is in.
-    """
+    effect: str
+    other: str | None  # the id of the other request; None where it is another program's
+    state: str  # of the other request
+    _message = (
+        "the effect {self.effect!r} of {self.request_id} is taken: {self._named} is {self.state}; the call was not run."
+        " It can start when that one is known not to have happened. To do it again all the same, withdraw"
+        " {self.request_id}, ask anew, and have that approved with `--again` and a reason"
+    )
 
-    def __init__(self, request_id: str, *, effect: str, other: str | None, state: str) -> None:
-        it = "another program's request" if other is None else other
-        super().__init__(
-            request_id,
-            f"the effect {effect!r} of {request_id} is taken: {it} is {state}; the call was not run. It can start when"
-            f" that one is known not to have happened. To do it again all the same, withdraw {request_id}, ask"
-            " anew, and have that approved with `--again` and a reason",
-        )
-        self.effect, self.other, self.state = effect, other, state
+    @property
+    def _named(self) -> str:
+        return "another program's request" if self.other is None else self.other
 
 
 class CallFailedError(StartRefusedError):
-    """The call with this key was started before, and failed; it was not started again.
+    """The call with this key was started before, and failed; it was not started again."""
 
-    Attributes:
-        error: Type and message of its error, secrets masked; None where that is not known.
-    """
+    error: str | None  # its type and message, with secrets masked
+    _message = "the call of {self.request_id} failed{self._why}; it was not started again, ask with a key of its own"
 
-    def __init__(self, request_id: str, *, error: str | None) -> None:
-        why = "" if error is None else f": {error}"
-        super().__init__(
-            request_id, f"the call of {request_id} failed{why}; it was not started again, ask with a key of its own"
-        )
-        self.error = error
+    @property
+    def _why(self) -> str:
+        return "" if self.error is None else f": {self.error}"
 
 
 class OutcomeUnknownError(StartRefusedError):
-    """The call was started, and nobody can say how it ended. It is not tried again by itself."""
+    """The call was started, and its outcome is unknown. It is not retried by itself."""
 
-    def __init__(self, request_id: str) -> None:
-        super().__init__(
-            request_id,
-            f"the call of {request_id} was started and its outcome is unknown; it was not run again."
-            f" Find out, then `sayso resolve {request_id} --happened` or `--did-not`",
-        )
+    _message = (
+        "the call of {self.request_id} was started and its outcome is unknown; it was not run again."
+        " Find out, then `sayso resolve {self.request_id} --happened` or `--did-not`"
+    )
 
 
 class AlteredRequestError(StartRefusedError):
-    """The record is not the one that was shown and approved: its fingerprint or another part of it differs."""
+    """The stored record is not the one that was shown and approved: its fingerprint or another part of it differs."""
 
-    def __init__(self, request_id: str, what: str | None = None) -> None:
-        if what is None:
-            what = f"the stored arguments of {request_id} do not fit the fingerprint that was approved"
-        else:
-            what = f"the record of {request_id} was altered: {what}"
-        super().__init__(request_id, f"{what}; not run")
+    what: str | None = None
+    _message = "{self._altered}; not run"
+
+    @property
+    def _altered(self) -> str:
+        if self.what is None:
+            return f"the stored arguments of {self.request_id} do not fit the fingerprint that was approved"
+        return f"the record of {self.request_id} was altered: {self.what}"
 
 
 class EvidenceError(SaysoError):
-    """A receipt, an anchor or a checkpoint is not as it was written, or proves nothing about what it was held to."""
+    """A receipt, an anchor or a checkpoint is not as it was written, or does not match what it is compared with."""
 
 
-class PurgeRefusedError(SaysoError):
-    """Something can still happen to the request, or its run still needs it. Nothing of it was removed.
+class PurgeRefusedError(_Factual):
+    """The request or run with this `id` is not over, or is still needed. Nothing of it was removed."""
 
-    Attributes:
-        id: Of the request or run.
-    """
-
-    def __init__(self, about: str, reason: str) -> None:
-        super().__init__(f"{about} {reason}; nothing of it was removed")
-        self.id = about
+    id: str
+    reason: str
+    _message = "{self.id} {self.reason}; nothing of it was removed"
 
 
-class RunPurgedError(SaysoError):
-    """The run has ended, and its steps were removed: nobody can say what it did, and it is not begun again.
+class RunPurgedError(_Factual):
+    """The run has ended, and its steps were removed: nobody can say what it did, and it is not begun again."""
 
-    Attributes:
-        run_id: Which run.
-    """
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id!r} has ended, and what it did was purged; it is not begun again, take a new run")
-        self.run_id = run_id
+    run_id: str
+    _message = "run {self.run_id!r} has ended, and what it did was purged; it is not begun again, take a new run"
 
 
-class OutcomeNotRecordedError(_OfRequest, SaysoError):
-    """The call ran, and the store could not be told how it ended; the record will say `unknown`.
+class OutcomeNotRecordedError(_OfRequest):
+    """The call ran and returned `result`, and its outcome could not be recorded; the record will say `unknown`."""
 
-    Attributes:
-        request_id: The request whose call ran.
-        result: What the call returned.
-    """
-
-    def __init__(self, request_id: str, result: object, reason: str) -> None:
-        super().__init__(f"the call of {request_id} ran, but its outcome could not be recorded: {reason}")
-        self.request_id, self.result = request_id, result
+    result: object
+    reason: str
+    _message = "the call of {self.request_id} ran, but its outcome could not be recorded: {self.reason}"

@@ -17,12 +17,24 @@ from sayso.testing import sample_call
 NAMES = ("id", "approval_id", "confirmation_id", "request_id")
 ID = "rq_" + "5" * 32
 
+
+def _taken(kind: Any) -> list[str]:
+    """Return what the constructor of an error has to be given."""
+    if "_message" in vars(kind):
+        return [name for name in kind.facts if not hasattr(kind, name)]
+    wanted = inspect.signature(kind.__init__).parameters.values()
+    return [
+        one.name
+        for one in wanted
+        if one.default is one.empty
+        and one.name != "self"
+        and one.kind is not one.VAR_POSITIONAL
+        and one.kind is not one.VAR_KEYWORD
+    ]
+
+
 SIGNALS = [getattr(signals, name) for name in signals.__all__ if name.startswith("Confirmation")]
-FAULTS = [
-    kind
-    for kind in map(errors.__dict__.__getitem__, errors.__all__)
-    if "request_id" in inspect.signature(kind.__init__).parameters
-]
+FAULTS = [kind for kind in map(errors.__dict__.__getitem__, errors.__all__) if "request_id" in _taken(kind)]
 _FACTS: dict[str, Any] = {
     "by": "ada", "at": clock.instant(10), "expired_at": clock.instant(10), "state": "approved", "channel": "cli",
     "age": "1 s ago", "message": "no", "roles": ["finance"], "missing": 1, "seen": "a", "current": "b", "kind": "call",
@@ -31,10 +43,8 @@ _FACTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def fault(kind: type[Exception]) -> Exception:
-    wanted = [one for one in inspect.signature(kind.__init__).parameters.values() if one.default is one.empty]
-    by_name = {one.name: _FACTS[one.name] for one in wanted if one.name not in {"self", "request_id"}}
-    return kind(request_id=ID, **by_name)
+def fault(kind: Any) -> Exception:
+    return kind(request_id=ID, **{name: _FACTS[name] for name in _taken(kind) if name != "request_id"})
 
 
 def event(kind: str, /, **fields: Any) -> Any:
