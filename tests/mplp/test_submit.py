@@ -22,7 +22,6 @@ from sayso.mplp import (
     process_decision,
     read_confirm,
     submit_plan_for_approval,
-    verb,
 )
 from sayso.mplp.document import time_text
 from sayso.mplp.schema import id_of
@@ -142,15 +141,14 @@ def test_the_options_are_those_of_a_gate(clock: Clock) -> None:
     assert (request.expires_at - request.created_at).total_seconds() == 3600
     assert (request.approval_window.total_seconds(), request.risk, request.prompt) == (7200, "high", "Why")
     assert (request.quorum.count, request.quorum.roles) == (2, {"dba"})
-    with pytest.raises(errors.ConfigError, match="at least one reviewer"):
+    with pytest.raises(errors.ConfigError, match="quorum= takes a number of people from 1"):
         submit_plan_for_approval(plan_of_three(), "agent", quorum=0)
 
 
 def test_of_two_who_submit_at_one_time_one_waits() -> None:
     """The other one's request is taken back, as if both had looked before either had asked."""
     store = sayso.Review().store
-    asked = [verb.plan_submission(plan_of_three(title=title), "agent", None, {}) for title in "ab"]
-    first, second = (flow.submitting(plan_of_three(title=t), a) for t, a in zip("ab", asked, strict=True))
+    first, second = (flow.submit_plan_for_approval(plan_of_three(title=title), "agent") for title in "ab")
     looked, late = next(first).run(), next(second).run()
     drive(first, looked)
     with pytest.raises(ConfirmRefusedError, match="was changed"):
@@ -163,8 +161,7 @@ def test_of_two_who_submit_at_one_time_one_waits() -> None:
 def test_of_two_who_submit_another_round_at_one_time_one_waits() -> None:
     _, confirm, request = submitted()
     sayso.Review(reviewer="ada").reject(request.id, "no")
-    asked = [verb.plan_submission(plan_of_three(title=title), "agent", None, {}) for title in "ab"]
-    first, second = (flow.submitting(plan_of_three(title=t), a) for t, a in zip("ab", asked, strict=True))
+    first, second = (flow.submit_plan_for_approval(plan_of_three(title=title), "agent") for title in "ab")
     looked, late = next(first).run(), next(second).run()
     drive(first, looked)
     with pytest.raises(ConfirmRefusedError, match="was changed"):

@@ -1,19 +1,27 @@
 """The Confirm protocol: requests for approval as documents, plans and their lifecycle, and samples to learn from.
 
-A Confirm is a view of requests in a store and keeps nothing of its own. Submitting a plan opens a request that waits
-like any other; whoever decides it, through whichever channel, decides the plan and its Confirm. The verbs are here for
-plain programs and in `sayso.mplp.aio` for async ones. Invariant: nothing here starts a target whose Confirm is not
-approved.
+A Confirm is a view of requests in a store and stores nothing itself. Submitting a plan opens a request like any other;
+a decision about it, through any channel, is the decision about the plan and its Confirm. A target whose Confirm is not
+approved is never started. `sayso.mplp.aio` has the same functions for async programs.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from sayso.effects import Effects, drive
+from sayso.model.request import Request
+from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Concern, Event, Governance, Meta, Module, Ref, StageEvent, Trace
 from sayso.mplp.flow import subscribe
 from sayso.mplp.lifecycle import create_confirm
+from sayso.mplp.lookup import find_confirm
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, PlanStep, StepStatus, TargetType
-from sayso.mplp.sample import LearningSample, sample_of
+from sayso.mplp.sample import LearningSample, sample_of, sample_of_plan, sample_of_request
 from sayso.mplp.schema import (
     ConfirmLockedError,
     ConfirmNotFoundError,
@@ -22,18 +30,7 @@ from sayso.mplp.schema import (
     NotConformantError,
     schema,
 )
-from sayso.mplp.verb import (
-    add_decision,
-    capture_learning_sample,
-    document_of,
-    process_decision,
-    read_confirm,
-    read_plan,
-    refresh,
-    start,
-    submit_for_approval,
-    submit_plan_for_approval,
-)
+from sayso.stores.base import Store
 
 __all__ = [
     "Concern",
@@ -74,3 +71,61 @@ __all__ = [
     "submit_plan_for_approval",
     "subscribe",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _run(function: Callable[P, Effects[T]]) -> Callable[P, T]:
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return drive(function(*args, **kwargs))
+
+    return run
+
+
+submit_plan_for_approval = _run(flow.submit_plan_for_approval)
+submit_for_approval = _run(flow.submit_for_approval)
+add_decision = _run(flow.add_decision)
+process_decision = _run(flow.process_decision)
+read_confirm = _run(flow.read_confirm)
+read_plan = _run(flow.read_plan)
+refresh = _run(flow.refresh)
+
+
+@wraps(flow.start)
+def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str | None = None) -> T:  # noqa: D103  it has that of `flow.start`
+    if inspect.iscoroutinefunction(do):
+        raise TypeError("do is async, which needs sayso.mplp.aio.start; nothing was started")
+    return drive(flow.start(target, do, store=store))
+
+
+def capture_learning_sample(
+    confirm: Confirm, target: Plan | Request, *, context: dict[str, Any] | None = None
+) -> LearningSample:
+    """Return what can be learned from a decision (seed 003, section 5).
+
+    Args:
+        confirm: The Confirm.
+        target: Its plan; or the request of a call or question, whose Confirm it is.
+        context: What is known of a plan's context.
+
+    Raises:
+        MismatchError: The Confirm is about something else.
+    """
+    if isinstance(target, Plan):
+        return sample_of_plan(confirm, target, context=context)
+    return sample_of_request(confirm, target)
+
+
+def document_of(store: Store, wanted: str) -> dict[str, Any]:
+    """Return a Confirm as JSON values that fit the protocol; writes and publishes nothing.
+
+    Args:
+        store: Where it is.
+        wanted: The id of a Confirm, or of a request.
+
+    Raises:
+        ConfirmNotFoundError: There is none.
+    """
+    return find_confirm(store, wanted).confirm.export()

@@ -9,12 +9,10 @@ with the target as it was approved.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from datetime import timedelta
+from functools import wraps
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from pydantic import Field
@@ -24,7 +22,6 @@ from sayso.gates import Gate
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Call
-from sayso.model.reviewer import Quorum
 from sayso.mplp.plan import Plan, PlanStep, TargetType
 from sayso.mplp.schema import NotConformantError, id_of
 
@@ -32,7 +29,6 @@ __all__ = [
     "PLAN_TOOL",
     "TARGET_TOOL",
     "Step",
-    "Terms",
     "carry_out_plan",
     "edited_plan",
     "gate_for",
@@ -45,25 +41,6 @@ __all__ = [
 
 _Text = Annotated[str, Field(min_length=1)]
 _running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_running", default=None)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What an approval needs, as `sayso.gate` says; see there.
-
-    Attributes:
-        expires: How long the request waits.
-        approval_expires: How long an approval that was not used counts.
-        quorum: How many, of which roles.
-        risk: Your own label.
-        prompt: What the reviewer reads first.
-    """
-
-    expires: timedelta = timedelta(hours=24)
-    approval_expires: timedelta = timedelta(hours=24)
-    quorum: Quorum = Quorum()
-    risk: str | None = None
-    prompt: str | None = None
 
 
 class Step(TypedDict):
@@ -95,15 +72,12 @@ def _do(arguments: dict[str, Any]) -> Any:
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return the same function for async programs: by name and parameters the same tool, so that it is one call."""
+    """Return the same function for async programs; its name and parameters are the same, so it is the same tool."""
 
+    @wraps(function)
     async def awaited(**arguments: Any) -> Any:
         return await function(**arguments)
 
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        setattr(awaited, name, getattr(function, name))
-    awaited.__signature__ = inspect.signature(function)  # pyright: ignore[reportFunctionMemberAccess]
-    awaited.__annotations__ = dict(function.__annotations__)
     return awaited
 
 
@@ -123,18 +97,10 @@ def is_ours(call: Call) -> bool:
     return call.tool in {PLAN_TOOL, TARGET_TOOL}
 
 
-def gate_for(tool: str, terms: Terms, *, is_async: bool = False) -> Gate:
-    """Return the checkpoint before one of the two calls."""
+def gate_for(tool: str, *, is_async: bool = False, **options: Any) -> Gate:
+    """Return the checkpoint before one of the two calls; `options` are those of `Gate`."""
     function = carry_out_plan if tool == PLAN_TOOL else use_target
-    return Gate(
-        _awaited(function) if is_async else function,
-        prompt=terms.prompt,
-        description=function.__doc__,
-        expires=terms.expires,
-        approval_expires=terms.approval_expires,
-        quorum=terms.quorum,
-        risk=terms.risk,
-    )
+    return Gate(_awaited(function) if is_async else function, description=function.__doc__, **options)
 
 
 def target_of(call: Call) -> dict[str, Any]:

@@ -1,30 +1,32 @@
-"""Submitting, deciding, reading and starting, written once for sync and async programs (see `sayso.effects`).
+"""The protocol's functions, each written once for sync and async programs (see `sayso.effects`).
 
-A program submits a target as a held call, a reviewer decides its request, and what is read comes from the store;
-`sayso.mplp.verb` and `sayso.mplp.aio` are the two interfaces. Subscribers get the events of what this program does,
-and of decisions that it finds when it reads. Invariant: a target is started by `gates.execute` alone, which takes the
-single right to do so from the store; what a subscriber does, or fails to do, changes nothing of what was decided.
+`sayso.mplp` runs them in place and `sayso.mplp.aio` awaits them. The first five have the names and arguments of seed
+003, in snake case. A program submits a target as a held call, a reviewer decides its request, and everything that is
+read comes from the store. Only `gates.execute` starts a target. A call that is refused has changed nothing, and a
+subscriber cannot affect a decision.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from sayso import config, errors, scope
 from sayso.caller import Caller
 from sayso.effects import Effects, HookCall, StoreCall
-from sayso.gates import Gate, execute, find_or_ask
-from sayso.model import canonical
+from sayso.gates import execute, find_or_ask
+from sayso.gates.options import quorum_of
+from sayso.model import canonical, duration
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.mplp import confirm as documents
-from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, Terms, gate_for, plan_with, running_as
+from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, gate_for, plan_with, running_as
 from sayso.mplp.confirm import (
     SUBMITTED,
     Confirm,
@@ -53,29 +55,32 @@ from sayso.scope import Occasion, requester
 from sayso.stores.base import Store
 
 __all__ = [
-    "Submission",
+    "SubmitOptions",
     "Subscriber",
-    "deciding",
-    "processing",
-    "publish",
-    "reading",
-    "refreshing",
-    "starting",
-    "submitting",
+    "add_decision",
+    "process_decision",
+    "read_confirm",
+    "read_plan",
+    "refresh",
+    "start",
+    "submit_for_approval",
+    "submit_plan_for_approval",
     "subscribe",
 ]
 
+T = TypeVar("T")
+
 Subscriber = Callable[[Event | StageEvent], Any]
-"""Gets an event; may be async where the program is."""
+"""Receives an event; may be async where the program is."""
 
 _subscribers: list[Subscriber] = []
 
 
 def subscribe(subscriber: Subscriber) -> Callable[[], None]:
-    """Have a function called with every event from now on; calling what is returned ends it.
+    """Call a function with every event from now on; the function that is returned ends this.
 
-    An event may come more than once, where two processes notice the same decision at one time; its `event_id` is the
-    same then. What the function raises is logged.
+    An event may come twice when two processes notice the same decision at one time; its `event_id` is then the same.
+    What the subscriber raises is logged.
     """
     _subscribers.append(subscriber)
 
@@ -86,8 +91,7 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     return unsubscribe
 
 
-def publish(event: Event | StageEvent) -> Effects[None]:
-    """Call every subscriber with an event."""
+def _publish(event: Event | StageEvent) -> Effects[None]:
     for subscriber in _subscribers:
         try:
             yield HookCall(partial(subscriber, event), {})
@@ -99,64 +103,105 @@ _AGAIN = frozenset({ConfirmStatus.PENDING, ConfirmStatus.REJECTED})
 _IN_USE = frozenset({State.APPROVED, State.RUNNING, State.UNKNOWN})
 
 
-class Submission(NamedTuple):
-    """What is submitted.
+# -- submit --------------------------------------------------------------------------------------------------------
+
+
+class SubmitOptions(TypedDict, total=False):
+    """Options of a submission.
 
     Attributes:
-        role: Who asks.
-        reason: Why.
-        terms: What an approval needs.
-        confirm: The Confirm that the caller gives; None makes one, or takes the rejected one.
-        traceparent: The W3C trace that it belongs to; None is the active_traceparent one.
-        store: Where it waits; None is the configured store.
+        expires, approval_expires, quorum, roles, risk: As for `sayso.gate`.
+        traceparent: The W3C trace that it belongs to; the active one when not given.
+        store: Where it waits, in place of the configured store.
     """
 
-    role: str
-    reason: str
-    terms: Terms
-    confirm: Confirm | None
+    expires: timedelta | str
+    approval_expires: timedelta | str
+    quorum: int
+    roles: Collection[str]
+    risk: str | None
     traceparent: str | None
     store: Store | str | None
 
 
-# -- submit --------------------------------------------------------------------------------------------------------
+def submit_plan_for_approval(
+    plan: Plan, requested_by: str, *, reason: str | None = None, confirm: Confirm | None = None,
+    **options: Unpack[SubmitOptions],
+) -> Effects[Confirm]:  # fmt: skip
+    """Submit a plan: it becomes `proposed`, and its request is shown in the inbox and in every channel.
+
+    Submitting the same plan again finds the pending request. After a rejection it starts another round on the same
+    Confirm; after any other end it gets a new Confirm. Durable on return (seed 003, section 4.2).
+
+    Args:
+        plan: A draft; its status follows from now on.
+        requested_by: The role that asks.
+        reason: Why; by default from the plan's title. The reviewer reads it first.
+        confirm: A Confirm to use, whose id and fields are kept.
+        options: See `SubmitOptions`.
+
+    Raises:
+        NotConformantError: The plan, or the given Confirm, does not fit the protocol.
+        ConfirmRefusedError: It is approved already, was changed while it is pending, or the Confirm is locked or about
+            something else.
+        StoreError: It could not be recorded.
+    """
+    text = reason or (None if confirm is None else confirm.reason) or f"Requesting approval for plan: {plan.title}"
+    return _submit(plan, requested_by, text, confirm, **options)
 
 
-def submitting(target: Plan | Confirm, asked: Submission) -> Effects[Confirm]:
-    """Open a request for a target, or find the one that waits for it; return its Confirm."""
-    check_submission(target, asked.confirm)
-    if isinstance(target, Plan):  # what it says of itself leaves in its Confirm
-        create_confirm(TargetType.PLAN, target.plan_id, asked.role, asked.reason).export()
-    parent = (
-        documents.active_traceparent() if asked.traceparent is None else documents.valid_traceparent(asked.traceparent)
-    )
-    store = config.open_store(asked.store)
+def submit_for_approval(confirm: Confirm, **options: Unpack[SubmitOptions]) -> Effects[Confirm]:
+    """Submit a Confirm about anything but a plan: a request opens for it, and the Confirm follows it from now on.
+
+    Takes the options of `submit_plan_for_approval`, and raises as it does.
+    """
+    text = confirm.reason or f"Requesting approval for {confirm.target_type} {confirm.target_id}"
+    return _submit(confirm, confirm.requested_by_role, text, confirm, **options)
+
+
+def _submit(
+    target: Plan | Confirm, role: str, reason: str, confirm: Confirm | None, *, expires: timedelta | str = "24h",
+    approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (), risk: str | None = None,
+    traceparent: str | None = None, store: Store | str | None = None,
+) -> Effects[Confirm]:  # fmt: skip
     if isinstance(target, Plan):
         target_type, target_id, tool = TargetType.PLAN, target.plan_id, PLAN_TOOL
     else:
         target_type, target_id, tool = target.target_type, target.target_id, TARGET_TOOL
-    if asked.confirm is not None:
-        named: StoredConfirm | None = yield StoreCall(store, _known, store, asked.confirm.confirm_id)
+    gate = gate_for(
+        tool, prompt=reason, expires=duration.option("expires", expires), quorum=quorum_of(quorum, roles), risk=risk,
+        approval_expires=duration.option("approval_expires", approval_expires),
+    )  # fmt: skip
+    check_submission(target, confirm)
+    if isinstance(target, Plan):  # the role and the reason are exported in its Confirm
+        create_confirm(TargetType.PLAN, target_id, role, reason).export()
+    parent = documents.active_traceparent() if traceparent is None else documents.valid_traceparent(traceparent)
+    where = config.open_store(store)
+    if confirm is not None:
+        named: StoredConfirm | None = yield StoreCall(where, _known, where, confirm.confirm_id)
         if named is not None:  # a known id must name the same target
             check_target(named.confirm, target_type, target_id)
-    known: StoredConfirm | None = yield StoreCall(store, find_target, store, target_type, target_id)
-    confirm_id, number = _next_round(known, asked.confirm, target_id)
-    gate, run_id = gate_for(tool, asked.terms), run_of(target_type, target_id)
+    known: StoredConfirm | None = yield StoreCall(where, find_target, where, target_type, target_id)
+    confirm_id, number = _next_round(known, confirm, target_id)
+    arguments, run_id = _arguments_of(target), run_of(target_type, target_id)
     if known is not None and known.last.state is State.PENDING:
-        _must_be_same(gate, target, known.last)
-    context = _context(target, asked, confirm_id, number) | ({} if parent is None else {"traceparent": parent})
+        form = canonical.encode(arguments)
+        if call_digest(gate.tool, gate.schema.digest, form.digest_input) != known.last.call.digest:
+            raise _changed(known.last)
+    context = _context(target, role, confirm if number == 1 else None) | {"confirm_id": confirm_id, "round": number}
+    if parent is not None:
+        context["traceparent"] = parent
     occasion = Occasion(
-        (run_id,), {}, _acts_for(asked.role), place=f"{confirm_id}/{number}", context=context, quorum=gate.quorum,
-        escalation=gate.escalation,
-    )  # fmt: skip
-    request = yield from find_or_ask(gate, store, _arguments_of(target), occasion, Caller())
-    yield from _must_be_only(store, run_id, request)
-    stored: StoredConfirm = yield StoreCall(store, find_confirm, store, request.id)
+        (run_id,), {}, _acts_for(role), place=f"{confirm_id}/{number}", context=context, quorum=gate.quorum
+    )
+    request = yield from find_or_ask(gate, where, arguments, occasion, Caller())
+    yield from _must_be_only(where, run_id, request)
+    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, request.id)
     try:
-        yield from _publish(store, stored)
+        yield from _publish_news(where, stored)
     except errors.RunNotFoundError as error:  # a server keeps a run for the program that began it
-        raise (yield from _taken_back(store, stored)) from error
-    return _at_home(store, stored, asked.confirm or stored.confirm, target if isinstance(target, Plan) else None)
+        raise (yield from _taken_back(where, stored)) from error
+    return _updated(where, stored, confirm or stored.confirm, target if isinstance(target, Plan) else None)
 
 
 def _acts_for(role: str) -> tuple[Identity, ...]:
@@ -184,15 +229,14 @@ def _next_round(known: StoredConfirm | None, confirm: Confirm | None, target_id:
     return own or new_id(), 1
 
 
-def _context(target: Plan | Confirm, asked: Submission, confirm_id: str, number: int) -> dict[str, Any]:
+def _context(target: Plan | Confirm, role: str, confirm: Confirm | None) -> dict[str, Any]:
     """Return the request's context: fields of its Confirm and target that no reviewer edits."""
-    # The id and the number stand in the request's place as well, where they count; here people read them.
-    context: dict[str, Any] = {"confirm_id": confirm_id, "requested_by_role": asked.role, "round": number}
-    if asked.confirm is not None and number == 1:
-        context["confirm"] = {name: value for name, value in asked.confirm.export().items() if name in SUBMITTED}
+    context: dict[str, Any] = {"requested_by_role": role}
+    if confirm is not None:
+        context["confirm"] = {name: value for name, value in confirm.export().items() if name in SUBMITTED}
     if isinstance(target, Plan):
-        seen = {"plan_id", "title", "objective", "status", "steps"}
-        context["plan"] = {name: value for name, value in target.export().items() if name not in seen}
+        shown = {"plan_id", "title", "objective", "status", "steps"}
+        context["plan"] = {name: value for name, value in target.export().items() if name not in shown}
     return context
 
 
@@ -205,12 +249,6 @@ def _arguments_of(target: Plan | Confirm) -> dict[str, Any]:
         ]
         return {"title": target.title, "objective": target.objective, "steps": steps}
     return {"target_type": target.target_type, "target_id": target.target_id, "reason": target.reason}
-
-
-def _must_be_same(gate: Gate, target: Plan | Confirm, waiting: Request) -> None:
-    form = canonical.encode(_arguments_of(target))
-    if call_digest(gate.tool, gate.schema.digest, form.digest_input) != waiting.call.digest:
-        raise _changed(waiting)
 
 
 def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
@@ -239,25 +277,55 @@ def _changed(waiting: Request) -> ConfirmRefusedError:
 # -- decide --------------------------------------------------------------------------------------------------------
 
 
-def deciding(confirm: Confirm, decision: Decision) -> Effects[None]:
-    """Add a decision: through the person's door where the Confirm waits in a store, else to the document."""
+def add_decision(
+    confirm: Confirm, status: DecisionStatus | str, decided_by_role: str, reason: str | None = None
+) -> Effects[None]:
+    """Add a decision to a Confirm (seed 003, section 6).
+
+    A Confirm that was read from a store is decided there, as by `process_decision`; one that was only created is
+    changed itself.
+
+    Raises:
+        ConfirmLockedError: It is locked.
+        ConfirmRefusedError: It is decided already, a rejection has no reason, or the requesting role decides.
+        ConfirmNotFoundError: It was read from a request, and the store has none of its id.
+        DecisionRefusedError: The store refuses it, e.g. because it changed since the Confirm was read.
+    """
+    decision = Decision(status=DecisionStatus(status), decided_by_role=decided_by_role, reason=reason)
     if confirm.origin.seen is None:
         decide(confirm, decision)
     else:
-        yield from processing(confirm, decision, None, None)
+        yield from process_decision(confirm, decision)
 
 
-def processing(
-    confirm: Confirm, decision: Decision, by: Reviewer | str | None, store: Store | str | None
+def process_decision(
+    confirm: Confirm, decision: Decision, *, by: Reviewer | str | None = None, store: Store | str | None = None
 ) -> Effects[None]:
-    """Take a decision: on the request that waits for it, on the target, and in the document; publish its event."""
+    """Process a decision (seed 003, section 4.3): decide the request, update Confirm and plan, notify subscribers.
+
+    Args:
+        confirm: The Confirm; if a store has a pending one of this id, that is decided.
+        decision: The decision. Its id and role are kept; its time is the store's.
+        by: The person who decided; by default the role is taken for the person.
+        store: Where it waits, in place of the Confirm's own store or the configured one.
+
+    Raises:
+        ConfirmLockedError: It is locked.
+        ConfirmRefusedError: It is decided already, a rejection has no reason, the decision's id is known, or it is in
+            no store and the requesting role decides.
+        ConfirmNotFoundError: It was read from a request, and the store has none of its id.
+        StaleViewError: It was edited, or asked in another round, since the Confirm was read.
+        DecisionRefusedError: The store refuses it, e.g. because the role asked for it, or is not one of `roles=`.
+    """
     check_unlocked(confirm)
     where = config.open_store(confirm.origin.store if store is None else store)
     stored: StoredConfirm | None = yield StoreCall(where, _known, where, confirm.confirm_id)
-    if stored is None and confirm.origin.seen is not None:  # what was read of a request is decided on that request
+    if stored is None and confirm.origin.seen is not None:  # what was read from a request is decided on that request
         raise ConfirmNotFoundError(confirm.confirm_id)
     if stored is None:
-        yield from _decided_alone(confirm, decision)
+        yield from _publish(decide(confirm, decision))
+        if confirm.target_type is TargetType.PLAN:
+            yield from _publish(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
         return
     view = stored.confirm
     check_target(confirm, view.target_type, view.target_id)
@@ -267,26 +335,18 @@ def processing(
         where, partial(_decide, review, stored.last, decision, _seen(confirm, stored.last))
     )
     # The request records a person and a time; the protocol's id and role of the decision are in the Confirm's journal.
-    own = decisions_of(request)[-1].decision_id
-    detail = {"confirm_id": view.confirm_id, "of": own, "decision_id": decision.decision_id}
-    detail["decided_by_role"] = decision.decided_by_role
+    detail = {
+        "confirm_id": view.confirm_id, "of": decisions_of(request)[-1].decision_id,
+        "decision_id": decision.decision_id, "decided_by_role": decision.decided_by_role,
+    }  # fmt: skip
     yield StoreCall(where, where.note, journal_run_of(view.confirm_id), "confirm.decision", requester(), detail)
-    after: StoredConfirm = yield StoreCall(where, find_confirm, where, request.id)
-    yield from _publish(where, after)
-    _at_home(where, after, confirm, confirm.origin.plan)
+    yield from _reread(where, request.id, confirm)
 
 
 def _known(store: Store, confirm_id: str) -> StoredConfirm | None:
     with suppress(ConfirmNotFoundError):
         return find_confirm(store, confirm_id)
     return None
-
-
-def _decided_alone(confirm: Confirm, decision: Decision) -> Effects[None]:
-    for event in decide(confirm, decision):
-        yield from publish(event)
-    if confirm.target_type is TargetType.PLAN:
-        yield from publish(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
 
 
 def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -> Reviewer:
@@ -320,25 +380,60 @@ def _decide(review: Review, request: Request, decision: Decision, seen: str) -> 
 # -- read ----------------------------------------------------------------------------------------------------------
 
 
-def reading(wanted: str, store: Store | str | None) -> Effects[Confirm]:
-    """Return the Confirm of this id, or of a request of this id."""
+def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Effects[Confirm]:
+    """Return a Confirm from the store, whoever decided it, and publish events that nobody has published yet.
+
+    Args:
+        confirm_id: Its id; or that of its plan, or of a request (or the beginning of one).
+        store: Where it is, in place of the configured store.
+
+    Raises:
+        ConfirmNotFoundError: There is none.
+    """
     where = config.open_store(store)
-    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, wanted)
-    yield from _publish(where, stored)
-    return _at_home(where, stored, stored.confirm, None)
+    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, confirm_id)
+    yield from _publish_news(where, stored)
+    return _updated(where, stored, stored.confirm, None)
 
 
-def refreshing(confirm: Confirm) -> Effects[None]:
-    """Bring a Confirm that is the view of requests, and the plan that was submitted with it, to where they stand."""
+def read_plan(plan_id: str, *, store: Store | str | None = None) -> Effects[Plan]:
+    """Return a plan from the store: as it was last submitted, with the reviewers' changes, and its status.
+
+    Raises:
+        ConfirmNotFoundError: No plan of this id was submitted.
+    """
+    where = config.open_store(store)
+    stored: StoredConfirm = yield StoreCall(where, _plan_in, where, plan_id)
+    return stored.plan
+
+
+def refresh(confirm: Confirm) -> Effects[None]:
+    """Update a Confirm, and the plan that was submitted with it, from the store.
+
+    Raises:
+        ConfirmRefusedError: It is in no store.
+    """
     if confirm.origin.store is None:
         raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is in no store")
-    where = config.open_store(confirm.origin.store)
-    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, confirm.confirm_id)
-    yield from _publish(where, stored)
-    _at_home(where, stored, confirm, confirm.origin.plan)
+    yield from _reread(config.open_store(confirm.origin.store), confirm.confirm_id, confirm)
 
 
-def _at_home(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan | None) -> Confirm:
+def _plan_in(store: Store, plan_id: str) -> StoredConfirm:
+    stored = find_target(store, TargetType.PLAN, plan_id)
+    if stored is None:
+        raise ConfirmNotFoundError(plan_id)
+    return stored
+
+
+def _reread(store: Store, wanted: str, confirm: Confirm) -> Effects[None]:
+    """Publish what is new about a stored Confirm, and update this one and its plan from it."""
+    stored: StoredConfirm = yield StoreCall(store, find_confirm, store, wanted)
+    yield from _publish_news(store, stored)
+    _updated(store, stored, confirm, confirm.origin.plan)
+
+
+def _updated(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan | None) -> Confirm:
+    """Update a Confirm and its plan from the stored one; return the Confirm."""
     governance = confirm.governance
     confirm.update_from(stored.confirm)
     if governance is not None:
@@ -348,71 +443,64 @@ def _at_home(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan |
     return confirm.linked(store, plan, seen=stored.last)
 
 
-def _publish(store: Store, stored: StoredConfirm) -> Effects[None]:
-    """Record what happened to a Confirm since the last reading, and publish it."""
+def _publish_news(store: Store, stored: StoredConfirm) -> Effects[None]:
+    """Record and publish the events of a Confirm that its journal does not have yet."""
     if round_facts(stored.last) is None:
-        return  # a program's own request; its journal says it all
-    for event, about in _happened(stored):
-        if event.event_id in stored.recorded_events:
-            continue
-        detail = {"event_id": event.event_id, "request": about.id, **_detail(event)}
-        yield StoreCall(
-            store, store.note, journal_run_of(stored.confirm.confirm_id), event.event_type, requester(), detail
-        )
-        yield from publish(event)
-
-
-def _happened(stored: StoredConfirm) -> list[tuple[Event | StageEvent, Request]]:
-    found: list[tuple[Event | StageEvent, Request]] = []
+        return  # a program's own request, which has a journal of its own
     for index, request in enumerate(stored.rounds):
         confirm = confirm_of(stored.rounds[: index + 1], stored.names)
         ours = {id_of("event", request.id, word) for word in ("requested", "decided", "cancelled")}
-        events = [event for event in confirm.events or () if event.event_id in ours]
-        found += [(event, request) for event in events]
-        if confirm.target_type is TargetType.PLAN and len(events) > 1:
-            stage = stage_of(confirm, confirm.decisions[-1], id_of("stage", request.id, confirm.status))
-            found.append((stage, request))
-    return found
-
-
-def _detail(event: Event | StageEvent) -> dict[str, Any]:
-    if isinstance(event, StageEvent):
-        return {"event_family": event.event_family, **event.payload}
-    return dict(event.data or {})
+        news: list[Event | StageEvent] = [event for event in confirm.events or () if event.event_id in ours]
+        if confirm.target_type is TargetType.PLAN and len(news) > 1:
+            news.append(stage_of(confirm, confirm.decisions[-1], id_of("stage", request.id, confirm.status)))
+        for event in news:
+            if event.event_id in stored.recorded_events:
+                continue
+            is_stage = isinstance(event, StageEvent)
+            about = {"event_family": event.event_family, **event.payload} if is_stage else event.data or {}
+            detail = {"event_id": event.event_id, "request": request.id, **about}
+            run_id = journal_run_of(confirm.confirm_id)
+            yield StoreCall(store, store.note, run_id, event.event_type, requester(), detail)
+            yield from _publish(event)
 
 
 # -- start ---------------------------------------------------------------------------------------------------------
 
 
-def starting(target: Plan | Confirm, do: Callable[[Any], Any], store: Store | str | None) -> Effects[Any]:
-    """Start an approved target, once: call `do` with it as it was approved."""
+def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str | None = None) -> Effects[T]:
+    """Start an approved plan or target, and return what `do` returned. One approval starts it at most once.
+
+    Args:
+        target: The plan, or the Confirm.
+        do: Receives the plan as it was approved, with the reviewers' changes; for other targets, the Confirm with the
+            approved reason.
+        store: Where it was approved, in place of the configured store.
+
+    Raises:
+        StartRefusedError: It is not approved (any more), was started before, or another target was approved in its
+            place; `do` was not called.
+        ConfirmNotFoundError: It was never submitted.
+        TypeError: `do` is async; `sayso.mplp.aio.start` awaits it.
+    """
     home = target.origin.store if isinstance(target, Confirm) else None
     where = config.open_store(home if store is None else store)
-    stored = yield from _group_to_start(where, target)
+    find, wanted = (_plan_in, target.plan_id) if isinstance(target, Plan) else (find_confirm, target.confirm_id)
+    stored: StoredConfirm = yield StoreCall(where, find, where, wanted)
     request = stored.last
     if isinstance(target, Confirm):
         check_unlocked(target)
         check_target(target, stored.confirm.target_type, stored.confirm.target_id)
     if round_facts(request) is None:
         raise ConfirmRefusedError(stored.confirm.confirm_id, f"{request.id} is a program's own, which starts it itself")
-    gate = gate_for(request.call.tool, Terms(), is_async=inspect.iscoroutinefunction(do))
+    gate = gate_for(request.call.tool, is_async=inspect.iscoroutinefunction(do))
     with running_as(partial(_run_target, do, stored)):
         attempt = yield from execute(gate, where, request)
     stored = yield StoreCall(where, find_confirm, where, request.id)
     if isinstance(target, Plan):
         target.update_from(stored.plan)
     else:
-        _at_home(where, stored, target, target.origin.plan)
+        _updated(where, stored, target, target.origin.plan)
     return attempt.unwrap()
-
-
-def _group_to_start(store: Store, target: Plan | Confirm) -> Effects[StoredConfirm]:
-    if isinstance(target, Confirm):
-        return (yield StoreCall(store, find_confirm, store, target.confirm_id))
-    stored: StoredConfirm | None = yield StoreCall(store, find_target, store, TargetType.PLAN, target.plan_id)
-    if stored is None:
-        raise ConfirmNotFoundError(target.plan_id)
-    return stored
 
 
 def _run_target(do: Callable[[Any], Any], stored: StoredConfirm, arguments: dict[str, Any]) -> Any:

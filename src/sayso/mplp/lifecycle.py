@@ -81,8 +81,8 @@ def check_decision(confirm: Confirm, decision: Decision) -> None:
         raise ConfirmRefusedError(confirm.confirm_id, reason)
 
 
-def decide(confirm: Confirm, decision: Decision) -> list[Event]:
-    """Write a decision down in a Confirm that is in no store, and return what happened to it.
+def decide(confirm: Confirm, decision: Decision) -> Event:
+    """Record a decision in a Confirm that is in no store, and return the event.
 
     Raises:
         ConfirmRefusedError: It cannot take the decision, or the role that asked decides.
@@ -100,7 +100,7 @@ def decide(confirm: Confirm, decision: Decision) -> list[Event]:
     )
     changes = {"status": ConfirmStatus(decision.status), "decisions": FrozenList([*confirm.decisions, decision])}
     confirm.update_from(confirm.model_copy(update=changes))
-    return [event]
+    return event
 
 
 def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
