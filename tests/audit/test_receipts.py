@@ -62,8 +62,8 @@ def by_the_page(root: Path) -> Callable[[bytes, str], Any]:
     found = re.search(r"```python\n(# check_receipt.py\n.*?)```", page, re.DOTALL)
     assert found is not None
     program = found[1]
-    assert "sayso" not in re.sub(r'"sayso/checkpoint/1"', "", program)
-    assert len([line for line in program.splitlines() if line.strip() and not line.startswith("#")]) <= 34
+    assert "sayso" not in program
+    assert len([line for line in program.splitlines() if line.strip() and not line.startswith("#")]) <= 25
     names: dict[str, Any] = {"__name__": "check_receipt"}
     exec(compile(program, "check_receipt.py", "exec"), names)  # noqa: S102  the page's own program
     return names["checked"]
@@ -87,7 +87,6 @@ def test_every_call_that_was_run_or_refused_has_a_receipt_that_verifies(make: st
             found = verify_receipt(content, trusted=signer.key)
             assert found.body["outcome"]["state"] == request.state
             assert found.body["request"]["fingerprint"] == request.fingerprint
-            assert found.checkpoint is not None
             assert found.key == signer.key
         with pytest.raises(errors.RequestNotFoundError):
             receipt_of(scene.store, "rq_none")
@@ -151,20 +150,15 @@ def test_what_the_program_took_back_and_what_nobody_answered_have_receipts(scene
     assert (body["decision"], body["outcome"]["state"]) == (None, "expired")
 
 
-def test_a_receipt_without_key_or_checkpoint_holds_and_says_so(scene: Scene) -> None:
+def test_a_receipt_without_a_key_holds_and_says_so(scene: Scene) -> None:
     request = done(scene)
-    found = verify_receipt(receipt_text(scene.store, request.id).encode())
-    assert (found.key, found.checkpoint) == (None, None)
+    assert verify_receipt(receipt_text(scene.store, request.id).encode()).key is None
 
 
-def test_a_receipt_reaches_to_the_first_checkpoint_that_knows_it(scene: Scene) -> None:
+def test_a_receipt_holds_the_rows_from_the_first_of_its_request_to_the_last(scene: Scene) -> None:
     request = done(scene)
-    checkpoint(scene.store)
     scene.ask("run_a")
-    checkpoint(scene.store)
-    body = receipt_of(scene.store, request.id)
-    assert body["checkpoint"]["seq"] == 1
-    assert [row[1] for row in body["chain"]["rows"]] == [2, 3, 4, 5, 6, 7, 8]
+    assert [row[1] for row in receipt_of(scene.store, request.id)["chain"]["rows"]] == [2, 3, 4, 5, 6, 7]
 
 
 # -- every byte counts -----------------------------------------------------------------------------------------------
@@ -208,25 +202,15 @@ def test_whoever_follows_the_page_finds_every_changed_byte(
     content, signer = written(scene, tmp_path)
     said, steps = by_the_page(content, signer.key)
     assert said == verify_receipt(content).body
-    assert [step[0] for step in steps[:-1]] == ["asked", "approved", "started", "done"]
-    assert steps[-1] == "known to checkpoint 1"
+    assert [step[0] for step in steps] == ["asked", "approved", "started", "done"]
     for place in range(len(content)):
         for bit in (1, 32):
             spoilt = bytearray(content)
             spoilt[place] ^= bit
             with pytest.raises(Exception):  # noqa: B017, PT011  whatever breaks first
                 by_the_page(bytes(spoilt), signer.key)
-
-
-def test_whoever_follows_the_page_is_told_that_no_checkpoint_knows_the_rows_yet(
-    scene: Scene, tmp_path: Path, by_the_page: Callable[[bytes, str], Any]
-) -> None:
-    signer, request = a_signer(tmp_path), done(scene)
-    content = receipt_text(scene.store, request.id, signer).encode()
-    said, steps = by_the_page(content, signer.key)
-    assert (said["checkpoint"], steps[-1]) == (None, "no checkpoint knows its rows yet")
-    with pytest.raises(Exception):  # noqa: B017, PT011  whatever breaks first
-        by_the_page(receipt_text(scene.store, request.id).encode(), signer.key)
+    with pytest.raises(Exception):  # noqa: B017, PT011  the same
+        by_the_page(document_text("receipt", said, None).encode(), signer.key)
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -264,9 +248,8 @@ FORGED = {
     "decision.channel": "cli", "decision.at": "2026-01-01T12:00:01Z", "decision.comment": "said not",
     "decision.fingerprint": "0" * 64, "decision": None, "votes": [{}], "outcome.state": "failed", "outcome.at": "now",
     "outcome.started_at": None, "outcome.resolved_by": "local:eve", "chain.before": "0" * 64, "chain.rows.0.1": 3,
-    "chain.rows.0.0": "run_b", "chain.rows.3.5": "local:eve", "chain.rows.6.8": "0" * 64, "chain.rows": [],
-    "checkpoint.root": "0" * 64, "checkpoint.rows": 99, "checkpoint.proof": [], "checkpoint.proof.0": "L",
-    "checkpoint.signature": "0" * 128, "checkpoint.key": NEVER, "checkpoint.at": "then", "checkpoint": {}, "chain": 7,
+    "chain.rows.0.0": "run_b", "chain.rows.3.5": "local:eve", "chain.rows.5.8": "0" * 64, "chain.rows": [],
+    "chain": 7,
 }  # fmt: skip
 
 
@@ -279,18 +262,6 @@ def test_a_receipt_that_does_not_go_together_is_refused_whoever_signed_it(
     new = document_text("receipt", forged(body, where, FORGED[where]), signer)
     with pytest.raises(errors.EvidenceError):
         verify_receipt(new.encode())
-
-
-def test_rows_that_were_chained_anew_do_not_lead_to_the_checkpoint(scene: Scene, tmp_path: Path) -> None:
-    content, signer = written(scene, tmp_path)
-    body = verify_receipt(content).body
-    before, rows = body["chain"]["before"], list[list[Any]]()
-    for row in body["chain"]["rows"]:
-        rows.append(list(chained(before, *row[:5], row[5].replace("ada", "eve"), *row[6:8])))
-        before = rows[-1][8]
-    new = forged(forged(body, "chain.rows", rows), "decision.by", "local:eve")
-    with pytest.raises(errors.EvidenceError, match="the proof in the receipt does not lead"):
-        verify_receipt(document_text("receipt", new, signer).encode())
 
 
 def test_rows_that_begin_too_late_are_refused(scene: Scene, tmp_path: Path) -> None:
@@ -317,9 +288,6 @@ def test_a_receipt_must_be_signed_by_the_key_that_is_trusted(scene: Scene, tmp_p
     body = verify_receipt(content).body
     with pytest.raises(errors.EvidenceError, match="not signed, and must be"):
         verify_receipt(document_text("receipt", body, None).encode(), trusted=signer.key)
-    unsigned = forged(forged(body, "checkpoint.key", None), "checkpoint.signature", None)
-    with pytest.raises(errors.EvidenceError, match="the receipt's checkpoint is not signed by"):
-        verify_receipt(document_text("receipt", unsigned, signer).encode(), trusted=signer.key)
 
 
 def test_a_file_that_is_no_receipt_or_too_long_is_refused(scene: Scene, tmp_path: Path) -> None:

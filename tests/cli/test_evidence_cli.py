@@ -303,7 +303,6 @@ def test_a_receipt_verifies_where_there_is_no_store(here: Path, monkeypatch: pyt
     assert "compare it with the one that you were given" in sayso("receipt", "verify", "../r.json").out
     data = sayso("receipt", "verify", "../r.json", "--json").data
     assert data["receipt"]["request"]["id"] == request.id
-    assert data["checkpoint"]["at"].endswith("Z")
     assert list(Path().iterdir()) == []
 
 
@@ -311,7 +310,7 @@ def test_a_receipt_that_was_changed_or_is_none_is_refused() -> None:
     request = refunded()
     sayso("receipt", request.id, "-o", "r.json")
     unsigned = sayso("receipt", "verify", "r.json")
-    assert (unsigned.code, "NOT SIGNED" in unsigned.out, "no checkpoint knows" in unsigned.out) == (0, True, True)
+    assert (unsigned.code, "NOT SIGNED" in unsigned.out) == (0, True)
     text = Path("r.json").read_text()
     for new in (
         text.replace("goodwill", "badwill"),

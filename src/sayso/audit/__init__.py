@@ -1,6 +1,6 @@
 """The journal as evidence: verify it, and prove what it says to others.
 
-`verifier` checks chains and requests. `checkpoint` writes a signed root over all chains into the journal, `anchor`
+`verifier` checks chains and requests. `checkpoint` writes the signed heads of all chains into the journal, `anchor`
 copies it to a file outside of the store. `receipt` proves one request to somebody who has no store, `export` writes
 rows for other systems, `purge` removes the content of old requests. Nothing here changes a row of the journal.
 """

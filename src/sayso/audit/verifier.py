@@ -13,12 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sayso import errors
 from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, first_link
-from sayso.model.request import Request
 from sayso.stores.base import Store
 
-__all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "must_agree", "rows_of", "verify"]
+__all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "row_problem", "rows_of", "verify"]
 
 _PAGE = 1000
 
@@ -99,7 +97,8 @@ class _Walk:
             self._here = self._known.pop(entry.run_id, {})
             last = last._replace(seq=0, link=first_link(str(entry.run_id)))
         if entry.run_id not in self.broken:
-            wrong = _wrong(entry, last.link, last.seq + 1)
+            problem = row_problem(entry, last.link, last.seq + 1)
+            wrong = None if problem is None else Break(str(entry.run_id), last.seq + 1, problem)
             if wrong is None and self._here:
                 wrong = _unlike(entry, self._here.pop(entry.seq, ()))
             if wrong is None and entry.request_id:
@@ -182,21 +181,14 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
     return Verified(walk.rows, walk.chains, tuple(walk.broken.values()), requests, unopened)
 
 
-def must_agree(store: Store, request: Request) -> None:
-    """Raise `EvidenceError` where a request does not agree with its rows; the chain is not verified."""
-    for anchor in _anchors(store, request.run_id):
-        wrong = _differs_still(store, anchor) if anchor.request_id == request.id else None
-        if wrong is not None:
-            raise errors.EvidenceError(f"{wrong.reason}; see `sayso log --verify`")
-
-
-def _wrong(entry: Entry, before: str, seq: int) -> Break | None:
+def row_problem(entry: Entry, before: str, seq: int) -> str | None:
+    """Return why a row cannot be the one at this place, after the row whose link is `before`; None where it can."""
     if tuple(map(type, entry)) != KINDS:  # a database accepts bytes as text, and no link can be computed of them
-        return Break(str(entry.run_id), seq, f"row {seq} holds a value of a kind that is never written")
+        return f"row {seq} holds a value of a kind that is never written"
     if entry.seq != seq:
-        return Break(entry.run_id, seq, f"row {seq} is missing (row {entry.seq} follows)")
+        return f"row {seq} is missing (row {entry.seq} follows)"
     if chained(before, *entry[:-1]).link != entry.link:
-        return Break(entry.run_id, seq, f"row {seq} does not follow from row {seq - 1}: one of them was changed")
+        return f"row {seq} does not follow from row {seq - 1}: one of them was changed"
     return None
 
 

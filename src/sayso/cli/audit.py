@@ -20,8 +20,8 @@ from sayso.audit.checkpoint import CHAIN, Checkpoint, History, checkpoint, histo
 from sayso.audit.export import FORMATS, Format, entry_document, exported
 from sayso.audit.purge import Purged
 from sayso.audit.purge import purge as let_go
-from sayso.audit.receipt import Proven, receipt_text, verify_receipt_file
-from sayso.audit.signing import Signer, checked_key, signer_at
+from sayso.audit.receipt import receipt_text, verify_receipt_file
+from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
 from sayso.cli.context import CliContext, Number, as_option, date_option, json_option, output_option
 from sayso.cli.output import WRONG, complain, file_to_write, out, paint, plural, print_json, write_lines
 from sayso.errors import EvidenceError
@@ -92,7 +92,7 @@ def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, ke
     found = audit.verify(store, run_id=run_id, known=known)
     if run_id is not None and not found.rows and not found.broken:  # one that is known and gone is broken
         cli.check_run(run_id)
-    broken = [*found.broken, *(audit.Break(CHAIN, past.last, reason) for reason in past.broken)]
+    broken = [*found.broken, *(audit.Break(CHAIN, past.last.seq, reason) for reason in past.broken)]
     if by is not None and past.newest is None:
         broken.append(audit.Break(CHAIN, 0, f"there is no checkpoint, and {by} must have signed one"))
     if cli.as_json:
@@ -190,7 +190,7 @@ def _make_anchor(cli: CliContext, path: Path) -> int:
 @click.option("--request", "request_id", metavar="ID", help="Only of this request.")
 @click.option("--limit", metavar="N", type=Number(1), default=200, show_default=True, help="The last so many rows.")
 @click.option("--verify", is_flag=True, help="Check the chains, and that every request agrees with them.")
-@click.option("--checkpoint", is_flag=True, help="Put a root over all chains into the journal.")
+@click.option("--checkpoint", is_flag=True, help="Put the newest links of all chains into the journal.")
 @click.option(
     "--anchor", metavar="FILE", type=click.Path(path_type=Path),
     help="Write a checkpoint to FILE, to be kept elsewhere; with --verify, hold the store to the one in FILE.",
@@ -319,14 +319,13 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
         print_json({"ok": False, "reason": str(fault)})
         return WRONG
     if cli.as_json:
-        made = _checkpoint_values(found.checkpoint)
-        print_json({"ok": True, "key": found.key, "checkpoint": made, "receipt": found.body})
+        print_json({"ok": True, "key": found.key, "receipt": found.body})
         return 0
     out(*_receipt_rows(found, is_trusted=key is not None))
     return 0
 
 
-def _receipt_rows(found: Proven, *, is_trusted: bool) -> list[str]:
+def _receipt_rows(found: SignedDocument, *, is_trusted: bool) -> list[str]:
     body = found.body
     request, decision, outcome = body["request"], body["decision"], body["outcome"]
     rows = [f"receipt of {short(request['id'])}, run {token(request['run'])}", f"  asked     {_drawn(body, 'shown')}"]
@@ -342,12 +341,7 @@ def _receipt_rows(found: Proven, *, is_trusted: bool) -> list[str]:
         rows.append("  so it is not damaged, and who wrote it is anybody's guess")
     elif not is_trusted:
         rows.append("  a key of its own choice: compare it with the one that you were given, or say --key")
-    made = found.checkpoint
-    known = "no checkpoint knows its rows yet"
-    if made is not None:
-        over = f"{plural(made.rows, 'row')} in {plural(made.chains, 'chain')}"
-        known = f"known to {made.witness}, over {over}, {_signature_text(made.key)}"
-    return [*rows, known]
+    return rows
 
 
 def _drawn(body: dict[str, Any], part: str) -> str:
