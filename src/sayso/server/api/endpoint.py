@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import logging
-import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Literal, NoReturn, TypeVar, cast, get_origin
+from typing import Any, Literal, TypeVar, cast, get_origin
 
 from anyio import to_thread
 from pydantic import BaseModel, ValidationError
@@ -30,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 from sayso import errors
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
+from sayso.server import strict_json
 from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import Problem, problem_of, response
 from sayso.server.auth.sessions import Session
@@ -149,9 +147,6 @@ def _stranger() -> Problem:
 MAX_BODY = 2_000_000
 _LARGE = 20_000
 _BODY_TIMEOUT = 30.0
-_MAX_DEPTH = 64
-_TOO_DEEP = f"the body is nested deeper than {_MAX_DEPTH} levels; nothing was done"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 async def _read_body(http: Http, model: type[_M]) -> _M:
@@ -219,69 +214,13 @@ async def read_bytes(http: Http) -> bytes:
 
 
 def parsed(body: bytes) -> Any:
-    """Return a body's JSON values; raises `Problem` for what two readers could read as two things.
-
-    That is a key twice in one object, NaN, a number too large, half of a surrogate pair, and what is nested too deep.
-    """
+    """Return a body's JSON values; raises `Problem` for what two readers could read as two things."""
     try:
-        content = json.loads(
-            body.decode(), object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
-        )  # fmt: skip
-        _must_be_shallow(content)
+        return strict_json.loads(body.decode())
     except UnicodeDecodeError:
         raise Problem("invalid_json", "the body is not UTF-8; nothing was done") from None
-    except RecursionError:
-        raise Problem("invalid_json", _TOO_DEEP) from None
-    except (json.JSONDecodeError, _NotStrict) as error:
+    except ValueError as error:
         raise Problem("invalid_json", f"the body cannot be read ({error}); nothing was done") from None
-    except ValueError:  # what Python says of it names a setting of this server
-        raise Problem(
-            "invalid_json", "the body cannot be read (a number has too many digits); nothing was done"
-        ) from None
-    return content
-
-
-class _NotStrict(ValueError):
-    """JSON that some readers take and others do not, or take for something else."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _NotStrict("an object names a key twice")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _NotStrict(f"{name} is no number in JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise _NotStrict("a number is too large")
-    return number
-
-
-def _must_be_shallow(content: Any) -> None:
-    """Refuse what is too deep, and texts that are no Unicode; without recursion, for that is what depth attacks."""
-    level: list[Any] = [content]
-    for _ in range(_MAX_DEPTH + 1):
-        below: list[Any] = []
-        for value in level:
-            match value:
-                case dict():
-                    below += [*value.keys(), *value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-                case list():
-                    below += value
-                case str() if _SURROGATE.search(value):
-                    raise _NotStrict("a text has half of a surrogate pair")
-                case _:
-                    pass
-        if not below:
-            return
-        level = below
-    raise RecursionError
 
 
 # -- endpoints ---------------------------------------------------------------------------------------------------

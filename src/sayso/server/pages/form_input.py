@@ -8,18 +8,21 @@ types.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, display, value_of
 from sayso.model.schema import Schema, SchemaError
-from sayso.server.pages.forms import LABELS, Way, Widget, is_same, read_json, unified
+from sayso.server import strict_json
+from sayso.server.pages.forms import LABELS, Way, Widget
 
 __all__ = ["Edit", "read_answer", "read_edit"]
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_UNCHANGED = object()
+_LEFT_OUT = object()
 
 
 @dataclass
@@ -27,21 +30,16 @@ class Edit:
     """What a form changes.
 
     Attributes:
+        widgets: The fields, with what was sent standing in them.
         changes: New values of arguments.
         left_out: Arguments that are to have their defaults.
         problems: What cannot be read, `where: what is wrong`.
-        widgets: The fields, with what was sent standing in them.
     """
 
+    widgets: tuple[Widget, ...]
     changes: dict[str, Any] = field(default_factory=dict[str, Any])
     left_out: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
-    widgets: tuple[Widget, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was changed."""
-        return not (self.changes or self.left_out or self.problems)
 
     def arguments(self, shown: Mapping[str, Json]) -> dict[str, Any]:
         """Return all arguments, for an edit that leaves some out; what was not changed is as it was shown."""
@@ -49,31 +47,78 @@ class Edit:
         return kept | self.changes
 
 
-class _Unreadable(Exception):
-    """What was sent cannot be a value."""
+def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:
+    """Return what a form changes of a call.
+
+    Args:
+        widgets: The fields as they are made of the call as it stands.
+        form: What was sent.
+        classes: The classes of the call's schema (`Schema.classes`).
+    """
+    reader = _Reader(form, classes)
+    edit = Edit(reader.filled(widgets), problems=reader.problems)
+    for widget in widgets:
+        new = reader.read(widget)
+        if new is _LEFT_OUT:
+            edit.left_out.append(widget.name)
+        elif new is not _UNCHANGED:
+            edit.changes[widget.name] = new
+    return edit
 
 
-_UNCHANGED = object()
-_LEFT_OUT = object()
+def read_answer(
+    widgets: Sequence[Widget], form: Mapping[str, str], schema: Schema
+) -> tuple[object, list[str], tuple[Widget, ...]]:
+    """Return the answer in a form, what cannot be read of it, and the fields as they were sent."""
+    reader = _Reader(form, schema.classes)
+    filled = reader.filled(widgets)
+    (widget,) = widgets
+    if reader.way(widget) == "null":
+        return None, [], filled
+    if widget.kind == "json":  # any type at all: people type it as at a terminal
+        try:
+            return schema.parse("answer", _unified(form.get(widget.key, ""))), [], filled
+        except SchemaError as error:
+            return None, error.problems, filled
+    return reader.value(widget, is_new=True), reader.problems, filled
+
+
+def _unified(text: str) -> str:
+    """Return a text with line ends as we write them; browsers send a carriage return, too."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class _Reader:
+    """Reads the fields of one form; a problem counts as unchanged."""
+
     def __init__(self, form: Mapping[str, str], classes: Mapping[str, type]) -> None:
-        self._form = form
-        self._classes = classes
+        self._form, self._classes = form, classes
         self.problems: list[str] = []
 
+    def way(self, widget: Widget) -> Way:
+        """Return what is said of a field: a value, null, or nothing at all."""
+        offered: dict[str, Way] = {way: way for way in widget.ways}
+        return offered.get(self._form.get(f"{widget.key}.way", widget.way), widget.way)
+
+    def filled(self, widgets: Sequence[Widget]) -> tuple[Widget, ...]:
+        """Return the fields with what was sent in them."""
+        return tuple(
+            replace(
+                widget, value=_unified(self._form.get(widget.key, widget.value)), proposed=widget.value,
+                way=self.way(widget), proposed_way=widget.way, parts=self.filled(widget.parts),
+            )
+            for widget in widgets
+        )  # fmt: skip
+
     def read(self, widget: Widget) -> object:
-        """Return the new value, `_UNCHANGED` or `_LEFT_OUT`; a problem counts as unchanged."""
+        """Return the new value, `_UNCHANGED` or `_LEFT_OUT`."""
         if not widget.can_change:
             return _UNCHANGED
-        way = self.way(widget)
-        new = self._read_value(widget)
+        way, new = self.way(widget), self.value(widget)
         if way == widget.way and (way == "value" or new is not _UNCHANGED):
             return new  # whoever writes a value where there was none means that value
         if way != "value" and new is not _UNCHANGED:
-            self.problems.append(f"{widget.path}: a value is given, and “{LABELS[way]}” is chosen; choose one of them")
-            return _UNCHANGED
+            return self._refused(widget, f"a value is given, and “{LABELS[way]}” is chosen; choose one of them")
         if way == widget.way:
             return _UNCHANGED
         match way:
@@ -82,46 +127,39 @@ class _Reader:
             case "absent":
                 return _LEFT_OUT
             case "value":
-                return self._first_value(widget) if new is _UNCHANGED else new
+                return self.value(widget, is_new=True) if new is _UNCHANGED else new
 
-    def way(self, widget: Widget) -> Way:
-        """Return what is said of a field: a value, null, or nothing at all."""
-        sent: str = self._form.get(f"{widget.key}.way", widget.way)
-        offered: dict[str, Way] = {way: way for way in widget.ways}
-        return offered.get(sent, widget.way)
+    def value(self, widget: Widget, *, is_new: bool = False) -> object:
+        """Return the value in a field, `_UNCHANGED` where it came back as it was shown.
 
-    def _read_value(self, widget: Widget) -> object:
+        Args:
+            widget: The field.
+            is_new: There was no value: what stands there counts, also where that is nothing.
+        """
         if widget.kind == "fields":
-            return self._object(widget)
-        sent = self._form.get(widget.key)
-        if sent is None or is_same(widget.kind, sent, widget.value):
+            return self._object(widget, is_new=is_new)
+        sent = self._form.get(widget.key, widget.value)
+        if not is_new and _is_same(widget, sent):
             return _UNCHANGED
-        return self._meant(widget, sent)
-
-    def _first_value(self, widget: Widget) -> object:
-        """Return the value of a field that had none: what stands in it, also where that is nothing."""
-        if widget.kind == "fields":
-            return self._whole(widget, {})
-        return self._meant(widget, self._form.get(widget.key, widget.value))
-
-    def _meant(self, widget: Widget, sent: str) -> object:
         try:
-            return _value(widget, unified(sent))
-        except _Unreadable as error:
-            self.problems.append(f"{widget.path}: {error}")
-            return _UNCHANGED
+            return _typed(widget, _unified(sent))
+        except ValueError as error:
+            return self._refused(widget, str(error))
 
-    def _object(self, widget: Widget) -> object:
+    def _refused(self, widget: Widget, why: str) -> object:
+        problem = f"{widget.path}: {why}"
+        self.problems += [] if problem in self.problems else [problem]  # a field may be read twice
+        return _UNCHANGED
+
+    def _object(self, widget: Widget, *, is_new: bool) -> object:
         new = {part.name: self.read(part) for part in widget.parts}
-        changed = {name: value for name, value in new.items() if value is not _UNCHANGED}
-        return self._whole(widget, changed) if changed else _UNCHANGED
-
-    def _whole(self, widget: Widget, changed: Mapping[str, object]) -> dict[str, object]:
+        if not is_new and all(value is _UNCHANGED for value in new.values()):
+            return _UNCHANGED
         whole: dict[str, object] = {}
         for part in widget.parts:
-            if part.name in changed:
-                if changed[part.name] is not _LEFT_OUT:
-                    whole[part.name] = changed[part.name]
+            if new[part.name] is not _UNCHANGED:
+                if new[part.name] is not _LEFT_OUT:
+                    whole[part.name] = new[part.name]
             elif part.is_given and part.way != "absent":
                 whole[part.name] = self._kept(part)
         return whole
@@ -133,23 +171,31 @@ class _Reader:
             return display(part.tree)
 
 
-def _value(widget: Widget, text: str) -> object:
+def _is_same(widget: Widget, sent: str) -> bool:
+    """Say whether a field came back as it was shown; some browsers leave out the seconds of a full minute."""
+    if _unified(sent) == _unified(widget.value):
+        return True
+    return widget.kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == widget.value
+
+
+def _typed(widget: Widget, text: str) -> object:
+    """Return what was typed; raises `ValueError` where it cannot be a value."""
     match widget.kind:
         case "bool":
             if text not in {"true", "false"}:
-                raise _Unreadable("choose true or false")
+                raise ValueError("choose true or false")
             return text == "true"
         case "choice":
             if not (text.isascii() and text.isdigit() and int(text) < len(widget.choices)):
-                raise _Unreadable("choose one of them")
+                raise ValueError("choose one of them")
             return widget.choices[int(text)]
         case "lines":
             return [line.strip() for line in text.split("\n") if line.strip()]
         case "json":
             try:
-                return read_json(text)
+                return strict_json.loads(text)
             except ValueError as error:
-                raise _Unreadable(f"this is no JSON: {error}") from None
+                raise ValueError(f"this is no JSON: {error}") from None
         case "number":
             return _number(text.strip())
         case _:
@@ -159,59 +205,6 @@ def _value(widget: Widget, text: str) -> object:
 def _number(text: str) -> object:
     """Return a number where one was typed: a strict type takes no text for it."""
     try:
-        return read_json(text) if _PLAIN_NUMBER.fullmatch(text) else text
+        return strict_json.loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
     except ValueError:  # it has more digits than are read
         return text
-
-
-def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:
-    """Return what a form changes of a call.
-
-    Args:
-        widgets: The fields as they are made of the call as it stands.
-        form: What was sent.
-        classes: The classes of the call's schema (`Schema.classes`).
-    """
-    reader, edit = _Reader(form, classes), Edit()
-    for widget in widgets:
-        new = reader.read(widget)
-        if new is _LEFT_OUT:
-            edit.left_out.append(widget.name)
-        elif new is not _UNCHANGED:
-            edit.changes[widget.name] = new
-    edit.problems = reader.problems
-    edit.widgets = _filled(widgets, form, reader)
-    return edit
-
-
-def read_answer(
-    widgets: Sequence[Widget], form: Mapping[str, str], schema: Schema
-) -> tuple[object, list[str], tuple[Widget, ...]]:
-    """Return the answer in a form, what cannot be read of it, and the fields as they were sent."""
-    reader = _Reader(form, schema.classes)
-    filled = _filled(widgets, form, reader)
-    (widget,) = widgets
-    if reader.way(widget) == "null":
-        return None, [], filled
-    if widget.kind == "json":  # any type at all: people type it as at a terminal
-        try:
-            return schema.parse("answer", unified(form.get(widget.key, ""))), [], filled
-        except SchemaError as error:
-            return None, error.problems, filled
-    new = reader._read_value(widget)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    value = reader._first_value(widget) if new is _UNCHANGED else new  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    return value, reader.problems, filled
-
-
-def _filled(widgets: Collection[Widget], form: Mapping[str, str], reader: _Reader) -> tuple[Widget, ...]:
-    return tuple(
-        replace(
-            widget,
-            value=unified(form.get(widget.key, widget.value)),
-            proposed=widget.value,
-            way=reader.way(widget),
-            proposed_way=widget.way,
-            parts=_filled(widget.parts, form, reader),
-        )
-        for widget in widgets
-    )

@@ -24,75 +24,7 @@ from sayso.model.schema_validation import Node
 from sayso.view.hint import kind_of, kinds_of
 from sayso.view.layout import Layout
 
-__all__ = [
-    "ABSENT",
-    "LABELS",
-    "Kind",
-    "Way",
-    "Widget",
-    "answer_fields",
-    "argument_fields",
-    "as_json",
-    "is_same",
-    "is_visible",
-    "read_json",
-    "scalar_widget",
-    "unified",
-    "walk",
-    "with_problems",
-]
-
-
-def is_visible(text: str) -> bool:
-    """Say whether people see every character of a text for what it is; line feeds count as seen."""
-    return escape(text, block=True) == text
-
-
-def as_json(tree: Json) -> str:
-    """Return a value as JSON to be edited, with characters that cannot be seen as JSON escapes."""
-    text = json.dumps(display(tree), indent=2, ensure_ascii=False)
-    return text if is_visible(text) else "".join(map(_seen, text))
-
-
-def _seen(character: str) -> str:
-    if character == "\n" or escape(character) == character:
-        return character
-    return json.dumps(character)[1:-1]
-
-
-def read_json(text: str) -> Any:
-    """Return what a JSON text says.
-
-    Raises:
-        ValueError: It is none, or a name stands twice in one object.
-    """
-    try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return dict(pairs)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def unified(text: str) -> str:
-    """Return a text with line ends as we write them; browsers send a carriage return, too."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def is_same(kind: str, sent: str, shown: str) -> bool:
-    """Say whether a field came back as it was shown; some browsers leave out the seconds of a full minute."""
-    if unified(sent) == unified(shown):
-        return True
-    return kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == shown
-
+__all__ = ["LABELS", "Way", "Widget", "answer_fields", "argument_fields", "with_problems"]
 
 Kind = Literal[
     "text", "long", "number", "bool", "choice", "date", "datetime-local", "time", "lines", "json", "fields", "fixed"
@@ -101,19 +33,32 @@ Way = Literal["value", "null", "absent"]
 
 LABELS: dict[Way, str] = {"value": "this value", "null": "null", "absent": "leave out"}
 
+_WIDTH = 96
+_ONE_LINE = 60
+_ROOM = 60
+_DEEPEST, _MOST_PARTS = 5, 60
+_MOST_FIELDS = 1_000  # of a whole form: a short schema can have any number of parts by its references
+_ABSENT: Json = {"$absent": None}  # stands for a value where there is none
+_LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_TIMES: dict[str, tuple[Kind, re.Pattern[str]]] = {
+    "date": ("date", re.compile(r"\d{4}-\d\d-\d\d")),
+    "datetime": ("datetime-local", re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")),
+    "time": ("time", re.compile(r"\d\d:\d\d:\d\d")),
+}
+
 
 @dataclass(frozen=True)
 class Widget:
     """A field.
 
     Attributes:
+        kind: Which input it is; `fields` has parts, and `fixed` cannot be changed.
+        value: What stands in the input.
         key: What the input is called in the form.
         name: The argument's or field's own name.
         path: Where it stands, as problems name it: `order.lines`.
-        kind: Which input it is; `fields` has parts, and `fixed` cannot be changed.
-        label: The name as people see it.
         hint: What it may be, in a few words.
-        value: What stands in the input.
         tree: The value as it stands, of the canonical form, masked; None where there is none.
         drawn: The whole value, drawn by us, where the input may not show all of it.
         limits: Attributes of the input.
@@ -122,19 +67,17 @@ class Widget:
         parts: For `fields`, its own.
         ways: What can be said of it: a value, null, or nothing at all.
         way: What is said now.
-        proposed: Where an edit is shown again, what stood in the input before it.
-        proposed_way: Where an edit is shown again, what was said before it.
+        proposed, proposed_way: Where an edit is shown again, what stood there before it.
         is_given: Whether it is sent with its object; a class sets some of its fields itself.
         problem: What is wrong with what was sent.
     """
 
-    key: str
-    name: str
-    path: str
     kind: Kind
-    label: str
-    hint: str = ""
     value: str = ""
+    key: str = ""
+    name: str = ""
+    path: str = ""
+    hint: str = ""
     tree: Json = field(default=None, repr=False)
     drawn: str | None = None
     limits: dict[str, str] = field(default_factory=dict[str, str])
@@ -150,33 +93,30 @@ class Widget:
     problem: str | None = None
 
     @property
+    def label(self) -> str:
+        """The name as people see it."""
+        return escape(self.name)
+
+    @property
     def can_change(self) -> bool:
         """Whether anything of it can be changed."""
         return self.kind != "fixed" and (self.kind != "fields" or any(part.can_change for part in self.parts))
 
     def labels(self) -> list[tuple[Way, str]]:
         """Return the ways with their words."""
-        words = {**LABELS}
-        if self.default:
-            words["absent"] = f"leave out ({self.default})"
-        return [(way, words[way]) for way in self.ways]
-
-
-def walk(widgets: Sequence[Widget]) -> Iterator[Widget]:
-    """Yield fields and the fields in them."""
-    for widget in widgets:
-        yield widget
-        yield from walk(widget.parts)
+        default = {"absent": f"leave out ({self.default})"} if self.default else {}
+        return [(way, default.get(way, LABELS[way])) for way in self.ways]
 
 
 def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[tuple[Widget, ...], list[str]]:
     """Return the fields with the problems that are about them, and the problems that are about none."""
-    paths = {widget.path for widget in walk(widgets)}
+    paths = {widget.path for widget in _walk(widgets)}
     found: dict[str, list[str]] = {}
     rest: list[str] = []
     for problem in problems:
         where, _, what = problem.partition(": ")
-        nearest = max((path for path in paths if _is_within(where, path)), key=len, default=None)
+        within = (path for path in paths if where == path or where.startswith((f"{path}.", f"{path}[")))
+        nearest = max(within, key=len, default=None)
         if nearest is None or not what:
             rest.append(problem)
         else:
@@ -184,96 +124,23 @@ def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[t
     return tuple(_marked(widget, found) for widget in widgets), rest
 
 
-def _is_within(where: str, path: str) -> bool:
-    return where == path or where.startswith((f"{path}.", f"{path}["))
+def _walk(widgets: Sequence[Widget]) -> Iterator[Widget]:
+    for widget in widgets:
+        yield widget
+        yield from _walk(widget.parts)
 
 
 def _marked(widget: Widget, found: dict[str, list[str]]) -> Widget:
-    mine = found.get(widget.path)
     parts = tuple(_marked(part, found) for part in widget.parts)
-    return replace(widget, parts=parts, problem="; ".join(mine) if mine else widget.problem)
-
-
-_WIDTH = 96
-_ONE_LINE = 60
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
-_WHEN: dict[str, tuple[Kind, re.Pattern[str]]] = {
-    "date": ("date", re.compile(r"\d{4}-\d\d-\d\d")),
-    "datetime": ("datetime-local", re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")),
-    "time": ("time", re.compile(r"\d\d:\d\d:\d\d")),
-}
-
-
-def scalar_widget(kind: Node, tree: Json, key: str) -> Widget | None:
-    """Return the field of a single value; None where it has no input of its own. `tree` is None without a value."""
-    named = kind.get("type")
-    if named == "boolean":
-        return _bool(key, tree)
-    if named in {"integer", "number"}:
-        return _number(key, named == "integer", tree, kind)
-    if named != "string":
-        return None
-    name = str(kind.get("x-sayso-type") or (kind.get("format") if kind.get("format") == "date" else "str"))
-    if tree is None:
-        return Widget(key, "", "", "date" if name == "date" else "text", "", limits=_lengths(kind))
-    is_text = "x-sayso-type" not in kind or name == "str"
-    if not (isinstance(tree, str) if is_text else tag_in(tree) == f"${name}"):
-        return None  # what stands here is not of the declared type: it is shown as what it is
-    return _text(key, name, str(display(tree)), tree, _lengths(kind))
-
-
-def _bool(key: str, tree: Json) -> Widget | None:
-    if tree is not None and not isinstance(tree, bool):
-        return None
-    empty = [("", "choose…")] if tree is None else []
-    value = "" if tree is None else "true" if tree else "false"
-    return Widget(key, "", "", "bool", "", value=value, options=(*empty, ("true", "true"), ("false", "false")))
-
-
-def _number(key: str, is_whole: bool, tree: Json, kind: Node) -> Widget | None:  # noqa: FBT001
-    is_fit = isinstance(tree, int if is_whole else int | float) and not isinstance(tree, bool)
-    value = "" if tree is None else repr(tree)
-    if (tree is not None and not is_fit) or (value and _NUMBER.fullmatch(value) is None):
-        return None
-    said = {"step": "1" if is_whole else "any"}
-    for attribute, limit in (("min", kind.get("minimum")), ("max", kind.get("maximum"))):
-        if isinstance(limit, int | float):
-            said[attribute] = repr(limit)
-    return Widget(key, "", "", "number", "", value=value, limits=said)
-
-
-def _text(key: str, name: str, text: str, tree: Json, limits: dict[str, str]) -> Widget | None:
-    if not is_visible(text):
-        return None
-    if name in _WHEN and _WHEN[name][1].fullmatch(text) and "[" not in text:
-        return Widget(key, "", "", _WHEN[name][0], "", value=text, limits={} if name == "date" else {"step": "1"})
-    if "\n" in text or len(text) > _ONE_LINE:
-        drawn = "\n".join(Layout(_WIDTH, None).rows(tree))
-        return Widget(key, "", "", "long", "", value=text, drawn=drawn, limits=limits)
-    return Widget(key, "", "", "text", "", value=text, limits=limits)
-
-
-def _lengths(kind: Node) -> dict[str, str]:
-    # A browser counts in UTF-16 units, so a limit of ours would refuse what the function takes; only the hint says it.
-    return {"data-longest": str(kind["maxLength"])} if isinstance(kind.get("maxLength"), int) else {}
-
-
-ABSENT: Json = {"$absent": None}
-"""Stands for a value where there is none."""
-
-_DEEPEST, _MOST_PARTS = 5, 60
-_MOST_FIELDS = 1_000  # of a whole form: a short schema can have any number of parts by its references
-_ROOM = 60
-
-_LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
+    return replace(widget, parts=parts, problem="; ".join(found.get(widget.path, [])) or widget.problem)
 
 
 def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
     """Return the fields of the call that would run, as it stands, in the order of its parameters."""
     builder = _Builder(schema)
     shown = fields_of(cast("Json", request.effective.shown)) or {}
-    # A gate gives all of its function's arguments, and one that is not shown is hidden; a foreign call may do without.
-    absent = _HIDDEN if schema.is_own else ABSENT
+    # A gate gives all of its function's arguments, and one that is not shown is masked; a foreign call may do without.
+    absent: Json = MASK if schema.is_own else _ABSENT
     made = [builder.argument(at, name, shown.get(name, absent)) for at, name in enumerate(schema.names)]
     more = [name for name in shown if name not in schema.properties]
     return (*made, *(_fixed(f"x{at}", name, name, shown[name], "") for at, name in enumerate(more)))
@@ -282,13 +149,12 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
 def answer_fields(schema: Schema) -> tuple[Widget, ...]:
     """Return the field of a question's answer, with nothing in it."""
     builder = _Builder(schema)
-    return tuple(builder.argument(at, name, ABSENT) for at, name in enumerate(schema.names))
-
-
-_HIDDEN: Json = MASK
+    return tuple(builder.argument(at, name, _ABSENT) for at, name in enumerate(schema.names))
 
 
 class _Builder:
+    """Makes the fields of one form."""
+
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._has_code = Schema.live(schema.digest) is not None
@@ -296,28 +162,32 @@ class _Builder:
         self._left = _MOST_FIELDS
 
     def argument(self, at: int, name: str, tree: Json) -> Widget:
-        """Return the widget of an argument."""
-        node = self._schema.properties[name]
-        return self.field(name, node, tree, (at,), is_required=name in self._schema.required)
+        """Return the field of an argument."""
+        return self._field(
+            name, self._schema.properties[name], tree, (at,), is_required=name in self._schema.required
+        )  # fmt: skip
 
-    def field(
+    def _field(
         self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool
     ) -> Widget:
-        """Return the widget of an argument, or of a field of an object."""
+        """Return the field of an argument, or of a field of an object."""
         part = cast("Node", part) if isinstance(part, dict) else {}
-        path = f"{within}.{name}" if within else name
-        key = "f" + ".".join(map(str, steps))
+        path, key = f"{within}.{name}" if within else name, "f" + ".".join(map(str, steps))
         kind, can_be_null = self._without_null(part)
         why_fixed = self._why_fixed(part, kind, tree)
         if why_fixed is not None:
             return _fixed(key, name, path, tree, why_fixed, is_given="readOnly" not in part)
-        if tree is None and not can_be_null:
-            made = _json(key, path, tree)
-        else:
-            made = self._typed(kind, None if tree is ABSENT else tree, key, path, steps)
-        ways = self._ways(part, tree, can_be_null=can_be_null, is_required=is_required)
+        made = None
+        if tree is not None or can_be_null:
+            made = self._typed(kind, None if tree is _ABSENT else tree, path, steps)
+            if made is None and (tree is None or tree is _ABSENT):
+                made = Widget("json")
+        has_default = "default" in part or tree is _ABSENT or self._has_code
+        null: tuple[Way, ...] = ("null",) if can_be_null else ()
+        absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
+        way: Way = "absent" if tree is _ABSENT and absent else "null" if tree is None and null else "value"
         return replace(
-            made, name=name, path=path, key=key, label=escape(name), tree=tree, ways=ways, way=_way_of(tree, ways),
+            made or _json(tree), name=name, path=path, key=key, tree=tree, ways=("value", *null, *absent), way=way,
             hint=kind_of(self._schema, part) if within else self._hints.get(escape(name), ""),
             default=brief(part["default"], _ROOM) if "default" in part else "",
         )  # fmt: skip
@@ -326,46 +196,36 @@ class _Builder:
         """Return why a field cannot be changed; None where it can."""
         if part.get("readOnly") is True and not self._has_code:
             return "set by the class itself"
-        if _is_masked(tree):
+        if tree == MASK or tag_in(tree) == "$secret":
             return "masked; it stays what it really is"
-        return "can only be changed where the program's code is" if self._needs_code(kind) else None
-
-    def _ways(self, part: Node, tree: Json, *, can_be_null: bool, is_required: bool) -> tuple[Way, ...]:
-        has_default = "default" in part or tree is ABSENT or self._has_code
-        null: tuple[Way, ...] = ("null",) if can_be_null else ()
-        absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
-        return ("value", *null, *absent)
+        needs_code = not self._has_code and "x-sayso-code" in kind and _class_of(kind) is not None
+        return "can only be changed where the program's code is" if needs_code else None
 
     def _without_null(self, part: Node) -> tuple[Node, bool]:
+        """Return the type of a value that is not null, and whether it may be null."""
         found = self._schema.resolved(part)
         parts: list[Any] = found.get("anyOf") or found.get("oneOf") or []
         others = [one for one in map(self._schema.resolved, parts) if one.get("type") != "null"]
         if len(others) == 1 and len(parts) > 1:
             return others[0], True
-        named = found.get("type")
-        if isinstance(named, list) and "null" in named and len(cast("list[str]", named)) == 2:
-            (only,) = (one for one in cast("list[str]", named) if one != "null")
-            return {**found, "type": only}, True
-        return found, False
+        match found.get("type"):
+            case [first, second] if "null" in (first, second):
+                return {**found, "type": second if first == "null" else first}, True
+            case _:
+                return found, False
 
-    def _needs_code(self, kind: Node) -> bool:
-        return not self._has_code and "x-sayso-code" in kind and _class_of(kind) is not None
-
-    def _typed(self, kind: Node, tree: Json, key: str, path: str, steps: tuple[int, ...]) -> Widget:
-        """Return the input of a type; `tree` is None where there is no value yet."""
-        made: Widget | None = None
+    def _typed(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
+        """Return the input of a type, None where it has none; `tree` is None where there is no value yet."""
         items: Any = kind.get("items")
         if "enum" in kind:
-            made = _choice(key, kind["enum"], tree)
-        elif "properties" in kind:
-            made = self._object(kind, tree, key, path, steps)
-        elif kind.get("type") == "array" and isinstance(items, dict) and _is_a_line(self._schema.resolved(items)):
-            made = _lines(key, tree)
-        else:
-            made = scalar_widget(kind, tree, key)
-        return made or (Widget(key, "", path, "json", "") if tree is None else _json(key, path, tree))
+            return _choice(kind["enum"], tree)
+        if "properties" in kind:
+            return self._object(kind, tree, path, steps)
+        if kind.get("type") == "array" and isinstance(items, dict) and _is_a_line(self._schema.resolved(items)):
+            return _lines(tree)
+        return _scalar(kind, tree)
 
-    def _object(self, kind: Node, tree: Json, key: str, path: str, steps: tuple[int, ...]) -> Widget | None:
+    def _object(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
         properties: dict[str, Any] = kind["properties"]
         held = {} if tree is None else fields_of(tree)
         self._left -= len(properties)
@@ -376,11 +236,10 @@ class _Builder:
         if held.keys() - properties.keys():
             return None
         required = kind.get("required", ())
-        parts = tuple(
-            self.field(name, part, held.get(name, ABSENT), (*steps, at), path, is_required=name in required)
+        return Widget("fields", parts=tuple(
+            self._field(name, part, held.get(name, _ABSENT), (*steps, at), path, is_required=name in required)
             for at, (name, part) in enumerate(properties.items())
-        )
-        return Widget(key, "", path, "fields", "", parts=parts)
+        ))  # fmt: skip
 
 
 def _class_of(kind: Node) -> str | None:
@@ -393,51 +252,93 @@ def _is_a_line(kind: Node) -> bool:
     return kind.get("type") in {"string", "integer", "number"} and kind.get("x-sayso-type", "float") in _LINES
 
 
-def _way_of(tree: Json, ways: tuple[Way, ...]) -> Way:
-    """Return what is said of a value as it stands."""
-    if tree is ABSENT and "absent" in ways:
-        return "absent"
-    return "null" if tree is None and "null" in ways else "value"
-
-
-def _json(key: str, path: str, tree: Json) -> Widget:
-    return Widget(key, "", path, "json", "", value=as_json(tree), drawn=_drawn(tree))
-
-
-def _is_masked(tree: Json) -> bool:
-    return tree == MASK or tag_in(tree) == "$secret"
-
-
 def _fixed(key: str, name: str, path: str, tree: Json, why: str, *, is_given: bool = True) -> Widget:
-    drawn = "" if tree is ABSENT else _drawn(tree)
-    return Widget(key, name, path, "fixed", escape(name), hint=why, tree=tree, drawn=drawn, is_given=is_given)
+    drawn = "" if tree is _ABSENT else _drawn(tree)
+    return Widget("fixed", key=key, name=name, path=path, hint=why, tree=tree, drawn=drawn, is_given=is_given)
 
 
 def _drawn(tree: Json) -> str:
     return "\n".join(Layout(_WIDTH, None).rows(tree))
 
 
-def _choice(key: str, values: list[Any], tree: Json) -> Widget | None:
-    if tree is None:
-        at = ""
-    else:
-        shown = display(tree)
-        places = [str(place) for place, one in enumerate(values) if type(one) is type(shown) and one == shown]
-        if not places:
-            return None
-        at = places[0]
+def _json(tree: Json) -> Widget:
+    """Return a value as JSON to be edited, with characters that cannot be seen as JSON escapes."""
+    text = json.dumps(display(tree), indent=2, ensure_ascii=False)
+    if not _is_visible(text):
+        text = "".join(one if one == "\n" or escape(one) == one else json.dumps(one)[1:-1] for one in text)
+    return Widget("json", text, drawn=_drawn(tree))
+
+
+def _is_visible(text: str) -> bool:
+    """Say whether people see every character of a text for what it is; line feeds count as seen."""
+    return escape(text, block=True) == text
+
+
+def _choice(values: list[Any], tree: Json) -> Widget | None:
     options = [(str(place), brief(one, _ROOM)) for place, one in enumerate(values)]
-    empty = [("", "choose…")] if tree is None else []
-    return Widget(key, "", "", "choice", "", value=at, options=(*empty, *options), choices=tuple(values))
+    if tree is None:
+        return Widget("choice", options=(("", "choose…"), *options), choices=tuple(values))
+    shown = display(tree)
+    places = [str(place) for place, one in enumerate(values) if type(one) is type(shown) and one == shown]
+    return Widget("choice", places[0], options=tuple(options), choices=tuple(values)) if places else None
 
 
-def _lines(key: str, tree: Json) -> Widget | None:
+def _lines(tree: Json) -> Widget | None:
     """Return a field with one item on each line, where every item is one plain line."""
-    items = [] if tree is None else items_of(tree)
-    if items is None:
+    if tree is None:
+        return Widget("lines")
+    items = items_of(tree)
+    if items is None or any(isinstance(display(item), bool | list | dict | None) for item in items):
         return None
     texts = [str(display(item)) for item in items]
     is_plain = all(text and text == text.strip() == escape(text) for text in texts) and MASK not in texts
-    if not is_plain or any(isinstance(display(item), bool | list | dict | None) for item in items):
+    return Widget("lines", "\n".join(texts), drawn=_drawn(tree)) if is_plain else None
+
+
+def _scalar(kind: Node, tree: Json) -> Widget | None:
+    """Return the field of a single value; None where it has no input of its own."""
+    match kind.get("type"):
+        case "boolean":
+            return _bool(tree)
+        case "integer" | "number" as named:
+            return _number(tree, kind, int if named == "integer" else int | float)
+        case "string":
+            return _string(tree, kind)
+        case _:
+            return None
+
+
+def _bool(tree: Json) -> Widget | None:
+    options = (("true", "true"), ("false", "false"))
+    if tree is None:
+        return Widget("bool", options=(("", "choose…"), *options))
+    return Widget("bool", "true" if tree else "false", options=options) if isinstance(tree, bool) else None
+
+
+def _number(tree: Json, kind: Node, fitting: Any) -> Widget | None:
+    value = "" if tree is None else repr(tree)
+    is_number = isinstance(tree, fitting) and not isinstance(tree, bool) and _NUMBER.fullmatch(value) is not None
+    if tree is not None and not is_number:
         return None
-    return Widget(key, "", "", "lines", "", value="\n".join(texts), drawn=None if tree is None else _drawn(tree))
+    limits = {"step": "1" if fitting is int else "any"}
+    for attribute, limit in (("min", kind.get("minimum")), ("max", kind.get("maximum"))):
+        if isinstance(limit, int | float):
+            limits[attribute] = repr(limit)
+    return Widget("number", value, limits=limits)
+
+
+def _string(tree: Json, kind: Node) -> Widget | None:
+    name = str(kind.get("x-sayso-type") or (kind.get("format") if kind.get("format") == "date" else "str"))
+    # A browser counts in UTF-16 units, so a limit of ours would refuse what the function takes; only the hint says it.
+    limits = {"data-longest": str(kind["maxLength"])} if isinstance(kind.get("maxLength"), int) else {}
+    if tree is None:
+        return Widget("date" if name == "date" else "text", limits=limits)
+    is_text = "x-sayso-type" not in kind or name == "str"
+    text = str(display(tree))
+    if not (isinstance(tree, str) if is_text else tag_in(tree) == f"${name}") or not _is_visible(text):
+        return None  # what stands here is not of the declared type, or cannot be seen: it is shown as what it is
+    if name in _TIMES and _TIMES[name][1].fullmatch(text):
+        return Widget(_TIMES[name][0], text, limits={} if name == "date" else {"step": "1"})
+    if "\n" in text or len(text) > _ONE_LINE:
+        return Widget("long", text, drawn=_drawn(tree), limits=limits)
+    return Widget("text", text, limits=limits)

@@ -7,7 +7,7 @@ changes nothing, and the page says why and in which state the request is now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,14 +30,17 @@ from sayso.view import Change, card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 
-__all__ = ["VERBS", "Submitted", "act", "fields_for", "request_page", "show_request", "standing"]
+__all__ = ["act", "show_request"]
 
 _WIDTH = 84
 _TITLE_ROOM = 80
+_VERBS = frozenset(
+    {"answer", "approve", "cancel", "claim", "extend", "feedback", "preview", "reject", "release", "resolve"}
+)
 
 
 @dataclass(frozen=True)
-class Submitted:
+class _Submitted:
     """What a reviewer sent that decided nothing, to be shown again.
 
     Attributes:
@@ -55,96 +58,76 @@ class Submitted:
     preview: Sequence[Change] | None = None
 
 
+class _RefusedError(Exception):
+    """A form that decides nothing, because something is missing in it."""
+
+    def __init__(self, refusal: str, widgets: tuple[Widget, ...] | None = None) -> None:
+        super().__init__(refusal)
+        self.sent = _Submitted(refusal, widgets=widgets)
+
+
 def show_request(context: RequestContext) -> Response:
     """Show a request by its id; a beginning of it leads to the whole address."""
     asked = context.http.path_params["request_id"]
     request = context.review.get(asked)
-    if request.id != asked:
-        return redirect(context.path("r", request.id))
-    return request_page(context, request)
+    return _page(context, request) if request.id == asked else redirect(context.path("r", request.id))
 
 
-def fields_for(request: Request) -> tuple[Widget, ...]:
+def _page(
+    context: RequestContext, request: Request, *, status: int = 200, sent: _Submitted | None = None
+) -> Response:  # fmt: skip
+    """Return the page of a request as it stands."""
+    now, sent, same_effect = clock.now(), sent or _Submitted(), context.review.same_effect(request)
+    widgets, unreadable = sent.widgets or (), None
+    if sent.widgets is None and request.state is State.PENDING:
+        try:
+            widgets = _fields(request)
+        except errors.StoreCorruptError as fault:
+            unreadable = escape(str(fault))
+    widgets, problems = with_problems(widgets if request.state is State.PENDING else (), sent.problems)
+    edited = request.edited if request.kind == "call" else None
+    return render(
+        context, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
+        question=request.question.text if request.kind == "question" else None, title=_title(request),
+        call="\n".join(card.subject_rows(request, width=_WIDTH, full=True)) if request.kind == "call" else "",
+        words=_words(request), same_effect=bool(same_effect),
+        cautions=[*card.cautions(request), *card.effect_cautions(same_effect, now)],
+        unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
+        unreadable=unreadable, problems=problems, sent=sent,
+        timeline=event_rows(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)),
+        left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
+        moves=_possible_actions(context, request),
+        stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
+        changes=[] if edited is None else changed(request.call, edited, request.redact),
+        outcome=[row.strip() for row in outcome_rows(request)],
+    )  # fmt: skip
+
+
+def _fields(request: Request) -> tuple[Widget, ...]:
     """Return the fields of what a reviewer can change, or is to answer."""
     schema = schema_of(request)
     return argument_fields(request, schema) if request.kind == "call" else answer_fields(schema)
 
 
-def request_page(
-    context: RequestContext, request: Request, *, status: int = 200, sent: Submitted | None = None
-) -> Response:
-    """Return the page of a request as it stands."""
-    now, given, same_effect = clock.now(), Submitted() if sent is None else sent, context.review.same_effect(request)
-    widgets, unreadable = _widgets(request, given)
-    widgets, rest = with_problems(widgets, given.problems)
-    timeline = event_rows(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id))
-    return render(
-        context, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
-        subject=_subject(request), words=_words(request), same_effect=bool(same_effect),
-        cautions=[*card.cautions(request), *card.effect_cautions(same_effect, now)],
-        unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
-        unreadable=unreadable, problems=[escape(problem) for problem in rest], sent=given, timeline=timeline,
-        left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
-        moves=_possible_actions(context, request),
-        stream=None if request.is_final else context.path("events", shown=_mark(request), rows=request.id),
-        **_result(request),
-    )  # fmt: skip
-
-
-def standing(request: Request) -> str:
-    """Return where a request stands, in one line, for a page that is open."""
-    return row_of(request, clock.now()).stands
-
-
-def _mark(request: Request) -> str:
-    return str(request.state)
-
-
-def _widgets(request: Request, given: Submitted) -> tuple[tuple[Widget, ...], str | None]:
-    if request.state is not State.PENDING:
-        return (), None
-    if given.widgets is not None:
-        return given.widgets, None
-    try:
-        return fields_for(request), None
-    except errors.StoreCorruptError as fault:
-        return (), escape(str(fault))
-
-
-def _subject(request: Request) -> dict[str, Any]:
+def _title(request: Request) -> str:
+    """Return what heads the page: the name of the function, or which plan is to be carried out."""
     if request.kind == "question":
-        return {"question": request.question.text, "call": "", "tool": ""}
-    rows = card.subject_rows(request, width=_WIDTH, full=True)
-    return {"question": None, "call": "\n".join(rows), "tool": _call_title(request)}
-
-
-def _call_title(request: Request) -> str:
-    """Return what heads the page of a call: the name of its function, or which plan is to be carried out."""
+        return "A question"
     call = request.effective
     title = call.shown.get("title")
-    if call.tool != PLAN_TOOL or not isinstance(title, str):
-        return escape(call.name)
-    return f"Plan {brief(title, _TITLE_ROOM)}"
+    if call.tool == PLAN_TOOL and isinstance(title, str):
+        return f"Plan {brief(title, _TITLE_ROOM)}"
+    return escape(call.name)
 
 
 def _words(request: Request) -> dict[str, str]:
     """Return what the program says, as texts; facts for the front end are drawn as values are."""
-    said = {"title": request.title, "summary": request.summary, "effect": request.effect}
-    said |= {"prompt": request.prompt, "description": request.description, "rule": request.rule}
-    told = {name: escape(words, block=True) for name, words in said.items() if words is not None}
-    return told | ({} if request.context is None else {"context": _context(request.context)})
-
-
-def _context(context: dict[str, Any]) -> str:
-    return "\n".join(f"{escape(name)}: {value(item)}" for name, item in context.items())
-
-
-def _result(request: Request) -> dict[str, Any]:
-    """Return what became of a request: what an edit changed, and how the call went."""
-    found = []
-    if request.kind == "call" and request.edited is not None:
-        found = changed(request.call, request.edited, request.redact)
-    return {"changes": found, "outcome": [row.strip() for row in outcome_rows(request)]}
+    names = ("title", "summary", "effect", "prompt", "description", "rule")
+    found = {name: getattr(request, name) for name in names}
+    words = {name: escape(text, block=True) for name, text in found.items() if text is not None}
+    if request.context is not None:
+        words["context"] = "\n".join(f"{escape(name)}: {value(item)}" for name, item in request.context.items())
+    return words
 
 
 def _possible_actions(context: RequestContext, request: Request) -> dict[str, bool]:
@@ -167,19 +150,11 @@ def _possible_actions(context: RequestContext, request: Request) -> dict[str, bo
     }
 
 
-class _RefusedError(Exception):
-    """A form that decides nothing."""
-
-    def __init__(self, status: int, sent: Submitted) -> None:
-        super().__init__(status)
-        self.status, self.sent = status, sent
-
-
 def act(context: RequestContext) -> Response:
     """Do what a form of a request's page says."""
-    asked, deed = context.http.path_params["request_id"], VERBS.get(context.http.path_params["verb"])
+    asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
     seen = context.form.get("seen", "")
-    if deed is None:
+    if verb not in _VERBS:
         raise HTTPException(404, "there is no such thing to do")
     request = context.review.get(asked)
     if request.id != asked or not seen:
@@ -187,26 +162,88 @@ def act(context: RequestContext) -> Response:
     try:
         if seen != request.current_fingerprint:
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
-        answered = deed(context, request, seen)
+        if verb == "preview" and _is_open(request, "call"):
+            return _preview(context, request)
+        _do(context, request, verb, seen)
     except _RefusedError as refused:
-        return request_page(context, context.review.get(asked), status=refused.status, sent=refused.sent)
+        return _page(context, context.review.get(request.id), status=422, sent=refused.sent)
     except errors.DecisionRefusedError as fault:
-        return _refused(context, asked, fault)
-    return redirect(context.path("r", request.id)) if answered is None else answered
+        return _refused(context, request.id, fault)
+    return redirect(context.path("r", request.id))
+
+
+def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None:
+    review, note, is_forced = context.review, context.field("note"), context.form.get("force") == "yes"
+    match verb:
+        case "approve":
+            given = _given(request, _edit(context, request)) if _is_open(request, "call") else {}
+            review.approve(request.id, comment=note, seen=seen, again=context.form.get("again") == "yes", **given)
+        case "reject":
+            review.reject(request.id, note, seen=seen)
+        case "feedback":
+            review.feedback(request.id, _feedback(context, request) or "", seen=seen)
+        case "answer":
+            review.answer(request.id, _answer(context, request), comment=note)
+        case "cancel":
+            review.cancel(request.id, note)
+        case "claim":
+            review.claim(request.id)
+        case "release":
+            review.release(request.id, force=is_forced)
+        case "extend":
+            _extend(context, request)
+        case "resolve":
+            review.resolve(request.id, happened=_happened(context), comment=note, force=is_forced)
+        case _:
+            pass  # a preview of what does not wait any more
+
+
+def _is_open(request: Request, kind: str) -> bool:
+    return request.state is State.PENDING and request.kind == kind
+
+
+def _feedback(context: RequestContext, request: Request) -> str | None:
+    note = context.field("note")
+    if note is None and request.state is State.PENDING:
+        missing = "To send it back, write into the note what should be different; nothing was decided."
+        raise _RefusedError(missing, _edit(context, request).widgets if request.kind == "call" else None)
+    return note
+
+
+def _answer(context: RequestContext, request: Request) -> object:
+    if not _is_open(request, "question"):
+        return None
+    answer, problems, _ = read_answer(_fields(request), context.form, schema_of(request))
+    if problems:
+        raise errors.InvalidAnswerError(request.id, problems)
+    return answer
+
+
+def _extend(context: RequestContext, request: Request) -> None:
+    try:
+        context.review.extend(request.id, context.form.get("span", ""))
+    except errors.ConfigError as fault:
+        raise _RefusedError(escape(str(fault))) from None
+
+
+def _happened(context: RequestContext) -> bool:
+    happened = context.form.get("happened")
+    if happened not in {"yes", "no"}:
+        raise _RefusedError("Say whether it happened or not; nothing was decided.")
+    return happened == "yes"
 
 
 def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRefusedError) -> Response:
     """Show the request as it stands now, and why nothing was decided."""
     request = context.review.get(request_id)
-    sent = Submitted(refusal=escape(str(fault)), note=context.form.get("note", ""))
+    sent = _Submitted(refusal=escape(str(fault)), note=context.form.get("note", ""))
     if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):
         sent = replace(sent, refusal="This does not fit; nothing was decided.", problems=fault.problems)
-        if request.state is State.PENDING and request.kind == "call":
+        if _is_open(request, "call"):
             sent = replace(sent, widgets=_edit(context, request).widgets)
-        elif request.state is State.PENDING:
-            schema = schema_of(request)
-            sent = replace(sent, widgets=read_answer(fields_for(request), context.form, schema)[2])
-    return request_page(context, request, status=status_of(fault), sent=sent)
+        elif _is_open(request, "question"):
+            sent = replace(sent, widgets=read_answer(_fields(request), context.form, schema_of(request))[2])
+    return _page(context, request, status=status_of(fault), sent=sent)
 
 
 def _edit(context: RequestContext, request: Request) -> Edit:
@@ -223,85 +260,10 @@ def _given(request: Request, edit: Edit) -> dict[str, Any]:
     return {"changes": edit.changes} if edit.changes else {}
 
 
-def _approve(context: RequestContext, request: Request, seen: str) -> None:
-    given: dict[str, Any] = {}
-    if request.state is State.PENDING and request.kind == "call":
-        given = _given(request, _edit(context, request))
-    again = context.form.get("again") == "yes"
-    context.review.approve(request.id, comment=context.field("note"), seen=seen, again=again, **given)
-
-
-def _preview(context: RequestContext, request: Request, seen: str) -> Response:  # noqa: ARG001  every deed is called alike
-    if request.state is not State.PENDING or request.kind != "call":
-        return redirect(context.path("r", request.id))
+def _preview(context: RequestContext, request: Request) -> Response:
     edit = _edit(context, request)
     given = _given(request, edit)
     after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
-    sent = Submitted(
-        widgets=edit.widgets, note=context.form.get("note", ""),
-        preview=changed(request.effective, after, request.redact),
-    )  # fmt: skip
-    return request_page(context, request, sent=sent)
-
-
-def _reject(context: RequestContext, request: Request, seen: str) -> None:
-    context.review.reject(request.id, context.field("note"), seen=seen)
-
-
-def _feedback(context: RequestContext, request: Request, seen: str) -> None:
-    words = context.field("note")
-    if words is None and request.state is State.PENDING:
-        edit = _edit(context, request) if request.kind == "call" else None
-        missing = "To send it back, write into the note what should be different; nothing was decided."
-        raise _RefusedError(422, Submitted(refusal=missing, widgets=None if edit is None else edit.widgets))
-    context.review.feedback(request.id, words or "", seen=seen)
-
-
-def _answer(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  a question's text never changes
-    answer: object = None
-    if request.kind == "question" and request.state is State.PENDING:
-        answer, problems, _ = read_answer(fields_for(request), context.form, schema_of(request))
-        if problems:
-            raise errors.InvalidAnswerError(request.id, problems)
-    context.review.answer(request.id, answer, comment=context.field("note"))
-
-
-def _cancel(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  it is about the whole run
-    context.review.cancel(request.id, context.field("note"))
-
-
-def _claim(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  it decides nothing
-    context.review.claim(request.id)
-
-
-def _release(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  the same
-    context.review.release(request.id, force=context.form.get("force") == "yes")
-
-
-def _extend(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  the same
-    try:
-        context.review.extend(request.id, context.form.get("span", ""))
-    except errors.ConfigError as fault:
-        raise _RefusedError(422, Submitted(refusal=escape(str(fault)))) from None
-
-
-def _resolve(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  it is about what happened
-    said = context.form.get("happened")
-    if said not in {"yes", "no"}:
-        raise _RefusedError(422, Submitted(refusal="Say whether it happened or not; nothing was decided."))
-    force = context.form.get("force") == "yes"
-    context.review.resolve(request.id, happened=said == "yes", comment=context.field("note"), force=force)
-
-
-VERBS: dict[str, Callable[[RequestContext, Request, str], Response | None]] = {
-    "answer": _answer,
-    "approve": _approve,
-    "cancel": _cancel,
-    "claim": _claim,
-    "extend": _extend,
-    "feedback": _feedback,
-    "preview": _preview,
-    "reject": _reject,
-    "release": _release,
-    "resolve": _resolve,
-}
+    preview = changed(request.effective, after, request.redact)
+    note = context.form.get("note", "")
+    return _page(context, request, sent=_Submitted(widgets=edit.widgets, note=note, preview=preview))

@@ -1,0 +1,74 @@
+"""JSON as RFC 8259 has it: what two readers could read as two things is refused.
+
+That is a key twice in one object, NaN, a number too large, half of a surrogate pair, and what is nested too deep.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+__all__ = ["loads"]
+
+_MAX_DEPTH = 64
+_TOO_DEEP = f"it is nested deeper than {_MAX_DEPTH} levels"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def loads(text: str) -> Any:
+    """Return what a text says; raises `ValueError` with the reason where it cannot be read."""
+    try:
+        content = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite)
+    except RecursionError:
+        raise _NotStrict(_TOO_DEEP) from None
+    except (json.JSONDecodeError, _NotStrict):
+        raise
+    except ValueError:  # what Python says of it names a setting of this process
+        raise _NotStrict("a number has too many digits") from None
+    _check_values(content)
+    return content
+
+
+class _NotStrict(ValueError):
+    """JSON that some readers take and others do not, or take for something else."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotStrict("an object names a key twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotStrict(f"{name} is no number in JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _NotStrict("a number is too large")
+    return number
+
+
+def _check_values(content: Any) -> None:
+    """Refuse what is too deep, and texts that are no Unicode; without recursion, for that is what depth attacks."""
+    level: list[Any] = [content]
+    for _ in range(_MAX_DEPTH + 1):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case dict():
+                    below += [*value.keys(), *value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+                case list():
+                    below += value
+                case str() if _SURROGATE.search(value):
+                    raise _NotStrict("a text has half of a surrogate pair")
+                case _:
+                    pass
+        if not below:
+            return
+        level = below
+    raise _NotStrict(_TOO_DEEP)
