@@ -18,7 +18,7 @@ from sayso.effects import Attempt, Effects, StoreCall, drive
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.scope import requester
-from sayso.stores.base import Store
+from sayso.stores.program import ProgramStore
 from sayso.view.summary import is_random
 
 __all__ = ["Block", "Caller", "open_request", "withdraw"]
@@ -37,7 +37,7 @@ class Caller:
         """Return what the function is called with where the rule lets the call through."""
         return gate.signature.spread(arguments)
 
-    def ask(self, store: Store, request: Request) -> Effects[Request]:
+    def ask(self, store: ProgramStore, request: Request) -> Effects[Request]:
         """Record a new request; return the open one of its fingerprint or key, this or an earlier one."""
         return open_request(store, request)
 
@@ -99,7 +99,7 @@ class Block(NamedTuple):
     is_quiet: bool = False
 
 
-def open_request(store: Store, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
+def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
     """Record a request, and return the open one of its fingerprint or key, this or an earlier one. Durable on return.
 
     A cancelled task or Ctrl-C may break this off when the request is stored already; it is withdrawn then. It stays
@@ -118,7 +118,7 @@ def open_request(store: Store, request: Request, saved: RunUpdate | None = None)
         raise
 
 
-def _opened(store: Store, request: Request, is_left: threading.Event) -> Request:
+def _opened(store: ProgramStore, request: Request, is_left: threading.Event) -> Request:
     found = store.ask(request)
     if is_left.is_set():  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
         with suppress(errors.SaysoError):
@@ -126,7 +126,7 @@ def _opened(store: Store, request: Request, is_left: threading.Event) -> Request
     return found
 
 
-def withdraw(store: Store, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
+def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
     """Take back a request that nobody waits for any more, because of `error` where there is one.
 
     Raises:

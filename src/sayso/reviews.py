@@ -25,7 +25,7 @@ from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
 from sayso.stores import worker
-from sayso.stores.base import Filter, Page, Store
+from sayso.stores.base import Filter, Page, ReviewStore, Store
 
 __all__ = ["RequestPage", "Review", "Search"]
 
@@ -80,7 +80,7 @@ class Search:
     agent: str | None = None
     asked_by: datetime | None = None
 
-    def page(self, store: Store, *, cursor: str | None, limit: int, newest: bool) -> Page:
+    def page(self, store: ReviewStore, *, cursor: str | None, limit: int, newest: bool) -> Page:
         """Return a page; raises `ValueError` where the cursor is none of this list."""
         if self._is_indexed:
             return store.list(self.wanted, cursor=cursor, limit=limit, newest=newest)
@@ -102,7 +102,7 @@ class Search:
             if cursor is None or len(found) == limit:
                 return Page(tuple(found), cursor)
 
-    def count(self, store: Store) -> int:
+    def count(self, store: ReviewStore) -> int:
         """Return how many there are."""
         if self._is_indexed:
             return store.count(self.wanted)

@@ -27,7 +27,7 @@ from sayso.model.ids import new_run_id
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
-from sayso.stores.base import Store
+from sayso.stores.program import ProgramStore
 
 __all__ = [
     "Memory", "Occasion", "Recalled", "Scope", "checked_name", "covering", "current", "current_task",
@@ -156,7 +156,7 @@ class Recalled(Protocol):
 class Memory(Protocol):
     """A run that calls its handlers again from their top, and knows which gated calls they had finished."""
 
-    def recall(self, gate: Any, store: Store, arguments: Mapping[str, Any]) -> Recalled | None:
+    def recall(self, gate: Any, store: ProgramStore, arguments: Mapping[str, Any]) -> Recalled | None:
         """Return what is known of this call; None where the run cannot keep it."""
         ...
 

@@ -33,17 +33,17 @@ class Mutant(NamedTuple):
 MUTANTS = [
     # -- the key, the effect and the result -------------------------------------------------------------------------
     Mutant(
-        "a key finds its request", "stores/base.py",
+        "a key finds its request", "stores/program.py",
         "known = tx.keyed(request.run_id, request.key)", "known = tx.holder(request.fingerprint)",
         "stores/test_contract.py::TestMemory::test_a_key_finds_its_request_in_every_state",
     ),
     Mutant(
-        "a key that was used for another call is refused", "stores/base.py",
+        "a key that was used for another call is refused", "stores/program.py",
         "        lifecycle.must_be_same(known, request)", "        pass",
         "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
     ),
     Mutant(
-        "what a key finds is held to the journal", "stores/base.py",
+        "what a key finds is held to the journal", "stores/program.py",
         "        if not tx.verify(known):", "        if False:",
         "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
     ),
@@ -53,12 +53,12 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_two_keys_are_two_requests_of_one_call",
     ),
     Mutant(
-        "a result is the one that was recorded", "stores/base.py",
+        "a result is the one that was recorded", "stores/program.py",
         "if text is None or lifecycle.kept_digest(text) != execution.kept:", "if text is None:",
         "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
     ),
     Mutant(
-        "a start looks who else has its effect", "stores/base.py",
+        "a start looks who else has its effect", "stores/program.py",
         "same = () if request.effect is None else tx.with_effect(request.effect)", "same = ()",
         "promises/test_15_an_effect_starts_once.py::test_15_an_effect_starts_once_across_runs_and_processes",
     ),
@@ -173,12 +173,12 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_no_holds_and_a_spent_approval_does_not",
     ),
     Mutant(
-        "an end is looked at before each change", "stores/base.py",
+        "an end is looked at before each change", "stores/transaction.py",
         "lapsed = _lapsed(request, now)", "lapsed = None",
         "stores/test_contract.py::TestMemory::test_an_approval_can_be_started_until_its_end_and_not_at_it",
     ),
     Mutant(
-        "asking again after the end asks anew", "stores/base.py",
+        "asking again after the end asks anew", "stores/program.py",
         "expired = None if held is None else lifecycle.expire(held, tx.now())", "expired = None",
         "stores/test_contract.py::TestMemory::test_asking_again_after_the_end_asks_anew",
     ),
@@ -404,7 +404,7 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_no_other_process_could_run_is_refused_when_asked",
     ),
     Mutant(
-        "one open request for one call in one run", "stores/base.py",
+        "one open request for one call in one run", "stores/program.py",
         "met = held if expired is None else None", "met = None",
         "stores/test_contract.py::TestMemory::test_asking_the_same_in_the_same_run_finds_the_request",
     ),
@@ -488,12 +488,12 @@ MUTANTS = [
     ),
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
-        "a worker that lives is not given up", "stores/base.py",
+        "a worker that lives is not given up", "stores/transaction.py",
         "execution.worker == gone or worker.is_gone(execution.worker)", "True",
         "stores/test_contract.py::TestMemory::test_a_call_whose_process_lives_stays_running",
     ),
     Mutant(
-        "a worker that is gone is given up", "stores/base.py",
+        "a worker that is gone is given up", "stores/transaction.py",
         "execution.worker == gone or worker.is_gone(execution.worker)", "False",
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
     ),
@@ -689,7 +689,7 @@ MUTANTS = [
     ),
     # -- what happened in a run, and what is decided in it -----------------------------------------------------------
     Mutant(
-        "a start looks at the journal", "stores/base.py", "    if not tx.verify(request):\n        return altered(request_id, is_start", "    if False:\n        return altered(request_id, is_start",
+        "a start looks at the journal", "stores/transaction.py", "    if not tx.verify(request):\n        return altered(request_id, is_start", "    if False:\n        return altered(request_id, is_start",
         "stores/test_altered.py::test_a_spent_approval_is_not_made_new_by_hand",
     ),
     Mutant(
@@ -704,8 +704,8 @@ MUTANTS = [
         "test_10_a_change_of_any_column_of_a_request_is_found_before_its_start",
     ),
     Mutant(
-        "what ends a call is compared with the journal", "stores/base.py",
-        "            if not tx.verify(request):\n                raise altered(request_id)\n", "",
+        "what ends a call is compared with the journal", "stores/transaction.py",
+        "    if not tx.verify(request):\n        raise altered(request_id)\n", "",
         "stores/test_altered.py::test_a_result_or_an_answer_that_was_altered_is_not_taken",
     ),
     Mutant(
@@ -719,7 +719,7 @@ MUTANTS = [
         "stores/test_altered.py::test_a_start_of_another_call_than_the_approved_one_shows",
     ),
     Mutant(
-        "what is sent again is not done again", "stores/base.py",
+        "what is sent again is not done again", "stores/program.py",
         "if held is not None and held.id == request.id:", "if False:",
         "stores/test_contract.py::TestMemory::test_a_run_is_handed_back_with_the_request_for_which_it_waits",
     ),

@@ -23,7 +23,7 @@ from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
-from sayso.stores.records import RecordRow, RecordTransaction
+from sayso.stores.records import RecordRow
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
 from sayso.testing.contract_evidence import EvidenceContract
@@ -71,8 +71,8 @@ class Program(HttpStore):
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         return self.server.anchors(run_id=run_id, after=after, limit=limit)
 
-    def _transact_records(self, work: Callable[[RecordTransaction], T]) -> T:
-        return self.server._transact_records(work)
+    def _transact(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
+        return self.server._transact(work, *args, **options)
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         return self.server._record_row(kind, key)

@@ -171,15 +171,15 @@ class LosesARow(MemoryStore):
 
 
 class WritesBeforeItChecks(MemoryStore):
-    def _change(self, request_id: str, change: Any) -> Request:
+    def _change(self, request_id: str, rule: Any, **options: Any) -> Request:
         self.note("run_x", "tried", self.get(request_id).requester, {})
-        return super()._change(request_id, change)
+        return super()._change(request_id, rule, **options)
 
 
 class NeverExpires(MemoryStore):
-    def _transact(self, work: Any) -> Any:
+    def _transact(self, work: Any, *args: Any, **options: Any) -> Any:
         with patch.object(lifecycle, "is_due", return_value=False):
-            return super()._transact(work)
+            return super()._transact(work, *args, **options)
 
 
 class StartsTwice(MemoryStore):

@@ -41,7 +41,7 @@ from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
 from sayso.stores import worker
-from sayso.stores.base import Store
+from sayso.stores.base import ProgramStore
 
 __all__ = [
     "Started", "begin", "current_request", "end", "execute", "find_or_ask", "gated_call", "not_found_again",
@@ -63,7 +63,7 @@ def current_request() -> Request | None:
 
 
 def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
-    gate: Gate, store: Store, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
     request: Request | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
     """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the end.
@@ -131,7 +131,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
 
 
 def _run(
-    gate: Gate, store: Store, request: Request, wanted: Occasion, caller: Caller
+    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
 ) -> Effects[Attempt | Request | None]:
     """Start and run an approved call, once; return how it ended.
 
@@ -167,7 +167,7 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
     )
 
 
-def _is_taken_back(gate: Gate, store: Store, wanted: Occasion, request: Request) -> Effects[bool]:
+def _is_taken_back(gate: Gate, store: ProgramStore, wanted: Occasion, request: Request) -> Effects[bool]:
     """Withdraw a request that waits, or was approved, and is less than the gate asks for now; say whether it was.
 
     Raises:
@@ -204,7 +204,7 @@ def _lack_of(gate: Gate, wanted: Occasion, request: Request) -> Effects[str | No
     return f"it was asked for the effect {request.effect!r}, and the gate names {effect!r} now"
 
 
-def send_back(gate: Gate, store: Store, request: Request) -> Effects[Request | None]:
+def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:
     """Let an approved edit wait anew that only the program can refuse: by its own types, or for another effect.
 
     Returns:
@@ -246,7 +246,7 @@ def _refused_by_types(gate: Gate, request: Request) -> list[str]:
 
 
 def note_denial(
-    gate: Gate, store: Store, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
 ) -> Effects[str]:
     """Note in the journal that the rule denied a call; return why."""
     secrets = secrets_among(gate, arguments)
@@ -261,7 +261,12 @@ def note_denial(
 
 
 def find_or_ask(
-    gate: Gate, store: Store, arguments: dict[str, Any], wanted: Occasion, caller: Caller, verdict: Verdict = _HOLD
+    gate: Gate,
+    store: ProgramStore,
+    arguments: dict[str, Any],
+    wanted: Occasion,
+    caller: Caller,
+    verdict: Verdict = _HOLD,
 ) -> Effects[Request]:
     """Return the request that answers for a call here, as it stands by now, else a new one. Durable then.
 
@@ -298,7 +303,7 @@ def find_or_ask(
         wanted = wanted.joined(found)
 
 
-def _find(store: Store, digest: str, occasion: Occasion) -> Effects[Request | None]:
+def _find(store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
     """Return the request that answers for this call here: one decided from here, the run's own, a parent's."""
     adopted = occasion.adopted.get(digest)
     if adopted is not None:
@@ -315,14 +320,14 @@ def _find(store: Store, digest: str, occasion: Occasion) -> Effects[Request | No
     return None
 
 
-def _settled(store: Store, request: Request) -> Effects[Request]:
+def _settled(store: ProgramStore, request: Request) -> Effects[Request]:
     # An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
     if request.state not in _OPEN or is_due(request, clock.now()):
         return (yield StoreCall(store, store.settle, request.id))
     return request
 
 
-def _find_keyed(gate: Gate, store: Store, digest: str, occasion: Occasion) -> Effects[Request | None]:
+def _find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
     """Return the request that was asked with a key, compared with the journal and as it stands by now.
 
     Raises:
@@ -340,7 +345,7 @@ def _find_keyed(gate: Gate, store: Store, digest: str, occasion: Occasion) -> Ef
 
 
 def _new_request(
-    gate: Gate, store: Store, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
+    gate: Gate, store: ProgramStore, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
 ) -> Effects[Request]:
     gate.check_types(arguments)
     secrets = secrets_of(gate, call.form, call.masked)
@@ -397,7 +402,7 @@ def not_found_again(what: str, pool: str) -> errors.ConfigError:
 
 
 def _look_into(
-    gate: Gate, store: Store, request: Request, wanted: Occasion, caller: Caller
+    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
 ) -> Effects[Attempt | Request | None]:  # fmt: skip
     """Ask the gate's `verify=` hook about a call whose outcome is unknown, and record its answer.
 
@@ -427,7 +432,7 @@ def _look_into(
     return resolved if resolved.state is State.APPROVED or resolved.key is not None else None
 
 
-def replay(gate: Gate, store: Store, request: Request) -> Effects[Any]:
+def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
     """Return what the call of a key returned, in whichever process it ran.
 
     Raises:
@@ -468,7 +473,7 @@ class Started(NamedTuple):
 
 
 def execute(
-    gate: Gate, store: Store, request: Request, wanted: Occasion | None = None, caller: Caller | None = None
+    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, caller: Caller | None = None
 ) -> Effects[Attempt]:
     """Start an approved call, run it from its stored form, and record how it ended.
 
@@ -499,7 +504,7 @@ def execute(
     return (yield from end(gate, store, started, judged(gate, attempt), caller))
 
 
-def begin(gate: Gate, store: Store, request: Request, wanted: Occasion | None = None) -> Effects[Started]:
+def begin(gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None) -> Effects[Started]:
     """Start an approved call: the first half of `execute`, durable on return."""
     token = new_token()
     try:
@@ -526,7 +531,7 @@ def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -
 
 
 def end(
-    gate: Gate, store: Store, start: Started, attempt: Attempt, caller: Caller | None = None
+    gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller | None = None
 ) -> Effects[Attempt]:  # fmt: skip
     """Record how a started call ended: the second half of `execute`."""
     request = start.request
@@ -548,7 +553,7 @@ def end(
 
 
 def _finish(
-    store: Store, request: Request, token: str, outcome: Outcome, saved: RunUpdate | None = None
+    store: ProgramStore, request: Request, token: str, outcome: Outcome, saved: RunUpdate | None = None
 ) -> Effects[bool]:
     """Record an outcome; return whether it, and what was to be saved with it, is in the store."""
     try:

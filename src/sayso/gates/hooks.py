@@ -27,7 +27,7 @@ from sayso.model.nan import nan_in
 from sayso.model.request import Call, Request
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.scope import Occasion, executing
-from sayso.stores.base import Store
+from sayso.stores.program import ProgramStore
 
 __all__ = [
     "Words", "ask_rule", "ask_verify", "effect_of", "facts_of", "key_of", "must_show_no_secret",
@@ -193,7 +193,7 @@ def prompt_of(gate: Gate, verdict: Verdict, arguments: dict[str, Any]) -> Effect
 
 
 def facts_of(
-    gate: Gate, store: Store, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict,
+    gate: Gate, store: ProgramStore, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict,
     secrets: frozenset[str],
 ) -> Effects[dict[str, Any] | None]:  # fmt: skip
     """Return what a front end may know about a call; what the rule says comes before what the gate says."""
@@ -216,7 +216,7 @@ def facts_of(
     return {**(wanted.context or {}), **mask_facts(gate, {**facts, **(verdict.context or {})}, secrets)}
 
 
-def _note_of_earlier_versions(gate: Gate, store: Store, wanted: Occasion) -> Effects[dict[str, Any] | None]:
+def _note_of_earlier_versions(gate: Gate, store: ProgramStore, wanted: Occasion) -> Effects[dict[str, Any] | None]:
     """Return a note on what waits in this run for the function as it was before its parameters changed."""
     versions = yield StoreCall(store, store.versions, wanted.run_id, gate.tool)
     earlier = [request_id for request_id, digest in versions if digest != gate.schema.digest]

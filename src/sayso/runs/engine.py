@@ -51,7 +51,7 @@ from sayso.runs.state import (
     recorded,
     result_classes,
 )
-from sayso.stores.base import Store
+from sayso.stores.base import ProgramStore
 
 __all__ = ["NestedCall", "NestedCalls", "confirmed_by_request", "read_requests", "resolution_place", "run_step"]
 
@@ -63,7 +63,7 @@ class NestedCalls:
         self._step = step
         self._seen: Counter[str] = Counter()
 
-    def recall(self, gate: Gate, store: Store, arguments: Mapping[str, Any]) -> NestedCall | None:
+    def recall(self, gate: Gate, store: ProgramStore, arguments: Mapping[str, Any]) -> NestedCall | None:
         """Return what is known of this call; None where the run cannot keep it."""
         if store is not self._step.history.store:
             return None
@@ -328,7 +328,7 @@ class _StepCaller(Caller):
         self._step.begin(arguments, self._step.runnable.shown(arguments))
         return gate.signature.spread(arguments)
 
-    def ask(self, store: Store, request: Request) -> Effects[Request]:
+    def ask(self, store: ProgramStore, request: Request) -> Effects[Request]:
         step, history = self._step, self._step.history
         note = {"expired": True} if self.is_late else {}
         waits = {"waits": request.id, "path": step.path, "name": step.runnable.name, "note": note}

@@ -26,7 +26,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores import http_messages as messages
 from sayso.stores import worker
-from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
+from sayso.stores.base import Filter, Page, Store, Unwatch
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
 from sayso.stores.records import RecordRow
@@ -304,7 +304,7 @@ class HttpStore(Store):
     def _due(self) -> Sequence[str]:
         return []  # `sweep` asks the server
 
-    def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         _people_decide()
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:

@@ -472,10 +472,10 @@ class JsonlStore(Watched, RunReads, RecordReads, Store):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         with self._write_lock, self._file.alone(), self._state_lock:
             tx = JsonlTransaction(self._caught_up(), self.seal)
-            result = work(tx)
+            result = work(tx, *args, **options)
             line = tx.line()
             if line:
                 self._write(line, tx.requests.values())

@@ -132,10 +132,10 @@ class MemoryStore(RunReads, RecordReads, Store):
         self._lock = threading.RLock()
         self._bell = Bell()
 
-    def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         with self._lock:
             tx = _Memory(self)
-            result = work(tx)
+            result = work(tx, *args, **options)
             for transition in tx.writes:
                 self._keep(transition)
             for run_id, event, by, channel, detail in tx.notes:

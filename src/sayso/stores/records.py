@@ -137,8 +137,8 @@ class RecordVerbs(ABC):
     """The part of `sayso.stores.base.Store` that is about records."""
 
     @abstractmethod
-    def _transact_records(self, work: Callable[[RecordTransaction], T]) -> T:
-        """Run `work` in one transaction, alone; what it raises undoes everything."""
+    def _transact(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Run `work(tx, ...)` in one transaction, alone; what it raises undoes everything."""
 
     @abstractmethod
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
@@ -159,15 +159,7 @@ class RecordVerbs(ABC):
         Raises:
             TypeError: Its body is no JSON; `ValueError` for a number that JSON does not have.
         """
-        row = row_of(record)
-
-        def work(tx: RecordTransaction) -> bool:
-            if only_new and tx.find_record(record.kind, record.key) is not None:
-                return False
-            _put(tx, row, note)
-            return True
-
-        return self._transact_records(work)
+        return self._transact(_keep, row_of(record), note, only_new=only_new)
 
     def record(self, kind: str, key: str) -> Record | None:
         """Return a record as last committed; None where there is none."""
@@ -209,29 +201,28 @@ class RecordVerbs(ABC):
         """
         if (before.kind, before.key) != (after.kind, after.key):
             raise ValueError(f"{after.kind} {after.key!r} is no next version of {before.kind} {before.key!r}")
-        old, new = row_of(before), row_of(after)
-
-        def work(tx: RecordTransaction) -> bool:
-            if tx.find_record(old.kind, old.key) != old:
-                return False
-            _put(tx, new, note)
-            return True
-
-        return self._transact_records(work)
+        return self._transact(_swap, row_of(before), row_of(after), note)
 
     def drop(self, kind: str, key: str) -> bool:
         """In one transaction, take a record away; return whether it was there."""
-
-        def work(tx: RecordTransaction) -> bool:
-            if tx.find_record(kind, key) is None:
-                return False
-            tx.drop_record(kind, key)
-            return True
-
-        return self._transact_records(work)
+        return self._transact(_drop, kind, key)
 
 
-def _put(tx: RecordTransaction, row: RecordRow, note: Note | None) -> None:
+def _keep(tx: RecordTransaction, row: RecordRow, note: Note | None, *, only_new: bool = False) -> bool:
+    if only_new and tx.find_record(row.kind, row.key) is not None:
+        return False
     tx.put_record(row)
     if note is not None:
         tx.note(*note)
+    return True
+
+
+def _swap(tx: RecordTransaction, old: RecordRow, new: RecordRow, note: Note | None) -> bool:
+    return tx.find_record(old.kind, old.key) == old and _keep(tx, new, note)
+
+
+def _drop(tx: RecordTransaction, kind: str, key: str) -> bool:
+    if tx.find_record(kind, key) is None:
+        return False
+    tx.drop_record(kind, key)
+    return True

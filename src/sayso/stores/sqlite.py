@@ -185,6 +185,11 @@ class SqliteEvidence(ABC):
 
 T = TypeVar("T")
 
+
+def _on_transaction(work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any], tx: Transaction) -> T:
+    return work(tx, *args, **options)
+
+
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
 _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
 _VERSIONS = "SELECT id, schema_digest FROM request WHERE run_id = ? AND tool = ? AND state IN (?, ?) ORDER BY n"
@@ -352,7 +357,9 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _transact(self, work: Callable[[Transaction], T | errors.SaysoError]) -> T:
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
+        if args or options:
+            work = partial(_on_transaction, work, args, options)
         if not self._queue and self._write_lock.acquire(blocking=False):
             try:
                 result, changed = self._alone(work)

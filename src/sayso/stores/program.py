@@ -1,0 +1,244 @@
+"""The program's door to a store: ask, wait, start, say how a call ended, take back, and keep runs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from sayso import errors
+from sayso.model import lifecycle
+from sayso.model.lifecycle import Outcome, Transition
+from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
+from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
+from sayso.stores import worker
+from sayso.stores.codec import altered
+from sayso.stores.filter import RunFilter
+from sayso.stores.records import Record, row_of
+from sayso.stores.transaction import RESULT, RequestStore, Transaction, changed, changed_if_any, insert, save, update
+
+__all__ = ["ProgramStore"]
+
+
+class ProgramStore(RequestStore):
+    """What a program does: ask, wait, start, say how it ended, take back, and keep its runs."""
+
+    @abstractmethod
+    def find(self, fingerprint: str) -> Request | None:
+        """Return the request that holds this fingerprint, as last committed."""
+
+    @abstractmethod
+    def find_key(self, run_id: str, key: str) -> Request | None:
+        """Return the request that was asked with this key in this run, whatever its state, as last committed."""
+
+    @abstractmethod
+    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
+        """Return the ids of a function's requests that wait or were approved in a run, each with its schema digest."""
+
+    def result(self, request_id: str) -> str:
+        """Return the canonical form of what a call with a key really returned, for who asks with its key again.
+
+        Raises:
+            ValueNotKeptError: The call is not done, or its result was too large, had no canonical form or was purged.
+            StoreCorruptError: The result is not the one that was recorded.
+        """
+        request = self.get(request_id)
+        execution = request.execution
+        if request.state is not State.DONE or execution is None:
+            raise errors.ValueNotKeptError(request_id, f"is not there: the request is {request.state}")
+        if execution.kept is None:
+            without_key = (
+                "only that of a call with a key is" if request.key is None else "a person said that it happened"
+            )
+            raise errors.ValueNotKeptError(request_id, f"was not kept: {execution.not_kept or without_key}")
+        text = self._kept_result(request_id)
+        if text is None or lifecycle.kept_digest(text) != execution.kept:
+            raise errors.StoreCorruptError(
+                f"the result of request {request_id} is not the one that was recorded: it was altered or taken away;"
+                " nothing ran again. Restore the store from a copy"
+            )
+        return text
+
+    @abstractmethod
+    def _kept_result(self, request_id: str) -> str | None:
+        """Return the text that was kept as the real result of a request; None where there is none."""
+
+    def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
+        """In one transaction, find the request that answers for this one, or record it, and save a run.
+
+        With a key, the request with this key in this run answers, whatever has become of it; without one, the request
+        that holds this fingerprint. An equal id says that it was recorded by this call. Only with that one
+        is a run handed back (`RunUpdate.left`); where another holds, the run has to look at it, and stays in hand.
+
+        Raises:
+            KeyReusedError: The key was used in this run for another call; nothing was recorded.
+            StoreCorruptError: The request with this key was altered; nothing was recorded.
+            RunBusyError: Somebody else has the run in hand; nothing was recorded.
+        """
+        return self._transact(_asked, request, saved)
+
+    def withdraw(
+        self,
+        request_id: str,
+        by: Identity,
+        reason: str | None = None,
+        *,
+        is_brief: bool = False,  # noqa: ARG002  only a store on another machine can wait for long
+    ) -> Request:
+        """In one transaction, let the program take back what it asked, or forget a no; the journal keeps the reason.
+
+        With `is_brief`, a store on another machine gives up within two seconds: who stops waiting is not held up.
+        """
+        return self._transact(changed_if_any, request_id, lifecycle.withdraw, by=by, reason=reason)
+
+    def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
+        """In one transaction, let an approved edit wait anew that the function's own types refuse; nothing ran."""
+        return self._transact(changed_if_any, request_id, lifecycle.send_back, by=by, problems=problems)
+
+    def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
+        """In one transaction, take the single right to run an approved call; durable before this returns.
+
+        `token` is a new random one (`sayso.model.ids.new_token`); `finish` wants it back. Its maker knows it even
+        when this call is broken off, and can then still say that nothing ran. `by` names the worker that runs the
+        call; by default it is this process. `seen` is the request as it was when the caller, such
+        as a server, found that a start is due: it is not given out where another came, or ended, since.
+
+        Raises:
+            StartRefusedError: One of its kinds; the call must not run.
+        """
+        me = worker.current() if by is None else by
+        return self._transact(_started, request_id, me, token, seen)
+
+    def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
+        """In one transaction, record how the started call ended, and save a run; only the token's holder may.
+
+        Raises:
+            StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded.
+            RunBusyError: Somebody else has the run in hand. How the call ended is recorded all the same.
+        """
+        return self._transact(_finished, request_id, token, outcome, saved)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def get_run(self, run_id: str) -> RunSnapshot:
+        """Return a run and its steps as last committed; raises `RunNotFoundError`."""
+
+    @abstractmethod
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        """Return runs, newest first, and what to give back as `cursor` to get those that follow; None at the end."""
+
+    @abstractmethod
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        """Return the ids of runs that could go on: paused ones that wait for something decided, and broken ones.
+
+        A run waits for the requests that its steps name (`Step.waits`). One is decided when it neither waits for a
+        person (`pending`) nor is under way (`running`, `unknown`). A run whose holder is gone counts as broken.
+        Those that nobody touched for longest come first; only runs of runnables with one of these names.
+        """
+
+    def save_run(self, saved: RunUpdate) -> None:
+        """In one transaction, write what its holder saved of a run.
+
+        Raises:
+            RunBusyError: Somebody else has the run in hand; nothing was written.
+        """
+        self._transact(save, saved)
+
+    def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> RunSnapshot:
+        """In one transaction, take a run in hand and return it as it was before; an ended one is only returned.
+
+        Args:
+            run_id: Which run.
+            holder: Who takes it.
+            gone: A holder of which the caller knows that it has let go, because it is on the holder's machine.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunBusyError: Somebody else has it in hand, and may still live.
+        """
+        before = self._transact(_taken, run_id, holder, gone)
+        return RunSnapshot(before, self.get_run(run_id).steps)
+
+    def leave_run(self, saved: RunUpdate, state: RunState) -> None:
+        """In one transaction, write what is left to save, and hand the run back; does nothing to one held elsewhere."""
+        self._transact(_left, saved._replace(left=state))
+
+
+# -- inside of a transaction ---------------------------------------------------------------------------------------
+
+
+def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Request:
+    held = _known(tx, request)
+    if held is not None and held.id == request.id:
+        return held  # sent again, because the answer was lost: all of it was done the first time
+    expired = None if held is None else lifecycle.expire(held, tx.now())
+    met = held if expired is None else None
+    if expired is not None:
+        update(tx, expired)
+        met = expired.request if request.key is not None else None
+    if met is None:
+        insert(tx, lifecycle.asked(request))
+    if saved is not None:
+        save(tx, saved if met is None else saved._replace(left=None))
+    return met or request
+
+
+def _known(tx: Transaction, request: Request) -> Request | None:
+    """Return the request that answers for one that is asked now."""
+    if request.key is None:
+        return tx.holder(request.fingerprint)
+    known = tx.keyed(request.run_id, request.key)
+    if known is not None:
+        if not tx.verify(known):
+            raise altered(known.id)
+        lifecycle.must_be_same(known, request)
+    return known
+
+
+def _started(
+    tx: Transaction, request_id: str, by: str, token: str, seen: Request | None
+) -> Request | errors.SaysoError:
+    def rule(request: Request, now: datetime) -> Transition:
+        # Read in this transaction, so that of two starts of one effect the second sees the first.
+        same = () if request.effect is None else tx.with_effect(request.effect)
+        return lifecycle.start(request, worker=by, token=token, now=now, same_effect=same, seen=seen)
+
+    return changed(tx, request_id, rule, is_start=True)
+
+
+def _finished(
+    tx: Transaction, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None
+) -> Request | errors.SaysoError:
+    found = changed(tx, request_id, lifecycle.finish, token=token, outcome=outcome)
+    if isinstance(found, errors.SaysoError):
+        return found
+    if found.execution is not None and found.execution.kept is not None:
+        tx.put_record(row_of(Record(RESULT, request_id, {"text": outcome.kept})))
+    try:
+        if saved is not None:
+            save(tx, saved)
+    except errors.RunBusyError as refusal:
+        return refusal
+    return found
+
+
+def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRecord:
+    run = tx.run(run_id)
+    if run is None:
+        raise errors.RunNotFoundError(run_id)
+    if run.state is RunState.ENDED:
+        return run
+    if run.holder not in {holder, gone} and not worker.is_free(run.holder):
+        raise errors.RunBusyError(run_id)
+    tx.put_run(run.held_by(holder, tx.now()))
+    return run
+
+
+def _left(tx: Transaction, saved: RunUpdate) -> None:
+    with suppress(errors.RunBusyError):
+        save(tx, saved)

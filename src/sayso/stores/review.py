@@ -1,0 +1,156 @@
+"""The people's door to a store: list, decide, read the journal, and remove what is old."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from sayso import clock, errors
+from sayso.model import lifecycle
+from sayso.model.journal import Anchor, Entry, Head, purged
+from sayso.model.request import Call, Decision, Request
+from sayso.model.reviewer import Identity
+from sayso.model.run import RunState
+from sayso.stores.filter import Filter, Page
+from sayso.stores.transaction import CHANNEL, RESULT, RequestStore, Transaction, delivery_kind
+
+__all__ = ["ReviewStore"]
+
+_PAGE = 1000
+
+
+class ReviewStore(RequestStore):
+    """What people do, and those who look after a store: list, decide, read the journal, let go of what is old."""
+
+    @abstractmethod
+    def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
+        """Return the ids that begin with `prefix`, at most `limit`."""
+
+    @abstractmethod
+    def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
+        """Return a page of requests in the order they were asked, or the other way round with `newest`.
+
+        Raises:
+            ValueError: The cursor is not one of this list.
+        """
+
+    @abstractmethod
+    def count(self, wanted: Filter) -> int:
+        """Return how many requests a list would hold."""
+
+    @abstractmethod
+    def journal(
+        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Entry]:  # fmt: skip
+        """Return rows of the journal, ordered by run and place; `after` is the (run, seq) of the last one seen."""
+
+    @abstractmethod
+    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+        """Return how requests are tied to the journal, ordered by id; `after` is the last id seen."""
+
+    def legible(self, entry: Entry) -> Entry:
+        """Return a row of the journal with its words opened, where they are sealed; the link covers the sealed ones."""
+        return entry
+
+    def decide(
+        self,
+        request_id: str,
+        decision: Decision,
+        *,
+        roles: Collection[str],
+        seen: str | None,
+        edited: Call | None = None,
+    ) -> Request:
+        """In one transaction, take a decision; its `at` is the store's instant, its `fingerprint` what it is about.
+
+        Raises:
+            RequestNotFoundError: There is no such request.
+            DecisionRefusedError: One of its kinds; nothing changed.
+        """
+        return self._change(request_id, lifecycle.decide, decision=decision, roles=roles, seen=seen, edited=edited)
+
+    def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
+        """In one transaction, let a reviewer take a pending request on."""
+        return self._change(request_id, lifecycle.claim, by=by, roles=roles, channel=channel)
+
+    def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
+        """In one transaction, give a claimed request back."""
+        return self._change(request_id, lifecycle.release, by=by, roles=roles, force=force, channel=channel)
+
+    def extend(
+        self, request_id: str, by: Identity, *, roles: Collection[str], span: timedelta, channel: str
+    ) -> Request:
+        """In one transaction, move the request's or approval's end to `span` from now."""
+        return self._change(request_id, lifecycle.extend, by=by, roles=roles, span=span, channel=channel)
+
+    def heads(self) -> Iterator[Head]:
+        """Yield the newest row of every chain, ordered by run."""
+        last: Head | None = None
+        while True:
+            page = self.journal(after=None if last is None else last[:2], limit=_PAGE)
+            for entry in page:
+                if last is not None and entry.run_id != last.run_id:
+                    yield last
+                last = Head(entry.run_id, entry.seq, entry.link)
+            if len(page) < _PAGE:
+                break
+        if last is not None:
+            yield last
+
+    def purge(self, request_id: str, by: Identity, *, before: datetime, channel: str) -> Request:
+        """In one transaction, remove what a request was about that ended before; see `sayso.model.journal`.
+
+        The bytes may stay in the files until `scrub`. Does nothing to one that was purged already.
+
+        Raises:
+            RequestNotFoundError: There is no such request.
+            PurgeRefusedError: Something can still happen to it, its run still needs it, or it ended later.
+        """
+        return self._transact(_purged, request_id, by, before, channel)
+
+    def purge_run(self, run_id: str, by: Identity, *, before: datetime, channel: str) -> None:
+        """In one transaction, remove all steps of a run that ended before; it is never begun again.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            PurgeRefusedError: It has not ended, or later.
+        """
+        self._transact(_purged_run, run_id, by, before, channel)
+
+    def scrub(self) -> bool:
+        """Let nothing of what was removed remain in the files of the store.
+
+        Returns:
+            Whether nothing remains; where not, others were reading meanwhile, and it is to be tried again.
+        """
+        return True
+
+
+# -- inside of a transaction ---------------------------------------------------------------------------------------
+
+
+def _purged(tx: Transaction, request_id: str, by: Identity, before: datetime, channel: str) -> Request:
+    request = tx.load(request_id)
+    run = tx.run(request.run_id)
+    if run is not None and run.state is not RunState.ENDED:
+        raise errors.PurgeRefusedError(request_id, f"is needed by its run, which is {run.state}")
+    change = purged(request, by, before=before, channel=channel, now=tx.now())
+    if change is None:
+        return request
+    tx.update(change)
+    for kind in (RESULT, *map(delivery_kind, tx.record_keys(CHANNEL))):
+        if tx.find_record(kind, request_id) is not None:
+            tx.drop_record(kind, request_id)
+    return change.request
+
+
+def _purged_run(tx: Transaction, run_id: str, by: Identity, before: datetime, channel: str) -> None:
+    run = tx.run(run_id)
+    if run is None:
+        raise errors.RunNotFoundError(run_id)
+    if run.state is not RunState.ENDED or run.updated_at >= before:
+        raise errors.PurgeRefusedError(run_id, f"is {run.state} since {run.updated_at:%Y-%m-%d %H:%M:%S}Z")
+    tx.drop_steps(run_id)
+    tx.note(run_id, "purged", by, channel, {"what": "steps", "before": clock.written(before)})
