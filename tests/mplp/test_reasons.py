@@ -131,9 +131,8 @@ def test_slack_says_so_before_and_after(store: Store, waiting: Request) -> None:
     (note,) = [one for one in view["blocks"] if one.get("block_id") == "note"]
     assert "to reject a Confirm, say why" in note["label"]["text"]
     chosen = {"verb": {"verb": {"selected_option": {"value": "reject"}}}}
-    said = show._Submission({"view": {"state": {"values": chosen}}})
     with pytest.raises(show._InvalidSubmission) as told:
-        show._apply(sayso.Review(store, reviewer="ada"), waiting, said, waiting.current_fingerprint)
+        show._apply(sayso.Review(store, reviewer="ada"), waiting, chosen, waiting.current_fingerprint)
     assert told.value.problems == {"note": "Write why; the no to a Confirm needs a reason. Nothing was decided."}
     refused(store, waiting)
 

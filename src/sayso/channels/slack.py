@@ -11,7 +11,7 @@ import http.client
 import logging
 import socket
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -27,12 +27,12 @@ from sayso.channels.slack_review import (
     CALLBACK,
     REVIEW,
     ROOM,
-    Block,
     SlackReviews,
     button,
     context,
     inbox_button,
     is_high,
+    part,
     post,
     section,
 )
@@ -60,24 +60,24 @@ _NEVER = frozenset({"cant_update_message", "edit_window_closed", "invalid_blocks
 
 
 def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
-    """Return what is posted of a notification.
-
-    Args:
-        notification: The notification.
-        can_review: Whether it is decided in Slack; otherwise it has a link only.
-    """
+    """Return the message of a notification; without `can_review` it is decided in the inbox, and has a link only."""
+    more = notification.line.removeprefix(notification.title).removeprefix("; ")
+    program = [text for text in (notification.program_title, notification.summary) if text is not None]
     blocks = [
         section(notification.title),
-        *_more(notification),
-        *_words(notification),
-        *_arguments(notification.arguments),
+        *([context(more)] if more else []),
+        *([context("The program says, unverified:"), *map(section, program)] if program else []),
     ]
+    if notification.arguments is not None:
+        text = "\n".join(f"{escape(name)}: {value(item)}" for name, item in notification.arguments.items())
+        too_long = "The arguments are too long for a message; Review shows them."
+        blocks.append(section(text if len(text) <= ROOM else too_long))
+    if notification.event == "test":
+        return post("sayso: a test of this channel", blocks)
     buttons = inbox_button(notification.link)
     if can_review:
         buttons.insert(0, button("Review", action_id=REVIEW, value=notification.request_id, style="primary"))
-    if notification.event == "test":
-        return post("sayso: a test of this channel", blocks)
-    if not can_review:
+    else:
         blocks.append(context("This is decided in the inbox, not in Slack."))
     if buttons:
         blocks.append({"type": "actions", "elements": buttons})
@@ -90,25 +90,6 @@ def outcome(notification: Notification) -> dict[str, Any]:
     if notification.link is not None:
         blocks.append({"type": "actions", "elements": inbox_button(notification.link)})
     return post(f"sayso: {short(notification.request_id)} is {escape(notification.state)}", blocks)
-
-
-def _more(notification: Notification) -> list[Block]:
-    """Return what the line of a notification says beyond its title."""
-    more = notification.line.removeprefix(notification.title).removeprefix("; ")
-    return [context(more)] if more else []
-
-
-def _words(notification: Notification) -> list[Block]:
-    """Return the program's title and summary, marked as the program's."""
-    texts = [text for text in (notification.program_title, notification.summary) if text is not None]
-    return [context("The program says, unverified:"), *map(section, texts)] if texts else []
-
-
-def _arguments(arguments: Mapping[str, Any] | None) -> list[Block]:
-    if arguments is None:
-        return []
-    text = "\n".join(f"{escape(name)}: {value(item)}" for name, item in arguments.items())
-    return [section(text if len(text) <= ROOM else "The arguments are too long for a message; Review shows them.")]
 
 
 class SlackChannel:
@@ -160,7 +141,14 @@ class SlackChannel:
 
         It connects in the background, and again whenever the connection ends; a failure is logged.
         """
-        connection = _Connection(self._call, self._web, self._app_token, self._reviews_for(store, base_url))
+
+        def reviews() -> SlackReviews:
+            return SlackReviews(
+                store, self._call, self._people, team=str(self._call("auth.test", {})["team_id"]),
+                inline=self._inline, base_url=base_url, allowed=self._allowed,
+            )  # fmt: skip
+
+        connection = _Connection(self._web, self._app_token, reviews)
         connecting = threading.Thread(target=connection.open, name="sayso-slack-connect", daemon=True)
         connecting.start()
         try:
@@ -168,15 +156,6 @@ class SlackChannel:
         finally:
             connection.close()
             connecting.join(_GRACE)  # a connection that hangs ends by its own timeout
-
-    def _reviews_for(self, store: Store, base_url: str | None) -> Any:
-        def reviews(team: str) -> SlackReviews:
-            return SlackReviews(
-                store, self._call, self._people, team=team, inline=self._inline, base_url=base_url,
-                allowed=self._allowed,
-            )  # fmt: skip
-
-        return reviews
 
     def _posted(self, content: Mapping[str, Any]) -> str:
         answer = self._call("chat.postMessage", {"channel": self._channel, **content})
@@ -199,8 +178,8 @@ class SlackChannel:
 class _Connection:
     """The Socket Mode connection: opened with retries, and closed at once."""
 
-    def __init__(self, call: Any, web: WebClient, app_token: str, reviews_for: Any) -> None:
-        self._call, self._web, self._app_token, self._reviews_for = call, web, app_token, reviews_for
+    def __init__(self, web: WebClient, app_token: str, make_reviews: Callable[[], SlackReviews]) -> None:
+        self._web, self._app_token, self._make_reviews = web, app_token, make_reviews
         self._over = threading.Event()
         self._client: SocketModeClient | None = None
         self._reviews: SlackReviews | None = None
@@ -220,7 +199,7 @@ class _Connection:
                 return
 
     def _connect(self) -> None:
-        self._reviews = self._reviews_for(str(self._call("auth.test", {})["team_id"]))
+        self._reviews = self._make_reviews()
         self._client = client = SocketModeClient(self._app_token, web_client=self._web, receive_buffer_size=_BUFFER)
         client.socket_mode_request_listeners.append(self._heard)
         client.connect()
@@ -230,12 +209,12 @@ class _Connection:
     def _heard(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
         payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]
         reviews = self._reviews
-        if self._over.is_set():
+        if self._over.is_set() or reviews is None:
             return  # Slack sends it again on another connection
-        is_ours = payload.get("type") == "view_submission" and _callback(payload) == CALLBACK
-        reply = reviews.decide(envelope.envelope_id, payload) if reviews is not None and is_ours else None
+        is_ours = payload.get("type") == "view_submission" and part(payload, "view").get("callback_id") == CALLBACK
+        reply = reviews.decide(envelope.envelope_id, payload) if is_ours else None
         client.send_socket_mode_response(SocketModeResponse(envelope.envelope_id, reply))
-        if reviews is not None and envelope.type == "interactive" and payload.get("type") == "block_actions":
+        if envelope.type == "interactive" and payload.get("type") == "block_actions":
             reviews.open_modal(payload)
 
     def close(self) -> None:
@@ -267,11 +246,6 @@ def _error_code(fault: SlackApiError) -> str:
     """Return Slack's error code; the rest of the error quotes what was sent."""
     response: Any = fault.response  # pyright: ignore[reportUnknownMemberType]
     return str(response.get("error"))
-
-
-def _callback(payload: Mapping[str, Any]) -> object:
-    view = payload.get("view")
-    return cast("Mapping[str, Any]", view).get("callback_id") if isinstance(view, dict) else None
 
 
 def make(name: str, settings: Mapping[str, Any]) -> SlackChannel:

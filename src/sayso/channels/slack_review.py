@@ -1,9 +1,8 @@
 """Reviewing in Slack: the modal that shows a request, and the decision that it sends.
 
-The person is a member of the workspace whom the settings name as a reviewer; anybody else is told so and decides
-nothing. Every text of a program is a `plain_text` object, in which Slack reads no markup, mentions or links. The modal
-shows the whole call or does not open, and carries the fingerprint of what it showed. An envelope that Slack sends
-again gets the same answer.
+Only members of the workspace whom the settings name as reviewers decide. Every text of a program is a `plain_text`
+object, in which Slack reads no markup, mentions or links. The modal shows the whole call or does not open, and carries
+the fingerprint of what it showed. An envelope that Slack sends again gets the same answer.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 from sayso import clock, errors
@@ -33,9 +33,8 @@ from sayso.view.card import stands
 from sayso.view.summary import short
 
 __all__ = [
-    "CALLBACK", "REVIEW", "ROOM", "Block", "SlackReviews", "WebApi", "button", "context", "editable",
-    "ephemeral", "field_of", "inbox_button", "is_high", "message_modal", "modal", "plain_text", "post",
-    "problems_in", "section",
+    "CALLBACK", "REVIEW", "ROOM", "Block", "SlackReviews", "WebApi", "button", "context", "inbox_button", "is_high",
+    "modal", "part", "post", "section",
 ]  # fmt: skip
 
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"
@@ -46,15 +45,14 @@ _MOST_TEXTS = 12
 _WIDTH = 72
 _LONGEST_FIELD, _MOST_FIELDS = 300, 12
 _LONGEST_NOTE = 2_000
-_LONGEST_TOLD = 280
+_LONGEST_PROBLEM = 280
 _NOTE = "Note, for the program and the record"
-_NO = "; to reject a Confirm, say why"
 _AGAIN = "Its effect is taken; the note says why it may happen again"
 _CALL_VERBS = {"approve": "Approve", "reject": "Reject", "feedback": "Send back with the note"}
 _QUESTION_VERBS = {"answer": "Answer", "reject": "Reject"}
 
 
-def plain_text(text: str, room: int = ROOM) -> Block:
+def _text(text: str, room: int = ROOM) -> Block:
     """Return a text in which Slack reads no markup, cut to the room that there is."""
     cut = text if len(text) <= room else f"{text[: room - 1]}…"
     return {"type": "plain_text", "text": cut or " ", "emoji": False}
@@ -62,27 +60,22 @@ def plain_text(text: str, room: int = ROOM) -> Block:
 
 def section(text: str) -> Block:
     """Return a block of text."""
-    return {"type": "section", "text": plain_text(text)}
+    return {"type": "section", "text": _text(text)}
 
 
 def context(text: str) -> Block:
     """Return a block of small text."""
-    return {"type": "context", "elements": [plain_text(text, 1_900)]}
+    return {"type": "context", "elements": [_text(text, 1_900)]}
 
 
-def button(words: str, **more: str) -> Block:
+def button(label: str, **more: str) -> Block:
     """Return a button; `more` is its action, value, style or URL."""
-    return {"type": "button", "text": plain_text(words, 70), **more}
+    return {"type": "button", "text": _text(label, 70), **more}
 
 
 def inbox_button(link: str | None) -> list[Block]:
     """Return the button that opens a request's page; none where the inbox has no address."""
     return [] if link is None else [button("Open in the inbox", action_id="sayso_open", url=link)]
-
-
-def ephemeral(words: str) -> dict[str, Any]:
-    """Return a message to one person."""
-    return post("sayso", [section(words)])
 
 
 def post(fallback: str, blocks: Sequence[Block]) -> dict[str, Any]:
@@ -102,45 +95,37 @@ def modal(
     """Return the modal in which a pending request is decided; None where it is too long to be shown whole.
 
     Args:
-        request: What is shown.
-        now: To say how long it waits still.
+        request: The request.
+        now: To say how much time is left.
         link: The request's page; None where the inbox has no address.
-        same_effect: The other requests with its effect; where there are some, it can be approved although its effect
-            is taken.
+        same_effect: Other requests with its effect; if there are some, the reviewer may approve it again with a reason.
     """
     rows = card.subject_rows(request, width=_WIDTH, full=True)
     rest = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=same_effect)[len(rows) :]
-    what = "What would run" if request.kind == "call" else "What is asked"
-    above, beside = _texts(rows), _texts(rest)
+    above, beside = _joined(rows), _joined(rest)
     if above is None or beside is None or len(above) + len(beside) > _MOST_TEXTS:
         return None
+    what = "What would run" if request.kind == "call" else "What is asked"
     blocks = [_header(what), *map(section, above), _header("Beside it"), *map(section, beside)]
     if link is not None:
         blocks.append({"type": "actions", "elements": inbox_button(link)})
     blocks += _inputs(request, can_repeat=bool(same_effect))
     seen = {"id": request.id, "seen": request.current_fingerprint}
-    return {
-        "type": "modal", "callback_id": CALLBACK, "private_metadata": json.dumps(seen),
-        "title": plain_text(short(request.id), 24), "submit": plain_text("Decide", 24),
-        "close": plain_text("Leave it", 24), "blocks": blocks,
-    }  # fmt: skip
+    return _window(
+        short(request.id), "Leave it", blocks,
+        callback_id=CALLBACK, private_metadata=json.dumps(seen), submit=_text("Decide", 24),
+    )  # fmt: skip
 
 
-def message_modal(words: str) -> dict[str, Any]:
-    """Return a modal with a text and nothing to decide."""
-    return {
-        "type": "modal",
-        "title": plain_text("sayso", 24),
-        "close": plain_text("Close", 24),
-        "blocks": [section(words)],
-    }
+def _window(title: str, close: str, blocks: Sequence[Block], **more: Any) -> dict[str, Any]:
+    return {"type": "modal", "title": _text(title, 24), "close": _text(close, 24), "blocks": list(blocks), **more}
 
 
-def _header(words: str) -> Block:
-    return {"type": "header", "text": plain_text(words, 140)}
+def _header(text: str) -> Block:
+    return {"type": "header", "text": _text(text, 140)}
 
 
-def _texts(rows: Sequence[str]) -> list[str] | None:
+def _joined(rows: Sequence[str]) -> list[str] | None:
     """Return rows joined to as few texts as Slack takes; None where one row alone is too long."""
     texts: list[str] = []
     for row in rows:
@@ -154,68 +139,55 @@ def _texts(rows: Sequence[str]) -> list[str] | None:
 
 
 def _inputs(request: Request, *, can_repeat: bool) -> list[Block]:
+    long = {"type": "plain_text_input", "action_id": "text", "multiline": True, "max_length": _LONGEST_NOTE}
+    note = _input("note", f"{_NOTE}; to reject a Confirm, say why" if is_target(request) else _NOTE, long, True)
     if request.kind == "question":
-        answer = {"type": "plain_text_input", "action_id": "text", "multiline": True, "max_length": _LONGEST_NOTE}
-        return [
-            _input("answer", "Your answer", answer, is_optional=True),
-            _input("verb", "Your decision", _choice(_QUESTION_VERBS)),
-            _input("note", _NOTE, _note(), is_optional=True),
-        ]
-    fields = editable(request)
+        return [_input("answer", "Your answer", long, True), _choice(_QUESTION_VERBS), note]
     changes = [
-        _input(field_of(at), escape(name), {"type": "plain_text_input", "action_id": "text", "initial_value": text})
-        for at, (name, text) in enumerate(fields.items())
+        _input(_field(at), escape(name), {"type": "plain_text_input", "action_id": "text", "initial_value": text})
+        for at, (name, text) in enumerate(_editable(request).items())
     ]
+    again = {"type": "checkboxes", "action_id": "again", "options": [_option("yes", "Approve all the same")]}
     return [
         *([context("Change a value here before you approve, or leave all as they are.")] if changes else []),
         *changes,
-        _input("verb", "Your decision", _choice(_CALL_VERBS)),
-        *([_input("again", _AGAIN, _checkbox("Approve all the same"), is_optional=True)] if can_repeat else []),
-        _input(
-            "note",
-            f"Note, for the program and the record{_NO if is_target(request) else ''}",
-            _note(),
-            is_optional=True,
-        ),
+        _choice(_CALL_VERBS),
+        *([_input("again", _AGAIN, again, True)] if can_repeat else []),
+        note,
     ]
 
 
-def _input(block_id: str, label: str, element: Block, *, is_optional: bool = False) -> Block:
+def _input(block_id: str, label: str, element: Block, is_optional: bool = False) -> Block:  # noqa: FBT001, FBT002  read in the lines above
     return {
-        "type": "input", "block_id": block_id, "label": plain_text(label, 300), "element": element,
-        "optional": is_optional,
+        "type": "input", "block_id": block_id, "label": _text(label, 300), "element": element, "optional": is_optional
     }  # fmt: skip
 
 
 def _choice(verbs: Mapping[str, str]) -> Block:
     # None is preselected, so that nobody approves by pressing one button.
-    options = [{"text": plain_text(words, 70), "value": verb} for verb, words in verbs.items()]
-    return {"type": "radio_buttons", "action_id": "verb", "options": options}
+    options = [_option(verb, label) for verb, label in verbs.items()]
+    return _input("verb", "Your decision", {"type": "radio_buttons", "action_id": "verb", "options": options})
 
 
-def _checkbox(words: str) -> Block:
-    return {"type": "checkboxes", "action_id": "again", "options": [{"text": plain_text(words, 70), "value": "yes"}]}
+def _option(value: str, label: str) -> Block:
+    return {"text": _text(label, 70), "value": value}
 
 
-def _note() -> Block:
-    return {"type": "plain_text_input", "action_id": "text", "multiline": True, "max_length": _LONGEST_NOTE}
-
-
-def field_of(at: int) -> str:
+def _field(at: int) -> str:
     """Return the name of the input for an argument."""
     return f"argument-{at}"
 
 
-def editable(request: Request) -> dict[str, str]:
+def _editable(request: Request) -> dict[str, str]:
     """Return the arguments that can be changed in Slack, with the text in their inputs.
 
     These are plain values of one line, in which nothing is hidden or masked; others can be changed in the inbox.
     """
-    found = {name: text for name, tree in request.effective.shown.items() if (text := _text(tree)) is not None}
+    found = {name: text for name, tree in request.effective.shown.items() if (text := _plain(tree)) is not None}
     return dict(list(found.items())[:_MOST_FIELDS])
 
 
-def _text(tree: Json) -> str | None:
+def _plain(tree: Json) -> str | None:
     if tree == MASK or tree is None or isinstance(tree, dict | list):
         return None
     text = tree if isinstance(tree, str) else json.dumps(canonical.display(tree))
@@ -223,19 +195,7 @@ def _text(tree: Json) -> str | None:
     return text if is_plain and '"' not in text else None
 
 
-def problems_in(problems: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
-    """Return the problems of an edit by the input at which Slack shows them.
-
-    Args:
-        problems: One line each, `where: what is wrong`.
-        names: The inputs by the name of the argument.
-    """
-    found: dict[str, str] = {}
-    for problem in problems:
-        field = names.get(problem.partition(":")[0], "verb")
-        found.setdefault(field, escape(problem)[:_LONGEST_TOLD])
-    return found
-
+# -- the decision ----------------------------------------------------------------------------------------------
 
 WebApi = Callable[[str, Mapping[str, Any]], Any]
 """Calls a method of the Web API with its arguments; raises `OSError` where that fails."""
@@ -261,6 +221,18 @@ _NOT_ADMITTED = (
 def is_high(risk: str | None) -> bool:
     """Say whether a risk must be decided in the inbox: every word but those that say that it is small."""
     return risk is not None and risk.strip().casefold() not in _NOT_HIGH
+
+
+def part(payload: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """Return the object under these names in a payload of Slack; an empty one where there is none."""
+    for name in names:
+        found = payload.get(name)
+        payload = cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
+    return payload
+
+
+class _NotHere(Exception):
+    """The request is not decided here; the message tells the person why."""
 
 
 class _InvalidSubmission(Exception):
@@ -300,61 +272,59 @@ class SlackReviews:
         """Take no further decisions; a decision in progress is finished."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
-    # -- Review ------------------------------------------------------------------------------------------------
-
     def open_modal(self, payload: Mapping[str, Any]) -> None:
         """Open the modal for the person who pressed Review, or tell them why not; ignore other buttons."""
         request_id = _reviewed_id(payload)
         if request_id is None:
             return
         try:
-            self._open(payload, request_id)
+            review = self._review(payload)
+            view = self._modal(review, review.get(request_id))
+            self._call("views.open", {"trigger_id": payload.get("trigger_id"), "view": view})
+        except _NotHere as why:
+            words = str(why)
+        except (errors.RequestNotFoundError, errors.AmbiguousIdError):
+            words = "This request is not in the store of this sayso; nothing was decided."
         except (errors.SaysoError, OSError) as fault:
             _log.warning("Review of %s could not be shown: %s", escape(request_id), fault)
-            self._tell(payload, "This cannot be shown now; nothing was decided. Open it in the inbox, or try again.")
-
-    def _open(self, payload: Mapping[str, Any], request_id: str) -> None:
-        person = self._person(payload)
-        if isinstance(person, str):
-            self._tell(payload, person)
-            return
-        try:
-            review = self._review(person)
-            request = review.get(request_id)
-        except (errors.RequestNotFoundError, errors.AmbiguousIdError):
-            self._tell(payload, "This request is not in the store of this sayso; nothing was decided.")
-            return
-        view = self._modal(review, request)
-        if isinstance(view, str):
-            self._tell(payload, view)
+            words = "This cannot be shown now; nothing was decided. Open it in the inbox, or try again."
         else:
-            self._call("views.open", {"trigger_id": payload.get("trigger_id"), "view": view})
+            return
+        channel, user = part(payload, "channel").get("id"), part(payload, "user").get("id")
+        self._tell("chat.postEphemeral", {"channel": channel, "user": user, **post("sayso", [section(words)])})
 
-    def _modal(self, review: Review, request: Request) -> dict[str, Any] | str:
-        """Return the modal of a request, or a message that says why it is not decided here."""
+    def _modal(self, review: Review, request: Request) -> dict[str, Any]:
         if request.state is not State.PENDING:
-            return f"It does not wait any more: {stands(request, clock.now())}."
+            raise _NotHere(f"It does not wait any more: {stands(request, clock.now())}.")
         link = None if self._base_url is None else f"{self._base_url}/r/{request.id}"
         where = f"sayso show {request.id}" if link is None else link
         if self._is_elsewhere(request):
-            return f"This is risky, and decided in the inbox: {where}"
+            raise _NotHere(f"This is risky, and decided in the inbox: {where}")
         view = modal(request, clock.now(), link=link, same_effect=review.same_effect(request))
-        return (
-            f"This is too long to be shown whole in Slack, and decided in the inbox: {where}" if view is None else view
-        )
+        if view is None:
+            raise _NotHere(f"This is too long to be shown whole in Slack, and decided in the inbox: {where}")
+        return view
 
     def _is_elsewhere(self, request: Request) -> bool:
         return is_high(request.risk) and not self._inline
 
-    def _tell(self, payload: Mapping[str, Any], words: str) -> None:
-        """Show a message to the person alone; log it where that fails."""
-        channel, user = _part(payload, "channel").get("id"), _part(payload, "user").get("id")
+    def _tell(self, method: str, content: Mapping[str, Any]) -> None:
+        """Show something to the person; log it where that fails."""
         try:
-            self._call("chat.postEphemeral", {"channel": channel, "user": user, **ephemeral(words)})
+            self._call(method, content)
         except (errors.SaysoError, OSError) as fault:
             _log.warning("nobody could be told in Slack: %s", fault)
 
-    # -- Decide ------------------------------------------------------------------------------------------------
+    def _review(self, payload: Mapping[str, Any]) -> Review:
+        """Return the door of the person who pressed; raises `_NotHere` for who is no reviewer of this workspace."""
+        user = part(payload, "user")
+        team = user.get("team_id") or part(payload, "team").get("id")
+        person = self._people.get(str(user.get("id"))) if team == self._team else None
+        if person is None:
+            raise _NotHere(_NOBODY)
+        if not self._allowed.admits(person):
+            raise _NotHere(_NOT_ADMITTED)
+        return Review(self._store, reviewer=person, channel="slack")
 
     def decide(self, envelope_id: str, payload: Mapping[str, Any]) -> Reply:
         """Take the decision of a modal, once for each envelope, and return the answer to Slack: a view, or errors."""
@@ -367,89 +337,53 @@ class SlackReviews:
         try:
             return reply.result(self._in_time)
         except TimeoutError:
-            view_id = _part(payload, "view").get("id")
-            reply.add_done_callback(lambda done: self._late(view_id, done))
+            reply.add_done_callback(partial(self._late, part(payload, "view").get("id")))
             return _update(_BUSY)
 
     def _late(self, view_id: object, done: Future[Reply]) -> None:
         if done.cancelled():
             return
         reply = done.result()
-        view = reply.get("view") or message_modal("Nothing was decided: " + "; ".join(reply["errors"].values()))
-        try:
-            self._call("views.update", {"view_id": view_id, "view": view})
-        except (errors.SaysoError, OSError) as fault:
-            _log.warning("nobody could be told in Slack how a decision ended: %s", fault)
+        view = reply.get("view") or _update("Nothing was decided: " + "; ".join(reply["errors"].values()))["view"]
+        self._tell("views.update", {"view_id": view_id, "view": view})
 
     def _reply(self, payload: Mapping[str, Any]) -> Reply:
         try:
             return _update(self._decided(payload))
         except _InvalidSubmission as wrong:
             return {"response_action": "errors", "errors": wrong.problems}
-        except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
+        except (_NotHere, errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
             return _update(escape(str(fault)))
         except Exception as fault:  # noqa: BLE001  the person must be told, whatever it was
             _log.error("a decision by Slack failed: %s", fault)
             return _update("The store does not answer, or something else failed; look in the inbox how it stands.")
 
     def _decided(self, payload: Mapping[str, Any]) -> str:
-        person = self._person(payload)
-        if isinstance(person, str):
-            return person
+        review = self._review(payload)
         request_id, seen = _shown(payload)
-        review, submission = self._review(person), _Submission(payload)
         request = review.get(request_id)
         if self._is_elsewhere(request):
-            return "This is risky, and decided in the inbox; nothing was decided."
-        after = _apply(review, request, submission, seen)
-        return "\n".join([card.headline(after), stands(after, clock.now()), *_changes(request, after)])
-
-    def _review(self, person: Reviewer) -> Review:
-        return Review(self._store, reviewer=person, channel="slack")
-
-    def _person(self, payload: Mapping[str, Any]) -> Reviewer | str:
-        """Return the reviewer, or a message that says why the person is none; members of other workspaces are none."""
-        user = _part(payload, "user")
-        team = user.get("team_id") or _part(payload, "team").get("id")
-        person = self._people.get(str(user.get("id"))) if team == self._team else None
-        if person is None:
-            return _NOBODY
-        return person if self._allowed.admits(person) else _NOT_ADMITTED
+            raise _NotHere("This is risky, and decided in the inbox; nothing was decided.")
+        after = _apply(review, request, part(payload, "view", "state", "values"), seen)
+        is_edited = after.kind == "call" and after.edited is not None and request.edited != after.edited
+        changes = changed(request.effective, after.effective, after.redact) if is_edited else []
+        return "\n".join([card.headline(after), stands(after, clock.now()), *(change.line() for change in changes)])
 
 
-class _Submission:
-    """The inputs of a submitted modal."""
-
-    def __init__(self, payload: Mapping[str, Any]) -> None:
-        self._values = _part(_part(_part(payload, "view"), "state"), "values")
-
-    @property
-    def verb(self) -> str:
-        """The decision; raises `_InvalidSubmission` where none is chosen."""
-        chosen = _part(_part(_part(self._values, "verb"), "verb"), "selected_option").get("value")
-        if not isinstance(chosen, str):
-            raise _InvalidSubmission({"verb": "Choose one; nothing was decided."})
-        return chosen
-
-    def text(self, field: str) -> str | None:
-        """Return the text of an input; None where it is blank."""
-        text = _part(_part(self._values, field), "text").get("value")
-        return text if isinstance(text, str) and text.strip() else None
-
-    @property
-    def is_again(self) -> bool:
-        """Whether the box to approve a taken effect is ticked."""
-        return bool(_part(_part(self._values, "again"), "again").get("selected_options"))
+def _written(inputs: Mapping[str, Any], field: str) -> str | None:
+    """Return the text of an input of a submission; None where it is blank."""
+    text = part(inputs, field, "text").get("value")
+    return text if isinstance(text, str) and text.strip() else None
 
 
-def _apply(review: Review, request: Request, submission: _Submission, seen: str) -> Request:
-    note = submission.text("note")
-    match submission.verb:
+def _apply(review: Review, request: Request, inputs: Mapping[str, Any], seen: str) -> Request:
+    note = _written(inputs, "note")
+    match part(inputs, "verb", "verb", "selected_option").get("value"):
         case "approve":
-            return _approve(review, request, submission, seen)
+            return _approve(review, request, inputs, seen)
         case "feedback":
             if note is None:
-                raise _InvalidSubmission({"note": "Write what should be different; nothing was decided."})
+                raise _InvalidSubmission({"note": "Write what should be different. Nothing was decided."})
             return review.feedback(request.id, note, seen=seen)
         case "reject":
             if note is None and is_target(request):
@@ -458,58 +392,62 @@ def _apply(review: Review, request: Request, submission: _Submission, seen: str)
                 )
             return review.reject(request.id, note, seen=seen)
         case "answer":
-            return review.answer(request.id, _answer(request, submission.text("answer")), comment=note)
+            answer = _answer(request, _written(inputs, "answer"))
+            return review.answer(request.id, answer, comment=note)
         case _:
-            raise _InvalidSubmission({"verb": "Choose one; nothing was decided."})
+            raise _InvalidSubmission({"verb": "Choose one. Nothing was decided."})
 
 
-def _approve(review: Review, request: Request, submission: _Submission, seen: str) -> Request:
-    fields = editable(request) if request.state is State.PENDING and request.kind == "call" else {}
-    names = {escape(name): field_of(at) for at, name in enumerate(fields)}
-    written = {name: submission.text(field_of(at)) for at, name in enumerate(fields)}
-    new = {name: text for name, text in written.items() if text is not None and text != fields[name]}
+def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: str) -> Request:
+    fields = _editable(request) if request.state is State.PENDING and request.kind == "call" else {}
+    names = {escape(name): _field(at) for at, name in enumerate(fields)}
     changes, problems = dict[str, Any](), list[str]()
-    for name, text in new.items():
+    for at, (name, before) in enumerate(fields.items()):
+        text = _written(inputs, _field(at))
+        if text is None or text == before:
+            continue
         try:
             changes[name] = schema_of(request).parse(name, text)
         except SchemaError as error:
             problems += error.problems
     if problems:
-        raise _InvalidSubmission(problems_in(problems, names))
-    note = submission.text("note")
-    if submission.is_again and note is None:
-        raise _InvalidSubmission({"note": "Write why its effect may happen again; nothing was decided."})
+        raise _wrong(problems, names)
+    note, is_again = _written(inputs, "note"), bool(part(inputs, "again", "again").get("selected_options"))
+    if is_again and note is None:
+        raise _InvalidSubmission({"note": "Write why its effect may happen again. Nothing was decided."})
     try:
-        return review.approve(request.id, changes=changes or None, comment=note, seen=seen, again=submission.is_again)
+        return review.approve(request.id, changes=changes or None, comment=note, seen=seen, again=is_again)
     except errors.InvalidChangesError as fault:
-        raise _InvalidSubmission(problems_in(fault.problems, names)) from None
+        raise _wrong(fault.problems, names) from None
 
 
 def _answer(request: Request, text: str | None) -> object:
     if request.kind != "question" or request.state is not State.PENDING:
         return text  # `review.answer` refuses it and says why
     if text is None:
-        raise _InvalidSubmission({"answer": "Write an answer; nothing was decided."})
+        raise _InvalidSubmission({"answer": "Write an answer. Nothing was decided."})
     try:
         return schema_of(request).parse("answer", text)
     except SchemaError as error:
-        raise _InvalidSubmission(problems_in(error.problems, {"answer": "answer"})) from None
+        raise _wrong(error.problems, {"answer": "answer"}) from None
 
 
-def _changes(before: Request, after: Request) -> list[str]:
-    if after.kind != "call" or after.edited is None or before.edited == after.edited:
-        return []
-    return [change.line() for change in changed(before.effective, after.effective, after.redact)]
+def _wrong(problems: Sequence[str], names: Mapping[str, str]) -> _InvalidSubmission:
+    """Return the refusal of an edit, each problem (`where: what is wrong`) at the input of that name."""
+    found: dict[str, str] = {}
+    for problem in problems:
+        found.setdefault(names.get(problem.partition(":")[0], "verb"), escape(problem)[:_LONGEST_PROBLEM])
+    return _InvalidSubmission(found)
 
 
 def _update(words: str) -> Reply:
-    return {"response_action": "update", "view": message_modal(words)}
+    return {"response_action": "update", "view": _window("sayso", "Close", [section(words)])}
 
 
 def _shown(payload: Mapping[str, Any]) -> tuple[str, str]:
     """Return the request id and the fingerprint that the modal showed."""
     try:
-        found: Any = json.loads(str(_part(payload, "view").get("private_metadata", "")))
+        found: Any = json.loads(str(part(payload, "view").get("private_metadata", "")))
         return str(found["id"]), str(found["seen"])
     except (KeyError, TypeError, ValueError):
         raise errors.RequestNotFoundError("?") from None
@@ -523,9 +461,3 @@ def _reviewed_id(payload: Mapping[str, Any]) -> str | None:
             if named.get("action_id") == REVIEW and isinstance(named.get("value"), str):
                 return named["value"]
     return None
-
-
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object in a payload of Slack; an empty one where there is none."""
-    part = whole.get(name)
-    return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
