@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from sayso import clock
 from sayso.channels import registry
@@ -40,12 +40,11 @@ __all__ = [
     "ChannelHealth",
     "Deliverer",
     "Delivery",
-    "Due",
     "Listener",
     "deliver",
     "delivering",
     "due_at",
-    "due_message",
+    "due_mark",
     "forget",
     "health",
 ]
@@ -59,19 +58,9 @@ KEPT_FOR = timedelta(days=7)
 _SHORTEST_WAIT, _LONGEST_WAIT = timedelta(seconds=5), timedelta(hours=1)
 _REMINDERS = (90, 50)  # percent of the time from the question to its end; what is later counts for what is earlier
 _BETWEEN = timedelta(minutes=1)
+_EVENTS: dict[str, Event] = {"asked": "asked", "escalated": "escalated", "90": "reminder", "50": "reminder"}
 _ENDS = frozenset(state.value for state in State) - {"pending"}
-
-
-class Due(NamedTuple):
-    """A message that is to be sent now.
-
-    Attributes:
-        event: What it is about.
-        mark: What it counts as in `Delivery.sent`, so that it is sent once.
-    """
-
-    event: Event
-    mark: str
+_TIMES = ("sent_at", "failing_since")
 
 
 @dataclass(frozen=True)
@@ -105,24 +94,20 @@ class Delivery:
     @classmethod
     def of(cls, record: Record) -> Delivery:
         """Return the delivery in a record."""
-        fields: dict[str, Any] = dict(record.body)
-        for name in ("sent_at", "failing_since"):
-            if name in fields:
-                fields[name] = instant(fields[name])
-        return cls(record.key, fields.pop("changes"), tuple(fields.pop("sent")), **fields)
+        times = {name: instant(record.body[name]) for name in _TIMES if name in record.body}
+        fields: dict[str, Any] = {**record.body, **times, "sent": tuple(record.body["sent"])}
+        return cls(record.key, **fields)
 
     def record(self, channel: str, due: datetime | None) -> Record:
         """Return the delivery as a record, due then."""
-        given = {name: value for name, value in self.__dict__.items() if value not in (None, False, 0)}
-        body: dict[str, Any] = {**given, "changes": self.changes, "sent": list(self.sent)}
-        for name in ("sent_at", "failing_since"):
-            if name in body:
-                body[name] = microseconds(body[name])
+        body = {name: value for name, value in vars(self).items() if value not in (None, False, 0)}
+        body |= {name: microseconds(body[name]) for name in _TIMES if name in body}
+        body |= {"changes": self.changes, "sent": list(self.sent)}
         return Record(delivery_kind(channel), body.pop("request_id"), body, due)
 
-    def after_sending(self, due: Due, request: Request, reference: str | None, now: datetime) -> Delivery:
+    def after_sending(self, mark: str, request: Request, reference: str | None, now: datetime) -> Delivery:
         """Return the delivery after a message was sent; it counts for every mark whose time has come."""
-        more = {due.mark}
+        more = {mark}
         if request.state is State.PENDING:
             more |= {mark for mark, at in _reminders(request) if at <= now}
             more |= {"escalated"} if request.escalated_at is not None else set()
@@ -140,39 +125,34 @@ class Delivery:
         return replace(self, error=error, failing_since=since, tries=self.tries + 1), now + wait
 
 
-def due_message(delivery: Delivery, request: Request, now: datetime) -> Due | None:
-    """Return the message that is to be sent about a request as it stands; None where there is none."""
+def due_mark(delivery: Delivery, request: Request, now: datetime) -> str | None:
+    """Return the mark of the message that is to be sent now about a request; None where there is none."""
     sent = delivery.sent
     if request.state is not State.PENDING:
-        return _outcome(delivery, request)
+        mark = "approved" if request.state is State.RUNNING else request.state.value
+        is_old = mark == "approved" and _ENDS.intersection(sent)  # a call that is started again is announced at its end
+        return None if mark in sent or is_old else mark
     if "asked" not in sent:
-        return Due("asked", "asked")
+        return "asked"
     if request.escalated_at is not None and "escalated" not in sent:
-        return Due("escalated", "escalated")
+        return "escalated"
     for mark, at in _reminders(request):
         if mark in sent:
             return None  # the later one stands for the earlier one
         if _not_before(delivery, at) <= now:
-            return Due("reminder", mark)
+            return mark
     return None
 
 
 def due_at(delivery: Delivery, request: Request, now: datetime) -> datetime | None:
     """Return when the next message is due; None where only a change of the request can bring one."""
-    if due_message(delivery, request, now) is not None:
+    if due_mark(delivery, request, now) is not None:
         return now
     if request.state is not State.PENDING:
         return None
     return min(
         (_not_before(delivery, at) for mark, at in _reminders(request) if mark not in delivery.sent), default=None
     )
-
-
-def _outcome(delivery: Delivery, request: Request) -> Due | None:
-    mark = "approved" if request.state is State.RUNNING else request.state.value
-    if mark in delivery.sent or (mark == "approved" and _ENDS.intersection(delivery.sent)):
-        return None  # a call that is started again is announced when it has ended
-    return Due("outcome", mark)
 
 
 def _reminders(request: Request) -> list[tuple[str, datetime]]:
@@ -201,11 +181,8 @@ class Listener(Protocol):
         ...
 
 
-class _Attempt(NamedTuple):
-    """How an attempt went: sent, failed, or nothing was due."""
-
-    is_sent: bool = False
-    error: str | None = None
+class _SendError(Exception):
+    """A channel did not take a message: any code and any network may be behind it."""
 
 
 class Deliverer:
@@ -222,7 +199,7 @@ class Deliverer:
     """
 
     def __init__(self, store: Store, channel: Channel, base_url: str | None = None) -> None:
-        self._store, self._channel, self._base_url = store, channel, base_url
+        self._store, self.channel, self.base_url = store, channel, base_url
         self._kind, self._lease = delivery_kind(channel.name), Lease()
         self._registry = ChannelRegistry(store)
         self.failed = 0
@@ -237,13 +214,13 @@ class Deliverer:
             for record in due:
                 if self.is_ended.is_set():
                     break
-                attempt = self._deliver(record)
-                sent += attempt.is_sent
-                if attempt.error is not None:
-                    self.failed, error = self.failed + 1, attempt.error
+                try:
+                    sent += self._deliver(record)
+                except _SendError as failed:
+                    self.failed, error = self.failed + 1, str(failed)
             if len(due) < _AT_ONCE:
                 break
-        self._registry.record_attempts(self._channel.name, sent=sent > 0, error=error)
+        self._registry.record_attempts(self.channel.name, sent=sent > 0, error=error)
         return sent
 
     def next_due(self) -> float:
@@ -262,56 +239,52 @@ class Deliverer:
                 freed = {name: value for name, value in record.body.items() if name != "holder"}
                 self._store.swap(record, replace(record, body=freed, due=clock.now()))
 
-    def _deliver(self, record: Record) -> _Attempt:
+    def _deliver(self, record: Record) -> bool:
+        """Send what is due of a delivery; return whether a message went out. Raises `_SendError` if that failed."""
         delivery = replace(Delivery.of(record), holder=self._lease.holder)
         if delivery.given_up:
             self._store.drop(record.kind, record.key)  # it was shown for `KEPT_FOR`
-            return _Attempt()
+            return False
         # Another deliverer may have read the same record: who swaps it first sends.
-        if not self._store.swap(record, delivery.record(self._channel.name, clock.now() + LEASE)):
-            return _Attempt()
+        if not self._store.swap(record, delivery.record(self.channel.name, clock.now() + LEASE)):
+            return False
         request = self._store.get(record.key)
-        due = due_message(delivery, request, clock.now())
-        if due is None:
-            self._record(record.key, lambda known: known)
-            return _Attempt()
+        mark = due_mark(delivery, request, clock.now())
+        if mark is None:
+            self._record(record.key, lambda known: (known, None))
+            return False
         try:
-            reference = self._send(delivery, request, due)
-        except Exception as error:  # noqa: BLE001  any code and any network may be behind a channel: it is retried
-            message = redaction.error_text(error, ())[:_ERROR_ROOM]
-            self._record_failure(record.key, message, for_good=isinstance(error, UndeliverableError))
-            return _Attempt(error=message)
+            reference = self._send(delivery, request, mark)
+        except Exception as error:
+            message, for_good = redaction.error_text(error, ())[:_ERROR_ROOM], isinstance(error, UndeliverableError)
+            self._record(record.key, lambda known: known.after_failure(message, clock.now(), for_good=for_good))
+            raise _SendError(message) from error
         now = clock.now()
-        self._record(record.key, lambda known: known.after_sending(due, request, reference, now))
-        return _Attempt(is_sent=True)
+        self._record(record.key, lambda known: (known.after_sending(mark, request, reference, now), None))
+        return True
 
-    def _send(self, delivery: Delivery, request: Request, due: Due) -> str | None:
+    def _send(self, delivery: Delivery, request: Request, mark: str) -> str | None:
+        event = _EVENTS.get(mark, "outcome")
         notification = notification_for(
-            request, due.event, due.mark, channel=self._channel.name, base_url=self._base_url, now=clock.now()
+            request, event, mark, channel=self.channel.name, base_url=self.base_url, now=clock.now()
         )
-        if due.event == "outcome" and delivery.sent:
-            self._channel.follow_up(notification, delivery.reference)
+        if event == "outcome" and delivery.sent:
+            self.channel.follow_up(notification, delivery.reference)
             return None
-        return self._channel.send(notification)
+        return self.channel.send(notification)
 
-    def _record(self, request_id: str, after: Callable[[Delivery], Delivery]) -> None:
+    def _record(self, request_id: str, after: Callable[[Delivery], tuple[Delivery, datetime | None]]) -> None:
+        """Record a delivery after an attempt; `after` returns it, and when to try again after a failure."""
         while (found := self._held(request_id)) is not None:
             record, known = found
             # Read after the record: a change that comes later changes the record, too, and then the swap fails.
             request, now = self._store.get(request_id), clock.now()
-            new = replace(after(known), holder=None)
-            due = due_at(new, request, now)
+            new, retry_at = after(known)
+            due = due_at(new, request, now) if retry_at is None else retry_at
             if due is None and request.is_final:
                 if self._store.drop(record.kind, record.key):
                     return
-            elif self._store.swap(record, new.record(self._channel.name, due)):
-                return
-
-    def _record_failure(self, request_id: str, error: str, *, for_good: bool) -> None:
-        while (found := self._held(request_id)) is not None:
-            record, known = found
-            new, due = known.after_failure(error, clock.now(), for_good=for_good)
-            if self._store.swap(record, replace(new, holder=None).record(self._channel.name, due)):
+            elif self._store.swap(record, replace(new, holder=None).record(self.channel.name, due)):
                 return
 
     def _held(self, request_id: str) -> tuple[Record, Delivery] | None:
@@ -342,7 +315,7 @@ def deliver(
     """
     found = list(channels)
     ChannelRegistry(store).register(found, by="program")
-    with _delivered(store, found, base_url, runs=runs) as deliverers:
+    with _running([Deliverer(store, channel, base_url) for channel in found], store, runs=runs) as deliverers:
         yield deliverers
 
 
@@ -364,15 +337,12 @@ def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) 
     known = ChannelRegistry(store)
     known.register(channels.values(), by="settings")
     known.forget_removed(channels)
-    with _delivered(store, list(channels.values()), base_url, runs=runs) as deliverers:
+    with _running([Deliverer(store, one, base_url) for one in channels.values()], store, runs=runs) as deliverers:
         yield deliverers
 
 
 @contextmanager
-def _delivered(
-    store: Store, channels: list[Channel], base_url: str | None, *, runs: bool
-) -> Generator[list[Deliverer]]:  # fmt: skip
-    deliverers = [Deliverer(store, channel, base_url) for channel in channels]
+def _running(deliverers: list[Deliverer], store: Store, *, runs: bool) -> Generator[list[Deliverer]]:
     if not runs:
         yield deliverers
         return
@@ -391,9 +361,9 @@ def _delivered(
     unwatch = store.watch_all(wake)
     try:
         with ExitStack() as listening:
-            for channel in channels:
-                if isinstance(channel, Listener):
-                    listening.enter_context(channel.listening(store, base_url))
+            for one in deliverers:
+                if isinstance(one.channel, Listener):
+                    listening.enter_context(one.channel.listening(store, one.base_url))
             for thread in threads:
                 thread.start()
             yield deliverers
