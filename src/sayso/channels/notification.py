@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from sayso import clock
+from sayso.channels.settings import Table
 from sayso.errors import SaysoError
 from sayso.model.escaping import escape
 from sayso.model.request import Call, Request, State
@@ -23,6 +25,7 @@ __all__ = [
     "Notification",
     "TerminalChannel",
     "UndeliverableError",
+    "make",
     "notification_for",
     "outcome_of",
     "test_notification",
@@ -108,6 +111,12 @@ class TerminalChannel:
         self.send(notification)
 
 
+def make(name: str, settings: Mapping[str, Any]) -> TerminalChannel:
+    """Return the channel that a table of `sayso.toml` describes; raises `ConfigError` for a setting beside its type."""
+    Table(f"channels.{name}", settings, known=("type",))
+    return TerminalChannel(name)
+
+
 _ROOM = 60
 _NAMED = 3
 _ENDS = {
@@ -150,13 +159,9 @@ def notification_for(
         expires_at=request.expires_at,
         arguments=request.effective.arguments if may_tell else None,
         outcome=outcome,
-        program_title=_escaped(request.title) if may_tell else None,
-        summary=_escaped(request.summary) if may_tell else None,
+        program_title=escape(request.title) if may_tell and request.title is not None else None,
+        summary=escape(request.summary) if may_tell and request.summary is not None else None,
     )
-
-
-def _escaped(text: str | None) -> str | None:
-    return None if text is None else escape(text)
 
 
 def test_notification(channel: str, base_url: str | None) -> Notification:

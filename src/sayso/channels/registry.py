@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from sayso import clock, config, errors
-from sayso.channels.notification import Channel, TerminalChannel
-from sayso.channels.settings import Table
+from sayso import clock, config
+from sayso.channels.notification import Channel
 from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
 from sayso.model.request import State
@@ -25,15 +25,17 @@ __all__ = [
     "ChannelRegistry",
     "all_records",
     "check",
-    "check_name",
     "configured",
     "forget",
     "health",
-    "kind_of",
     "make",
 ]
 
-_EXTRAS = {"apprise": "notify", "slack": "slack", "terminal": None, "webhook": None}
+# By type: the module whose `make` makes the channel, and the extra that it needs.
+_TYPES = {
+    "apprise": ("sayso.channels.apprise", "notify"), "slack": ("sayso.channels.slack", "slack"),
+    "terminal": ("sayso.channels.notification", None), "webhook": ("sayso.channels.webhook", None),
+}  # fmt: skip
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -42,60 +44,33 @@ def make(name: str, settings: Mapping[str, Any]) -> Channel:
 
     Args:
         name: The channel's name, `ops` for `[channels.ops]`.
-        settings: What stands in the table; `type` says which kind of channel it is.
+        settings: The table; its `type` says which kind of channel it is.
 
     Raises:
         ConfigError: There is no such type, its extra is missing, or a setting cannot be used.
     """
-    check_name(name)
-    kind = kind_of(name, settings)
+    _check_name(name)
+    kind: object = settings.get("type")
+    if kind == "queue":
+        raise ConfigError(
+            f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_channel there, and take this out"
+        )
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ConfigError(f"[channels.{name}] type is one of {', '.join(_TYPES)}, not {kind!r}")
+    module, extra = _TYPES[kind]
     try:
-        return _maker(kind)(name, settings)
+        return importlib.import_module(module).make(name, settings)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS[kind]
         if extra is None:
             raise
-        raise errors.ConfigError(
+        raise ConfigError(
             f"channel {name} needs the extra `{extra}` ({error.name} is missing): pip install 'sayso[{extra}]'"
         ) from error
 
 
-def _maker(kind: str) -> Callable[[str, Mapping[str, Any]], Channel]:
-    match kind:
-        case "apprise":
-            from sayso.channels.apprise import make as made
-        case "slack":
-            from sayso.channels.slack import make as made
-        case "webhook":
-            from sayso.channels.webhook import make as made
-        case "terminal":
-            return _terminal
-        case _:
-            raise RuntimeError(f"the channel type {kind} has an extra and no maker")  # a slip of this module's author
-    return made
-
-
-def _terminal(name: str, settings: Mapping[str, Any]) -> TerminalChannel:
-    Table(f"channels.{name}", settings, known=("type",))
-    return TerminalChannel(name)
-
-
-def kind_of(name: str, settings: Mapping[str, Any]) -> str:
-    """Return the type of a channel; raises `ConfigError` where there is no such type."""
-    kind: object = settings.get("type")
-    if kind == "queue":
-        raise errors.ConfigError(
-            f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_channel there, and take this out"
-        )
-    if not isinstance(kind, str) or kind not in _EXTRAS:
-        raise errors.ConfigError(f"[channels.{name}] type is one of {', '.join(_EXTRAS)}, not {kind!r}")
-    return kind
-
-
-def check_name(name: str) -> None:
-    """Raise `ConfigError` for a name that cannot be used in keys and addresses."""
+def _check_name(name: str) -> None:
     if _NAME.fullmatch(name) is None:
-        raise errors.ConfigError(f"a channel's name is up to 40 of a-z, 0-9, - and _, not {name!a}")
+        raise ConfigError(f"a channel's name is up to 40 of a-z, 0-9, - and _, not {name!a}")
 
 
 def configured() -> dict[str, Channel]:
@@ -164,10 +139,10 @@ class ChannelRegistry:
         found = list(channels)
         names = [channel.name for channel in found]
         for name in names:
-            check_name(name)
+            _check_name(name)
         twice = sorted(name for name in set(names) if names.count(name) > 1)
         if twice:
-            raise errors.ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
+            raise ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
         for channel in found:
             known = self._store.record(CHANNEL, channel.name)
             # `begins` stays until the waiting requests are announced, so that another process does it if this one dies.
@@ -247,8 +222,8 @@ def health(store: Store) -> list[ChannelHealth]:
 
 
 def _health(store: Store, channel: Record) -> ChannelHealth:
+    body, now = channel.body, clock.now()
     waiting = failing = given_up = 0
-    now, error = clock.now(), channel.body.get("error")
     for record in all_records(store, delivery_kind(channel.key)):
         if record.body.get("given_up"):
             given_up += 1
@@ -256,22 +231,10 @@ def _health(store: Store, channel: Record) -> ChannelHealth:
             failing += 1
         elif record.due is not None and record.due <= now:
             waiting += 1
+    times = {name: instant(body[name]) if name in body else None for name in ("seen_at", "sent_at", "failed_at")}
     return ChannelHealth(
-        name=channel.key,
-        kind=str(channel.body.get("kind", "")),
-        waiting=waiting,
-        failing=failing,
-        given_up=given_up,
-        seen_at=_at(channel, "seen_at"),
-        sent_at=_at(channel, "sent_at"),
-        failed_at=_at(channel, "failed_at"),
-        error=None if error is None else str(error),
-    )
-
-
-def _at(channel: Record, name: str) -> datetime | None:
-    found = channel.body.get(name)
-    return instant(found) if isinstance(found, int) else None
+        channel.key, body["kind"], waiting, failing, given_up, error=body.get("error"), **times
+    )  # fmt: skip
 
 
 def all_records(store: Store, kind: str) -> Iterator[Record]:
@@ -306,30 +269,20 @@ def check(known: Sequence[ChannelHealth]) -> tuple[list[ChannelCheck], str | Non
     Args:
         known: Those that the store knows; none where it does not open.
     """
-    fault, tables = None, dict[str, dict[str, Any]]()
+    found, fault, tables = list[ChannelCheck](), None, dict[str, dict[str, Any]]()
     try:
         tables = config.channel_tables()
     except SaysoError as error:
         fault = str(error)
     by_name = {one.name: one for one in known}
-    found = [_configured(name, table, by_name.pop(name, None)) for name, table in tables.items()]
-    return [*found, *map(_brought, by_name.values())], fault
-
-
-def _configured(name: str, table: Mapping[str, Any], health: ChannelHealth | None) -> ChannelCheck:
-    problem = _unmakable(name, table) or (None if health is None else health.problem)
-    return ChannelCheck(name, str(table.get("type", "no type")), True, health, problem)
-
-
-def _brought(health: ChannelHealth) -> ChannelCheck:
-    # It has no table; its kind is its class.
-    return ChannelCheck(health.name, health.kind.removesuffix("Channel").lower(), False, health, health.problem)
-
-
-def _unmakable(name: str, table: Mapping[str, Any]) -> str | None:
-    """Return why a channel of the settings file cannot be made; None where it can."""
-    try:
-        make(name, table)
-    except ConfigError as fault:
-        return f"{fault}; no message leaves by it"
-    return None
+    for name, table in tables.items():
+        health = by_name.pop(name, None)
+        problem = None if health is None else health.problem
+        try:
+            make(name, table)
+        except ConfigError as error:
+            problem = f"{error}; no message leaves by it"
+        found.append(ChannelCheck(name, str(table.get("type", "no type")), True, health, problem))
+    for one in by_name.values():
+        found.append(ChannelCheck(one.name, one.kind.removesuffix("Channel").lower(), False, one, one.problem))
+    return found, fault
