@@ -229,9 +229,15 @@ def test_the_page_about_webhooks_shows_what_is_sent(root: Path) -> None:
 def by_name(port: int, trusted: Path) -> WebhookChannel:
     where = Destination.parse(f"https://hooks.example.com:{port}/x", allow_private=True)
     keys = WebhookKeys([SECRET], whose="the test")
-    return WebhookChannel("ops", where, keys, ca_file=str(trusted), resolve=lambda _, __: ["127.0.0.1"])
+    return WebhookChannel("ops", where, keys, ca_file=str(trusted))
 
 
+@pytest.fixture
+def resolved_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sayso.channels.http_post.addresses_of", lambda _, __: ["127.0.0.1"])
+
+
+@pytest.mark.usefixtures("resolved_here")
 def test_https_is_by_name_at_the_address_that_was_resolved(tmp_path: Path) -> None:
     pem = certificate(tmp_path, "hooks.example.com")
     with receiver(pem) as hook:
@@ -239,6 +245,7 @@ def test_https_is_by_name_at_the_address_that_was_resolved(tmp_path: Path) -> No
     assert hook.got[0].headers["host"] == f"hooks.example.com:{hook.port}"
 
 
+@pytest.mark.usefixtures("resolved_here")
 def test_a_certificate_of_another_name_is_not_trusted(tmp_path: Path) -> None:
     pem = certificate(tmp_path, "other.example.com")
     with receiver(pem) as hook, pytest.raises(OSError, match="certificate"):
@@ -246,6 +253,7 @@ def test_a_certificate_of_another_name_is_not_trusted(tmp_path: Path) -> None:
     assert hook.got == []
 
 
+@pytest.mark.usefixtures("resolved_here")
 def test_a_certificate_that_nobody_vouches_for_is_not_trusted(tmp_path: Path) -> None:
     pem = certificate(tmp_path, "hooks.example.com")
     (tmp_path / "others").mkdir()
@@ -284,3 +292,19 @@ def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OPS_URL", "https://example.com/T0/hunter2")
     made = make("ops", {"type": "webhook", "url_env": "OPS_URL", "secret_env": "OPS_SECRET"})
     assert "hunter2" not in repr(made)
+
+
+def test_a_relative_ca_file_is_meant_from_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sayso.toml").touch()
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    monkeypatch.setenv("OPS_SECRET", SECRET)
+    monkeypatch.setattr("sayso.channels.http_post.addresses_of", lambda _, __: ["127.0.0.1"])
+    pem = certificate(tmp_path, "hooks.example.com")
+    settings = {"type": "webhook", "secret_env": "OPS_SECRET", "allow_private": True}
+    with receiver(pem) as hook:
+        url = f"https://hooks.example.com:{hook.port}/x"
+        make("ops", {**settings, "url": url, "ca_file": pem.name}).send(NOTICE)
+    assert len(hook.got) == 1
+    with pytest.raises(errors.ConfigError, match=r"\[channels.ops\] ca_file names .*other.pem', which is no file"):
+        make("ops", {**settings, "url": url, "ca_file": "other.pem"})

@@ -14,16 +14,15 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sayso import errors
 
-__all__ = ["AddressRefusedError", "Destination", "Resolve", "post"]
+__all__ = ["AddressRefusedError", "Destination", "post"]
 
-Resolve = Callable[[str, int], Collection[str]]
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PORTS = frozenset({443, 8443})
@@ -52,21 +51,12 @@ _PRIVATE = tuple(
         "10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7",
     )
 )  # fmt: skip
+_REFUSED = "is a private, local or reserved address (allow_private = true takes private ones)"
 _NEVER = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254")))
 
 
 class AddressRefusedError(errors.SaysoError):
-    """A name resolves to an address that is not allowed; there was no connection.
-
-    Attributes:
-        host: The name.
-        address: What it resolved to; None where it resolved to nothing.
-    """
-
-    def __init__(self, host: str, address: str | None, why: str) -> None:
-        super().__init__(f"nothing was sent to {host!a}: {why}")
-        self.host = host
-        self.address = address
+    """A name resolves to an address that is not allowed; there was no connection."""
 
 
 @dataclass(frozen=True)
@@ -120,29 +110,15 @@ class Destination:
             raise _fault("does not begin with https:// (http:// needs allow_private = true)")
         if "@" in parts.netloc or "#" in url or parts.netloc.endswith(":") or ("[" in parts.netloc) != (":" in host):
             raise _fault("names a user or a fragment, or has brackets or colons that mean nothing")
-        default = 443 if parts.scheme == "https" else 80
-        port = default if port is None else port
+        if port is None:
+            port = 443 if parts.scheme == "https" else 80
         if port == 0 or not (allow_private or port in _PORTS or port in ports):
             raise _fault(f"names port {port}; 443 and 8443 are taken, or what `ports = [...]` names")
-        where = cls(parts.scheme == "https", host, port, _path(parts.path, parts.query), allow_private)
-        where._check_host()
-        return where
+        _check_host(host, allow_private=allow_private)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return cls(parts.scheme == "https", host, port, path, allow_private)
 
-    def _check_host(self) -> None:
-        literal = _literal(self.host)
-        if literal is not None:
-            if not _is_allowed(literal, allow_private=self.allow_private):
-                raise _fault(_why(self.host))
-            return
-        if len(self.host) > _LONGEST_HOST or _HOST.fullmatch(self.host) is None:
-            raise _fault("has a host that is no plain name")
-        last = self.host.rpartition(".")[2]
-        if _NUMBER.fullmatch(last) is not None:
-            raise _fault("has an address in an odd spelling; write it as four decimal numbers")
-        if "." not in self.host and not self.allow_private:
-            raise _fault("has a host without a dot, which is a name of the own network")
-
-    def resolve(self, resolve: Resolve | None = None) -> tuple[str, ...]:
+    def resolve(self) -> list[str]:
         """Return the addresses to connect to; the name is resolved once.
 
         Raises:
@@ -150,40 +126,43 @@ class Destination:
             OSError: The name cannot be resolved now.
         """
         literal = _literal(self.host)
-        found = [str(literal)] if literal else list(dict.fromkeys((resolve or _by_system)(self.host, self.port)))
+        found = [str(literal)] if literal else list(dict.fromkeys(addresses_of(self.host, self.port)))
         if not found:
-            raise AddressRefusedError(self.host, None, "its name has no address")
+            raise AddressRefusedError(f"nothing was sent to {self.host!a}: its name has no address")
         for address in found:
-            known = _literal(address)
-            if known is None or not _is_allowed(known, allow_private=self.allow_private):
-                raise AddressRefusedError(self.host, address, _why(address))
-        return tuple(found)
+            if not _is_allowed(_literal(address), allow_private=self.allow_private):
+                raise AddressRefusedError(f"nothing was sent to {self.host!a}: {address} {_REFUSED}")
+        return found
 
 
 def _fault(what: str) -> errors.ConfigError:
     return errors.ConfigError(f"the url of a channel {what}; nothing is sent there")
 
 
-def _why(address: str) -> str:
-    return f"{address} is a private, local or reserved address (allow_private = true takes private ones)"
-
-
-def _path(path: str, query: str) -> str:
-    return f"{path or '/'}?{query}" if query else path or "/"
+def _check_host(host: str, *, allow_private: bool) -> None:
+    literal = _literal(host)
+    if literal is not None:
+        if not _is_allowed(literal, allow_private=allow_private):
+            raise _fault(f"leads to {host}, which {_REFUSED}")
+        return
+    if len(host) > _LONGEST_HOST or _HOST.fullmatch(host) is None:
+        raise _fault("has a host that is no plain name")
+    if _NUMBER.fullmatch(host.rpartition(".")[2]) is not None:
+        raise _fault("has an address in an odd spelling; write it as four decimal numbers")
+    if "." not in host and not allow_private:
+        raise _fault("has a host without a dot, which is a name of the own network")
 
 
 def _literal(host: str) -> _Address | None:
     """Return the address that a host is; None where it is a name, or an unusual spelling of an address."""
-    if "%" in host:
-        return None
     try:
-        return ipaddress.ip_address(host)
+        return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
         return None
 
 
-def _is_allowed(address: _Address, *, allow_private: bool) -> bool:
-    if address in _NEVER:
+def _is_allowed(address: _Address | None, *, allow_private: bool) -> bool:
+    if address is None or address in _NEVER:
         return False
     if allow_private and any(address in network for network in _PRIVATE):
         return True
@@ -192,17 +171,17 @@ def _is_allowed(address: _Address, *, allow_private: bool) -> bool:
     return not any(address in network for network in _NOT_PUBLIC)
 
 
-def _by_system(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[4][0]) for address in found]
+def addresses_of(host: str, port: int) -> list[str]:
+    """Return the addresses that the system finds for a name."""
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 SECONDS = 10.0
 
 
 def post(
-    where: Destination, body: bytes, headers: Mapping[str, str], *, resolve: Resolve | None = None,
-    ca_file: str | None = None, seconds: float = SECONDS,
+    where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None,
+    seconds: float = SECONDS,
 ) -> int:  # fmt: skip
     """Send a body and return the status of the answer; the answer itself is not read.
 
@@ -210,7 +189,6 @@ def post(
         where: The receiver.
         body: The body.
         headers: The headers, beside those of HTTP itself.
-        resolve: Resolves names, in place of the system.
         ca_file: Certificates that are trusted, in place of the system's.
         seconds: The deadline for all but resolving the name.
 
@@ -218,7 +196,7 @@ def post(
         AddressRefusedError: The name resolves to an address that is not allowed.
         OSError: There was no connection, no trusted certificate, or no answer in time.
     """
-    link = _Pinned(where, where.resolve(resolve), ca_file, time.monotonic() + seconds)
+    link = _Pinned(where, where.resolve(), ca_file, time.monotonic() + seconds)
     with closing(link):
         try:
             link.request("POST", where.path, body, {**headers, "connection": "close"})

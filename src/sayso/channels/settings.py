@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sayso import config, errors
@@ -66,6 +67,14 @@ class Table:
         if not all(isinstance(one, str) and one for one in value):
             raise self.error(name, "must be a list of texts")
         return value
+
+    def file(self, name: str) -> str:
+        """Return the path of a file that must be there; a relative one is meant from where the settings lie."""
+        settings = config.settings_file()
+        path = (Path() if settings is None else settings.parent) / Path(self.text(name)).expanduser()
+        if not path.is_file():
+            raise self.error(name, f"names {str(path)!a}, which is no file")
+        return str(path)
 
     def person(self, name: str, given: Any, *, issuer: str, roles: Collection[str] = ()) -> Reviewer:
         """Return the reviewer whom a setting names.

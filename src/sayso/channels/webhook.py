@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sayso import clock, errors
-from sayso.channels.http_post import Destination, Resolve, post
+from sayso.channels.http_post import Destination, post
 from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import Table
 
@@ -103,15 +103,10 @@ class WebhookChannel:
         where: To whom.
         keys: With which secrets messages are signed.
         ca_file: Certificates that are trusted, in place of the system's.
-        resolve: Finds addresses, in place of the system.
     """
 
-    def __init__(
-        self, name: str, where: Destination, keys: WebhookKeys, *, ca_file: str | None = None,
-        resolve: Resolve | None = None,
-    ) -> None:  # fmt: skip
-        self.name = name
-        self._where, self._keys, self._ca_file, self._resolve = where, keys, ca_file, resolve
+    def __init__(self, name: str, where: Destination, keys: WebhookKeys, *, ca_file: str | None = None) -> None:
+        self.name, self._where, self._keys, self._ca_file = name, where, keys, ca_file
 
     def __repr__(self) -> str:
         return f"WebhookChannel({self.name!r}, {self._where!r})"
@@ -130,7 +125,7 @@ class WebhookChannel:
             "content-type": "application/json", "user-agent": "sayso",
             **self._keys.headers(notification.id, clock.now(), body),
         }  # fmt: skip
-        status = post(self._where, body, headers, resolve=self._resolve, ca_file=self._ca_file)
+        status = post(self._where, body, headers, ca_file=self._ca_file)
         if status == _GONE:
             raise UndeliverableError(f"{self._where.origin} is gone for good (410); nothing more is sent there")
         if not 200 <= status < 300:
@@ -150,13 +145,13 @@ def document(notification: Notification) -> dict[str, Any]:
         "link": notification.link, "asked_at": clock.written(notification.asked_at),
         "expires_at": clock.written(notification.expires_at),
     }  # fmt: skip
-    if notification.outcome is not None:
-        data["outcome"] = notification.outcome
-    if notification.arguments is not None:
-        data["arguments"] = notification.arguments
     program = {"title": notification.program_title, "summary": notification.summary}
-    if any(program.values()):
-        data["program_says"] = {name: text for name, text in program.items() if text is not None}
+    more = {
+        "outcome": notification.outcome,
+        "arguments": notification.arguments,
+        "program_says": {name: text for name, text in program.items() if text is not None} or None,
+    }
+    data |= {name: value for name, value in more.items() if value is not None}
     kind = _TYPES.get(notification.event) or _ENDED.get(notification.state, "request.decided")
     return {"type": kind, "timestamp": clock.written(clock.now()), "data": data}
 
@@ -174,4 +169,4 @@ def make(name: str, settings: Mapping[str, Any]) -> WebhookChannel:
         raise table.error("ports", "must be a list of numbers")
     keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
     where = Destination.parse(url, allow_private=table.get("allow_private", bool, False), ports=ports)
-    return WebhookChannel(name, where, keys, ca_file=table.get("ca_file", str, "") or None)
+    return WebhookChannel(name, where, keys, ca_file=table.file("ca_file") if "ca_file" in settings else None)
