@@ -22,6 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support import warm
+
 NOTES = {
     "not executed": "the reason follows behind a colon",
     "continues": "a python block that goes on where the one before it ended",
@@ -41,6 +43,15 @@ _PROMPT = re.compile(r"^(?P<asked>>|.*\]:|.*\[y/[nN]\]|why\? \(.*\)|.* do instea
 _ON_A_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
+# A command that a person answers, or whose end a page shows later, gets an interpreter of its own.
+_PROGRAM = f"""#!/bin/sh
+set -- {{words}}"$@"
+case "$COLD$1" in
+  cold*) ;;
+  *.py | -m) [ "$1" = -m ] && [ "$2" != sayso ] || exec "{sys.executable}" -I -S "{warm.CLIENT}" "$WARM" "$@" ;;
+esac
+exec "{sys.executable}" "$@"
+"""
 _ID = re.compile(r"\brq_[a-z0-9]{4,32}\b")
 _PLACES = (
     (re.compile(r"\brun_[0-9a-f]{8,32}\b"), "RUN"),
@@ -183,13 +194,13 @@ class Place:
         programs = self.home / "bin"
         for folder in (self.folder, programs):
             folder.mkdir(parents=True)
-        for name, words in (("python", ""), ("python3", ""), ("sayso", "-m sayso ")):
+        for name in ("python", "python3", "sayso"):
             program = programs / name
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+            program.write_text(_PROGRAM.format(words="-m sayso " if name == "sayso" else ""))
             program.chmod(0o755)
         kept = {name: os.environ[name] for name in ("PYTHONPATH", "LANG", "LC_ALL") if name in os.environ}
         path = f"{programs}:{os.environ['PATH']}"
-        self.environment = kept | {"HOME": str(self.home), "PATH": path, "COLUMNS": "120", "PYTHONUTF8": "1"}
+        self.environment = kept | {"HOME": str(self.home), "PATH": path, "COLUMNS": "120", "WARM": warm.address()}
         self._exported = self.home / "exported"
         self._exported.touch()
 
@@ -219,13 +230,11 @@ class Place:
         fresh.mkdir()
         program = fresh / "example.py"
         program.write_text(self.before, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=PATIENCE, cwd=fresh,
-            env={**self.environment, "HOME": str(fresh)}, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{block} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        environment = {**self.environment, "HOME": str(fresh)}
+        code, out, err = warm.run(["-W", "error", str(program)], environment, folder=fresh)
+        assert code == 0, f"{block} ended with {code}\n{out.decode()}{err.decode()}"
         said = "\n".join(found["said"] for found in _SAID.finditer(self.before))
-        self._compare(f"{block}", Names().shown(said), Names().real(done.stdout), done.stdout + done.stderr)
+        self._compare(f"{block}", Names().shown(said), Names().real(out.decode()), (out + err).decode())
 
     def _console(self, block: Block) -> None:
         if block.note == "goes on":
@@ -243,8 +252,8 @@ class Place:
 
     def _shell(self, command: str) -> str:
         with subprocess.Popen(
-            self._words(command), text=True, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            self._words(command, is_cold=False), text=True, cwd=self.folder, env=self.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         ) as program:  # fmt: skip
             try:
                 said, _ = program.communicate(timeout=PATIENCE)
@@ -254,10 +263,11 @@ class Place:
         self.code = program.returncode
         return said
 
-    def _words(self, command: str) -> list[str]:
+    def _words(self, command: str, *, is_cold: bool = True) -> list[str]:
         # One shell for each command; what it exports, and the code it ended with, are there for the next one.
         end = f"\ncode=$?; export -p > '{self._exported}'; exit $code"
-        return ["bash", "-c", f". '{self._exported}'; (exit {self.code})\n{self.names.typed(command)}{end}"]
+        begin = f". '{self._exported}'; export COLD={'cold' * is_cold}; (exit {self.code})"
+        return ["bash", "-c", f"{begin}\n{self.names.typed(command)}{end}"]
 
     def _converse(self, block: Block, command: str, seen: str) -> str:
         ours, theirs = os.openpty()

@@ -19,7 +19,7 @@ from sayso import config
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request
-from tests.support import command_server
+from tests.support import warm
 from tests.support.acting import held
 
 __all__ = ["HIDDEN", "Done", "ask_question", "ask_refund", "get", "refund", "sayso", "start"]
@@ -41,7 +41,7 @@ class Done:
 
 
 def sayso(*words: str, stdin: str = "", **environment: str) -> Done:
-    code, out, err = command_server.run(list(words), {**os.environ, **environment}, stdin.encode())
+    code, out, err = warm.run(["-m", "sayso", *words], {**os.environ, **environment}, stdin.encode())
     result = Done(code, out.decode(), err.decode())
     assert "Traceback" not in result.err, result.err
     assert not any(one in result.out + result.err for one in HIDDEN if one not in "[31m"), "something came out raw"
