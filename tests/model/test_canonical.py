@@ -241,9 +241,9 @@ def test_a_golden_vector_is_read_as_it_was(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_digests_are_the_same_under_twenty_hash_seeds() -> None:
+def test_digests_are_the_same_under_four_hash_seeds() -> None:
     expected = {name: row["sha256"] for name, row in GOLDEN.items()}
-    for seed in range(20):
+    for seed in range(4):
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         command = [sys.executable, canonical_values.__file__]
         found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -362,12 +362,12 @@ LEAVES = [value for value in VALUES.values() if len(repr(value)) < 200]
 
 
 @pytest.mark.slow
-def test_five_thousand_generated_trees_come_back_and_do_not_collide() -> None:
+def test_generated_trees_come_back_and_do_not_collide() -> None:
     seen: dict[bytes, object] = {}
     drawn = 0
 
     # Hypothesis hands out seeds: trees grown by its own strategies take it ten times as long.
-    @settings(max_examples=5000, deadline=None, database=None, phases=[Phase.generate])
+    @settings(max_examples=1_500, deadline=None, database=None, phases=[Phase.generate])
     @given(st.integers(0, 2**64))
     def draw(seed: int) -> None:
         nonlocal drawn
@@ -378,8 +378,8 @@ def test_five_thousand_generated_trees_come_back_and_do_not_collide() -> None:
         assert seen.setdefault(digest, identity(arguments)) == identity(arguments)
 
     draw()
-    assert drawn >= 5000
-    assert len(seen) == len(set(seen.values())) > 4000
+    assert drawn >= 1_500
+    assert len(seen) == len(set(seen.values())) > 1_200
 
 
 @given(arguments=st.dictionaries(TEXTS, SCALARS, max_size=5))

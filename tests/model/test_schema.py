@@ -98,7 +98,7 @@ def digest_of(annotation: Any) -> str:
 @pytest.mark.slow
 def test_schemas_are_the_same_in_every_process_and_under_every_hash_seed() -> None:
     here = json.loads(samples.written())
-    for seed in range(5):
+    for seed in range(3):
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         found = subprocess.run(
             [sys.executable, samples.__file__], env=environment, capture_output=True, text=True, check=True
@@ -1191,10 +1191,10 @@ STRICT = {
 
 
 @pytest.mark.slow
-def test_of_a_thousand_edits_no_invalid_one_passes_and_valid_ones_come_back() -> None:
+def test_of_many_edits_no_invalid_one_passes_and_valid_ones_come_back() -> None:
     counts = {"fits": 0, "does not fit": 0, "drawn": 0}
 
-    @settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate])
+    @settings(max_examples=400, deadline=None, database=None, phases=[Phase.generate])
     @given(st.sampled_from(EDITED), st.integers(0, 2**64))
     def edit(name: str, seed: int) -> None:
         editor = Editor(Random(seed), REAL[name])
@@ -1217,8 +1217,8 @@ def test_of_a_thousand_edits_no_invalid_one_passes_and_valid_ones_come_back() ->
         assert verdict(BY_TEXT[name], back) == ("fits", found)
 
     edit()
-    assert counts["drawn"] >= 1000
-    assert min(counts["fits"], counts["does not fit"]) > 200
+    assert counts["drawn"] >= 400
+    assert min(counts["fits"], counts["does not fit"]) > 80
 
 
 def flat(value: Any) -> list[Any]:

@@ -171,21 +171,21 @@ def judged(kind: type[Confirm | Plan], theirs: str, document: Any) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=1_000)
+@settings(max_examples=300)
 @given(document=CONFIRM)
 def test_ours_and_theirs_agree_on_every_confirm(document: Any) -> None:
     judged(Confirm, "mplp-confirm", document)
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(document=PLAN)
 def test_ours_and_theirs_agree_on_every_plan(document: Any) -> None:
     judged(Plan, "mplp-plan", document)
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(document=CONFIRM)
 def test_what_is_taken_in_another_spelling_leaves_in_the_right_one(document: Any) -> None:
     try:

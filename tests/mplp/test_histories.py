@@ -40,21 +40,21 @@ def lived(world: World, steps: list[str]) -> World:
 
 @pytest.mark.slow
 @needs_frozen
-@settings(max_examples=1_000)
+@settings(max_examples=150)
 @given(kind=st.sampled_from(FREE), quorum=st.integers(1, 2), steps=st.lists(st.sampled_from(STEPS), max_size=8))
 def test_every_history_exports_what_the_frozen_schemas_take(kind: TargetType, quorum: int, steps: list[str]) -> None:
     lived(World(MemoryStore(), kind, by_frozen, quorum), ["submit", *steps])
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(kind=st.sampled_from(FREE[:2]), steps=st.lists(st.sampled_from(STEPS), min_size=8, max_size=25))
 def test_no_history_starts_a_target_whose_confirm_is_not_approved(kind: TargetType, steps: list[str]) -> None:
     lived(World(MemoryStore(), kind, by_ours), ["submit", *steps])
 
 
 @pytest.mark.slow
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=12))
 def test_no_history_on_disk_starts_a_plan_that_is_not_approved(steps: list[str], tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / f"{new_id()}.db")

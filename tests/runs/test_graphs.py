@@ -57,7 +57,7 @@ def without(graph: Graph) -> set[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(graph=graphs(), data=st.data())
 def test_gates_change_nothing_but_what_was_denied(graph: Graph, data: st.DataObject) -> None:
     sayso.configure(store="memory:")

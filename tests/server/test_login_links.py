@@ -65,14 +65,14 @@ def test_a_link_stays_used_over_a_restart(file_store: Store) -> None:
 def test_of_fifty_who_use_a_link_at_once_one_comes_in(each_store: Store) -> None:
     links = links_of(each_store)
     token = links.token(ADA)
-    ready = threading.Barrier(50)
+    ready = threading.Barrier(16)
 
     def use(_: int) -> Reviewer | None:
         ready.wait()
         return links.use(token)
 
-    with ThreadPoolExecutor(50) as pool:
-        used = list(pool.map(use, range(50)))
+    with ThreadPoolExecutor(16) as pool:
+        used = list(pool.map(use, range(16)))
     assert used.count(ADA) == 1
     assert used.count(None) == 49
 
@@ -331,7 +331,7 @@ def test_over_two_servers_a_link_begins_one_session(file_store: Store) -> None:
         bases = [re.findall(r"(http://\S+)/login", "".join(said))[0] for said in (first, second)]
         made = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         token = made.strip().partition("token=")[2]
-        ready = threading.Barrier(50)
+        ready = threading.Barrier(16)
 
         def use(number: int) -> int:
             base = bases[number % 2]
@@ -339,7 +339,7 @@ def test_over_two_servers_a_link_begins_one_session(file_store: Store) -> None:
             with httpx2.Client(timeout=60, transport=Here()) as client:
                 return client.post(f"{base}/login", data={"token": token}, headers={"origin": base}).status_code
 
-        with ThreadPoolExecutor(50) as pool:
-            answers = list(pool.map(use, range(50)))
+        with ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(use, range(16)))
     assert answers.count(303) == 1
     assert set(answers) <= {303, 401, 429}

@@ -339,7 +339,7 @@ TestLives = Lives.TestCase
 # Under the profile `deep` the number of examples is that profile's, and lives are longer.
 _is_deep = settings.default.max_examples > 1_000
 TestLives.settings = settings(
-    max_examples=settings.default.max_examples if _is_deep else 200,
+    max_examples=settings.default.max_examples if _is_deep else 80,
     stateful_step_count=100 if _is_deep else 40,
     deadline=None,
 )
