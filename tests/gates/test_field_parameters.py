@@ -299,7 +299,7 @@ def test_a_strict_parameter_takes_what_a_person_types_and_what_json_has_no_type_
     sent = {widget.key: typed[widget.name] for widget in widgets if widget.kind in {"number", "bool", "date"}}
     edit = read_edit(widgets, sent, shape.classes)
     assert (edit.problems, edit.changes["count"], edit.changes["rate"]) == ([], 7, 1.5)
-    shape.validate({"count": 5, **edit.changes})
+    shape.fit({"count": 5, **edit.changes})
     sayso.Review().approve(request_id, changes={**changes, "day": "2026-02-01", "odd": "3"}, by="ada")
     gated(strict)(5)
     said = {"count": 7, "rate": 1.5, "sure": True, "name": "7", "sizes": [1], "day": date(2026, 2, 1), "odd": 3}

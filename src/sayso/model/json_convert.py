@@ -1,34 +1,77 @@
-"""Converts the JSON that a reviewer enters to the canonical form, as the schema of a signature specifies.
+"""Edits in JSON, checked and written in canonical form as the schema of the call says.
 
-For example, a text becomes a date, or an object a dataclass, without the program's classes. Values are validated before
-(`sayso.model.schema_validation`). Invariant: an error says where and what, and never contains the value.
+For example, a text becomes a date, or an object a dataclass, without the program's classes. `jsonschema-rs` checks a
+value first; then each part is written by the type that its schema names. This module imports pydantic, which reads the
+texts that stand for scalars, so it is loaded at the first held call. Invariant: an error says where and what, and never
+contains the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import binascii
+import json
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
-from sayso.model.canonical import Json, display, form_of
+import pydantic
+import pydantic_core
+
+from sayso.model.canonical import MASK, Json, display, form_of, value_of
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.canonical.tags import dump
-from sayso.model.schema_validation import TYPES, UNKNOWN, Checker, Node, Problem, mapped, resolved, word_of
+from sayso.model.schema_validation import (
+    TYPES,
+    UNKNOWN,
+    Checker,
+    Node,
+    Problem,
+    SchemaError,
+    mapped,
+    replaced,
+    resolved,
+    word_of,
+)
 
-__all__ = ["CLASSES", "SCALARS", "Converter", "Misfit", "own_checker", "plain_json"]
+__all__ = ["JsonEdits", "Misfit", "scalar_of", "words_of"]
 
-SCALARS = frozenset({"bytes", "date", "datetime", "decimal", "path", "secret", "str", "time", "timedelta", "uuid"})
-"""The first words of an `x-sayso-type` that stands for a scalar."""
-
-CLASSES = frozenset({"model", "dataclass", "root"})
-"""Those that stand for a class of the program."""
-
+_SCALARS: dict[str, Any] = {
+    "str": str, "bytes": bytes, "date": date, "datetime": datetime, "time": time, "timedelta": timedelta,
+    "decimal": Decimal, "uuid": UUID, "path": Path,
+    "secret str": pydantic.SecretStr, "secret bytes": pydantic.SecretBytes,
+}  # fmt: skip
+_CLASSES = frozenset({"model", "dataclass", "root"})
 _INSTANCE = "x-sayso-instance"
 _MOST_STEPS = 100_000
-
-
 # pydantic reads the texts of these, and takes more than the formats do: a time without an offset.
 _FORMATS = ("date", "date-time", "time", "duration", "uuid", "path", "password", "binary")
+
+# Messages of pydantic are passed on where they hold nothing but bounds: others quote the value, or are the program's.
+_KNOWN = frozenset(typing.get_args(pydantic_core.core_schema.ErrorType))
+_BOUNDS = frozenset(
+    {"ge", "gt", "le", "lt", "multiple_of", "pattern", "class", "field_type", "min_length", "max_length"}
+    | {"actual_length", "max_digits", "decimal_places", "whole_digits"}
+)
+_DATE = "Input should be a valid date, YYYY-MM-DD"
+_DATETIME = "Input should be a valid datetime, YYYY-MM-DDTHH:MM:SS with an offset if it has one"
+_REFUSED = "is refused by the program's own check"
+_PLAIN_WORDS = {
+    "value_error": _REFUSED,
+    "assertion_error": _REFUSED,
+    "date_parsing": _DATE,
+    "date_from_datetime_parsing": _DATE,
+    "datetime_parsing": _DATETIME,
+    "datetime_from_date_parsing": _DATETIME,
+    "time_parsing": "Input should be a valid time, HH:MM:SS",
+    "time_delta_parsing": "Input should be a valid duration, as P1DT2H30M or 26:30:00",
+    "uuid_parsing": "Input should be a valid UUID",
+    "path_type": "Input should be a valid path",
+}
 
 
 class Misfit(Exception):
@@ -39,33 +82,80 @@ class Misfit(Exception):
         self.problems = problems
 
 
-def plain_json(tree: Json) -> Any:
-    """Return a canonical tree as the JSON that a schema describes, with its secrets; of an object only its class."""
-    if class_in(tree) is not None:
-        return {_INSTANCE: class_in(tree)}
-    if isinstance(tree, dict) and tag_in(tree) == "$secret":
-        secret = tree["$secret"]
-        return secret[-1] if isinstance(secret, list) else None
-    items, named = items_of(tree), fields_of(tree)
-    if items is not None:
-        return [plain_json(item) for item in items]
-    return display(tree) if named is None else {name: plain_json(part) for name, part in named.items()}
+def words_of(error: pydantic.ValidationError) -> Iterator[Problem]:
+    """Yield where and what is wrong, without the value."""
+    for found in error.errors(include_url=False, include_input=False):
+        kind = str(found["type"])
+        is_discreet = kind in _KNOWN and found.get("ctx", {}).keys() <= _BOUNDS
+        what = _PLAIN_WORDS.get(kind) or (found["msg"] if is_discreet else f"Input is not valid ({kind})")
+        # pydantic names the alternative of a union, a validator, or the side of a dict's item, that it was at.
+        steps = (s for s in found["loc"] if isinstance(s, int) or (s.isidentifier() and not s.startswith("function")))
+        yield tuple(steps), what
 
 
-def own_checker(tree: Node) -> Checker:
-    """Return what holds JSON values to a schema with our own keywords; raises as `Checker`."""
-    return Checker(mapped(tree, _checked_by), formats=_FORMATS, keywords={"x-sayso-type": _TypeKeyword})
+def scalar_of(node: Node) -> str | None:
+    """Return the `x-sayso-type` of a text that stands for a scalar; None for any other schema."""
+    kind = str(node.get("x-sayso-type"))
+    return kind if kind in _SCALARS else None
+
+
+def _scalar(node: Node, value: Any) -> Any:
+    """Return what pydantic makes of a JSON value that stands for a scalar.
+
+    Raises:
+        ValueError: It is none; the text says why.
+    """
+    kind = node["x-sayso-type"]
+    is_text = kind.startswith("secret")
+    if not isinstance(value, str) and (is_text or isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError(f"Input should be a valid {'string' if is_text else kind}")
+    if is_text and value == MASK:
+        raise ValueError("Input is the mask, not a value; leave it out to keep the secret")
+    if kind in ("bytes", "secret bytes") and isinstance(value, str):
+        try:
+            value = binascii.a2b_base64(value.encode("ascii"), strict_mode=True)
+        except ValueError:
+            raise ValueError("Input should be base64 text") from None
+    try:
+        return _adapter(kind, json.dumps(node.get("x-sayso-limits", {}))).validate_python(value)
+    except pydantic.ValidationError as error:
+        raise ValueError("; ".join(what for _, what in words_of(error))) from None
+
+
+@lru_cache(maxsize=1024)
+def _adapter(kind: str, limits: str) -> pydantic.TypeAdapter[Any]:
+    rules: dict[str, Any] = {rule: value_of(form, {}) for rule, form in json.loads(limits).items()}
+    if kind == "decimal":
+        rules["allow_inf_nan"] = False
+    metadata: Any = pydantic.StringConstraints(**rules) if kind == "str" else pydantic.Field(**rules)
+    annotation: Any = typing.Annotated[_SCALARS[kind], metadata] if rules else _SCALARS[kind]  # pyright: ignore[reportInvalidTypeForm]
+    try:
+        return pydantic.TypeAdapter[Any](annotation)
+    except Exception:  # noqa: BLE001  # pydantic raises one of many errors for limits that a type does not have
+        raise ValueError("Input cannot be checked here: the limits of its type are not known to pydantic") from None
+
+
+class _ScalarKeyword:
+    """The keyword `x-sayso-type` for the validator, of a text that stands for a scalar."""
+
+    def __init__(self, parent: Node, kind: str, _path: list[str | int]) -> None:
+        self._node = parent if kind in _SCALARS else None
+
+    def validate(self, value: Any) -> None:
+        """Raise `ValueError` with what is wrong."""
+        if self._node is not None:
+            _scalar(self._node, value)
 
 
 def _checked_by(node: Node) -> Node:
     """Return what JSON values are checked by in the place of a schema with our own keywords."""
-    kind = str(node.get("x-sayso-type", "")).partition(" ")[0]
-    if kind in SCALARS:  # pydantic takes more than the formats say: a number for a decimal, a time without an offset
+    if scalar_of(node) is not None:  # pydantic takes more than the formats say: a number for a decimal
         return {word: node[word] for word in ("title", "x-sayso-type", "x-sayso-limits") if word in node}
     if "x-sayso-also" in node:
         names = node["enum"]
         return {"enum": names + [one for one in node["x-sayso-also"] if one not in names], "x-sayso-names": names}
-    if kind not in CLASSES:
+    kind = str(node.get("x-sayso-type", "")).partition(" ")[0]
+    if kind not in _CLASSES:
         return node
     properties = {name: part for name, part in node.get("properties", {}).items() if not part.get("readOnly")}
     inner = {**node, "properties": properties} if properties else node
@@ -74,82 +164,104 @@ def _checked_by(node: Node) -> Node:
     return {"title": node.get("title", kind), "if": is_instance, "else": inner}
 
 
-class _TypeKeyword:
-    """Checks a text that stands for a scalar by pydantic, as a keyword of JSON Schema."""
-
-    def __init__(self, parent: Node, kind: str, _path: list[str | int]) -> None:
-        self._kind, self._limits = kind, parent.get("x-sayso-limits", {})
-        self._is_scalar = kind.partition(" ")[0] in SCALARS
-
-    def validate(self, value: Any) -> None:
-        """Raise `ValueError` with what is wrong."""
-        problem = _scalar(self._kind, self._limits, value)[1] if self._is_scalar else None
-        if problem is not None:
-            raise ValueError(problem)
-
-
-def _scalar(kind: str, limits: Mapping[str, Json], value: Any) -> tuple[Any, str | None]:
-    from sayso.model.schema_of_types import scalar
-
-    return scalar(kind, limits, value)
+def _plain(tree: Json) -> Any:
+    """Return a canonical tree as the JSON that a schema describes, with its secrets; of an object only its class."""
+    if class_in(tree) is not None:
+        return {_INSTANCE: class_in(tree)}
+    if isinstance(tree, dict) and tag_in(tree) == "$secret":
+        secret = tree["$secret"]
+        return secret[-1] if isinstance(secret, list) else None
+    items, named = items_of(tree), fields_of(tree)
+    if items is not None:
+        return [_plain(item) for item in items]
+    return display(tree) if named is None else {name: _plain(part) for name, part in named.items()}
 
 
-@dataclass
-class Converter:
-    """Writes values in canonical form.
+class JsonEdits:
+    """Checks JSON values by a schema, and writes them in canonical form.
 
-    Attributes:
+    Args:
         tree: The whole schema.
+        is_own: Whether it was made of a signature; values of a foreign one stay as they are.
         builds: Whether objects of the program's classes are written. Where its code is, it builds them itself.
-        fits: Whether a JSON value fits one schema, for the choice between alternatives.
     """
 
-    tree: Node
-    builds: bool
-    fits: Callable[[Node, Any], bool]
-    _left: int = _MOST_STEPS
+    def __init__(self, tree: Node, *, is_own: bool, builds: bool) -> None:
+        self._tree, self._is_own, self._builds = tree, is_own, builds
+        self._checker = self._compiled(tree)
+        self._parts: dict[str, Checker] = {}
+        self._left = 0
 
-    def convert(self, node: Any, tree: Json, path: tuple[str | int, ...]) -> Json:
-        """Return a value in canonical form.
+    def _compiled(self, tree: Node) -> Checker:
+        try:
+            if not self._is_own:
+                return Checker(tree)
+            return Checker(mapped(tree, _checked_by), formats=_FORMATS, keywords={"x-sayso-type": _ScalarKeyword})
+        except ValueError as error:
+            raise SchemaError([f"the schema cannot be read ({error})"]) from None
 
-        Args:
-            node: Its schema.
-            tree: The value: JSON, or in canonical form already.
-            path: Where it stands.
+    def problems(self, forms: Mapping[str, Json]) -> list[Problem]:
+        """Return what is wrong with arguments, given in canonical form or as JSON."""
+        return _bounded(self._checker.problems, {name: _plain(form) for name, form in forms.items()})
+
+    def typed(self, values: Mapping[str, Json], kept: Collection[str]) -> dict[str, Json]:
+        """Return values in which a text is the number, truth value or null that its place takes."""
+        given = dict(values)
+        plain = {name: form for name, form in values.items() if name not in kept and _plain(form) == form}
+        for (name, *steps), new in _bounded(self._checker.readings, plain):
+            given[str(name)] = replaced(given[str(name)], steps, new)
+        return given
+
+    def write(self, name: str, tree: Json) -> Json:
+        """Return an argument that was checked in canonical form.
 
         Raises:
             Misfit: It does not fit.
         """
+        if not self._is_own:
+            return tree
+        self._left = _MOST_STEPS
+        node = self._tree.get("properties", {}).get(name, self._tree.get("additionalProperties", {}))
+        return self._write(node, tree, (name,))
+
+    def default(self, node: Node, path: tuple[str | int, ...]) -> Json:
+        """Return the default of a schema, in canonical form; as it is where it does not fit: `limit: int = None`."""
+        self._left = max(self._left, _MOST_STEPS // 2)
+        try:
+            return self._write(node, node["default"], path)
+        except Misfit:
+            return cast("Json", node["default"])
+
+    def _write(self, node: Any, tree: Json, path: tuple[str | int, ...]) -> Json:
         self._left -= 1
         if self._left < 0:
             raise Misfit((path, "is too much to be checked"))
-        node = resolved(self.tree, node)
+        node = resolved(self._tree, node)
         parts: list[Any] = node.get("anyOf") or node.get("oneOf") or []
         kind, _, name = str(node.get("x-sayso-type", "")).partition(" ")
-        if class_in(tree) is not None and (parts or kind in CLASSES):
+        if class_in(tree) is not None and (parts or kind in _CLASSES):
             return tree
         if parts:
             return self._alternative(parts, tree, path)
         if "x-sayso-values" in node:
             return _member(node, tree, path)
-        if kind in SCALARS:
-            return self._scalar(node, tree, path)
-        if kind in CLASSES:
+        if scalar_of(node) is not None:
+            return _scalar_form(node, tree, path)
+        if kind in _CLASSES:
             return self._object(node, kind, name, tree, path)
         return self._plain(node, kind, tree, path)
 
     def _plain(self, node: Node, kind: str, tree: Json, path: tuple[str | int, ...]) -> Json:
-        """Convert what JSON has a word for: a list, an object, a scalar."""
+        """Write what JSON has a type for: a list, an object, a number."""
         items, fields = items_of(tree), fields_of(tree)
-        is_tagged = class_in(tree) is not None or (tag_in(tree) is not None and items is None and fields is None)
-        if is_tagged:
+        if class_in(tree) is not None or (tag_in(tree) is not None and items is None and fields is None):
             if "type" in node:
                 raise Misfit((path, TYPES.get(str(node["type"]), "Input is of another type")))
             return tree
         if items is not None:
             each, rest = node.get("prefixItems", ()), node.get("items", {})
             made = [
-                self.convert(each[place] if place < len(each) else rest, item, (*path, place))
+                self._write(each[place] if place < len(each) else rest, item, (*path, place))
                 for place, item in enumerate(items)
             ]
             return {"$tuple": made} if kind == "tuple" else with_items(tree, made)
@@ -163,18 +275,18 @@ class Converter:
 
     def _members(self, node: Node, fields: Mapping[str, Json], path: tuple[str | int, ...]) -> dict[str, Json]:
         named, rest = node.get("properties", {}), node.get("additionalProperties", {})
-        return {name: self.convert(named.get(name, rest), part, (*path, name)) for name, part in fields.items()}
+        return {name: self._write(named.get(name, rest), part, (*path, name)) for name, part in fields.items()}
 
     def _alternative(self, parts: list[Any], tree: Json, path: tuple[str | int, ...]) -> Json:
         """Take the alternative that the value is already, else the first that it can be turned into."""
         found: list[Json] = []
         misfits: list[Misfit] = []
-        value = plain_json(tree)
+        value = _plain(tree)
         for part in parts:
-            if not self.fits(part, value):
+            if not self._fits(part, value):
                 continue
             try:
-                made = self.convert(part, tree, path)
+                made = self._write(part, tree, path)
             except Misfit as misfit:
                 misfits.append(misfit)
                 continue
@@ -185,31 +297,27 @@ class Converter:
             return found[0]
         if len(misfits) == 1:
             raise misfits[0]
-        raise Misfit((path, f"Input fits none of {', '.join(word_of(part, self.tree) for part in parts)}"))
+        raise Misfit((path, f"Input fits none of {', '.join(word_of(part, self._tree) for part in parts)}"))
 
-    def _scalar(self, node: Node, tree: Json, path: tuple[str | int, ...]) -> Json:
-        kind, tag = str(node["x-sayso-type"]), tag_in(tree)
-        if tag is not None:
-            if tag != f"${kind.partition(' ')[0]}":
-                raise Misfit((path, f"Input should be a valid {kind}"))
-            return tree
-        value, problem = _scalar(kind, node.get("x-sayso-limits", {}), tree)
-        if problem is not None:
-            raise Misfit((path, problem))
-        return form_of(value)
+    def _fits(self, part: Any, value: Any) -> bool:
+        text = json.dumps(part)
+        if text not in self._parts:
+            self._parts[text] = self._compiled({"$defs": self._tree.get("$defs", {}), "allOf": [part]})
+        return not _bounded(self._parts[text].problems, value)
 
     def _object(self, node: Node, kind: str, name: str, tree: Json, path: tuple[str | int, ...]) -> Json:
-        if self.builds and "x-sayso-code" in node:
+        """Write an object of a class, with the defaults of its fields; of a live class, only what is given."""
+        if self._builds and "x-sayso-code" in node:
             short = name.rpartition(":")[2]
             raise Misfit((path, f"can only be changed where the program's code is, because {short} checks itself"))
         if kind == "root":
-            inner = self.convert({word: part for word, part in node.items() if word != "x-sayso-type"}, tree, path)
-            return {"$model": [name, {"root": inner}]} if self.builds else inner
+            inner = self._write({word: part for word, part in node.items() if word != "x-sayso-type"}, tree, path)
+            return {"$model": [name, {"root": inner}]} if self._builds else inner
         given = fields_of(tree) or {}
         if _INSTANCE in given:
             raise Misfit(((*path, _INSTANCE), UNKNOWN))
         made = self._members(node, given, path)
-        if not self.builds:
+        if not self._builds:
             return made
         fields: dict[str, Json] = {}
         for field, part in node["properties"].items():
@@ -226,12 +334,24 @@ class Converter:
         rest: dict[str, Json] = {**({"extra": extra} if extra else {}), **({"unset": [*unset]} if unset else {})}
         return {"$model": [name, fields, rest] if rest else [name, fields]}
 
-    def default(self, node: Node, path: tuple[str | int, ...]) -> Json:
-        """Return the default of a schema, in canonical form; as it is where it does not fit: `limit: int = None`."""
-        try:
-            return self.convert(node, node["default"], path)
-        except Misfit:
-            return cast("Json", node["default"])
+
+def _bounded(look: Callable[[Any], list[Any]], value: Any) -> list[Any]:
+    try:
+        return look(value)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError([f"arguments: cannot be checked ({error})"]) from None
+
+
+def _scalar_form(node: Node, tree: Json, path: tuple[str | int, ...]) -> Json:
+    kind, tag = node["x-sayso-type"], tag_in(tree)
+    if tag is not None:
+        if tag != f"${kind.partition(' ')[0]}":
+            raise Misfit((path, f"Input should be a valid {kind}"))
+        return tree
+    try:
+        return form_of(_scalar(node, tree))
+    except ValueError as error:
+        raise Misfit((path, str(error))) from None
 
 
 def _member(node: Node, tree: Json, path: tuple[str | int, ...]) -> Json:

@@ -5,18 +5,8 @@ a foreign tool supplies its own, of draft 2020-12, 2019-09 or 7 (`Schema.of_json
 request, and its digest is part of the call's. A reviewer's process validates an edit by this text alone; the program
 validates it by the function's own types as well. Names in a schema are never imported, and `$ref` is never fetched.
 
-Schemas of signatures have keywords of our own for what JSON Schema cannot express:
-
-- `x-sayso-type`: a JSON text is a `date`, `datetime`, `time`, `timedelta`, `decimal`, `uuid`, `path`, `bytes` (base64),
-  `secret str`, `secret bytes` or a `str` that is changed when it is read, and a number is a `float`; an array is a
-  `tuple` or a `set`; an object is a `model`, `dataclass` or `root` with the name of its class.
-- `x-sayso-limits`: pydantic's bounds for such a text, in canonical form.
-- `x-sayso-values`: the canonical form of each value of `enum`; `x-sayso-also`: other values that are accepted for it.
-- `x-sayso-strict`: a text is not accepted for a number, nor `5.0` for an integer.
-- `x-sayso-alias`: other names of an argument. `x-sayso-code`: the program's code checks more than the schema; an object
-  of such a class is only built in the program.
-- At the top: `x-sayso-signature`, the names and kinds of the parameters; `x-sayso-function`, where the function's code
-  checks more; `x-sayso-around`, the digest of the values that the function captures.
+Schemas of signatures have keywords of our own, `x-sayso-...`, for what JSON Schema cannot express: the type of a text
+that stands for a date, the class of an object, the kinds of parameters. `docs/reference/schema.md` lists them.
 
 Invariant: values that fit in a reviewer's process are passed to the function unchanged, to the byte.
 """
@@ -28,23 +18,21 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical import Json, check_round_trip, encode, form_of, text_of, value_of
+from sayso.model.canonical import Json, check_round_trip, display, encode, form_of, text_of, value_of
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import dump
-from sayso.model.json_convert import SCALARS, Converter, Misfit, own_checker, plain_json
 from sayso.model.parameters import by_name
 from sayso.model.schema_validation import (
     DRAFT,
     UNKNOWN,
-    Checker,
     Node,
     Problem,
+    SchemaError,
     foreign,
     foreign_answer,
     mapped,
@@ -52,6 +40,7 @@ from sayso.model.schema_validation import (
 )
 
 if TYPE_CHECKING:
+    from sayso.model.json_convert import JsonEdits
     from sayso.model.schema_of_types import PythonTypes
 
 __all__ = ["Schema", "SchemaError"]
@@ -63,21 +52,6 @@ _BOUNDS = frozenset(
 )
 _QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
 _STEP = re.compile(r"\[(\d+)\]|\.(\w+)")
-
-
-class SchemaError(ValueError):
-    """Values do not fit a schema. No problem contains a value.
-
-    Attributes:
-        problems: One line each, `where: what is wrong`.
-    """
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__(problems)
-        self.problems = problems
-
-    def __str__(self) -> str:
-        return "; ".join(self.problems)
 
 
 class Schema:
@@ -236,21 +210,20 @@ class Schema:
         Raises:
             SchemaError: With the problems found: unknown or missing names, wrong types, broken limits.
         """
-        return self._fitted(self._as_typed(self.by_name(values), kept), kept)
-
-    def _fitted(self, given: Mapping[str, Json], kept: Collection[str]) -> dict[str, Json]:
+        given = self._edits.typed(self.by_name(values), kept)
         # `limit: int = None` is no mistake of whoever leaves it out.
-        spared = {name for name, form in given.items() if name in kept or self._is_default(name, form)}
-        problems = [found for found in self._problems(given) if str((*found[0], "")[0]) not in spared]
+        left_out = {name for name, form in given.items() if name not in kept and self._is_default(name, form)}
+        found = self._edits.problems(given)
+        problems = [one for one in found if str((*one[0], "")[0]) not in {*kept, *left_out}]
         wrong = {str(where[0]) for where, _ in problems if where}
         fitted: dict[str, Json] = {}
-        for name in [*self.properties, *(name for name in given if name not in self.properties)]:
-            if name in given and (name in kept or name in wrong):
-                fitted[name] = given[name]
-            elif name in given:
-                fitted[name], found = self._converted(name, given[name])
+        for name in dict.fromkeys((*self.properties, *given)):
+            if name in kept or name in wrong:
+                fitted |= {name: given[name]} if name in given else {}
+            elif name in given and name not in left_out:
+                fitted[name], found = self._written(name, given[name])
                 problems += found
-            elif name not in self.required and self.is_own:
+            elif self.is_own:
                 try:
                     fitted[name] = self._default(name, fitted)
                 except ArgumentError as error:
@@ -259,43 +232,44 @@ class Schema:
         return fitted
 
     def validate(self, values: Mapping[str, object], *, kept: Collection[str] = ()) -> dict[str, object]:
-        """Return values as the function takes them, in the order of its parameters, with defaults filled in.
+        """Return values as the function takes them: checked by its own types, with defaults filled in.
 
         Args:
-            values: By name; values that have their type already, or JSON values.
+            values: By name, with the types that they have in the program. For a foreign schema: as JSON.
             kept: Those that nobody changed; they stay, whatever their types say of them.
 
         Raises:
-            SchemaError: With the problems found, as in `fit`; what has no canonical form is one.
+            SchemaError: With the problems found, as in `fit`; a value without a canonical form is one.
         """
-        forms, problems = dict[str, Json](), list[Problem]()
-        for name, value in self.by_name(values).items():
+        given, problems = self.by_name(values), list[Problem]()
+        made = dict[str, object]()
+        for name in dict.fromkeys((*self.properties, *given)):
+            if name not in given and self.python is not None and name not in self.required:
+                made[name] = self.python.default(name, lambda: made)
+            elif name not in given:
+                problems += [((name,), "Field required")] if name in self.required else []
+            elif name in kept or self.python is None:
+                made[name] = given[name]
+            elif name in self.properties:
+                made[name], found = self.python.check(name, given[name])
+                problems += found
+            else:
+                problems.append(((name,), UNKNOWN))
+        forms = dict[str, Json]()
+        for name, value in made.items():
             try:
                 forms[name] = form_of(value)
+                check_round_trip(encode({name: value}), self.classes)
             except ArgumentError as error:
                 problems.append(_refused(name, error))
+        if self.python is None and not problems:
+            problems = self._edits.problems(forms)
         self._raise(problems)
-        made = dict[str, object]()
-        # A foreign tool gets what the program gives: there a text is no number.
-        given = self._as_typed(forms, kept) if self.is_own else forms
-        for name, form in self._fitted(given, kept).items():
-            try:
-                made[name] = value_of(form, self.classes)
-                check_round_trip(encode({name: made[name]}), self.classes)
-            except ArgumentError as error:
-                raise SchemaError([self._line(_refused(name, error))]) from None
         return made
 
     def misfits(self, values: Mapping[str, object]) -> list[str]:
         """Return what would keep a call with these values from being edited; cheap where they have their types."""
-        quick = self._quick
-        if all(type(value) is quick.get(name) or self._has_type(name, value) for name, value in values.items()):
-            return []
-        try:
-            self.validate(values)
-        except SchemaError as error:
-            return error.problems
-        return []
+        return [self._line(problem) for name, value in values.items() for problem in self._misfits_of(name, value)]
 
     @cached_property
     def has_bounds(self) -> bool:
@@ -305,14 +279,7 @@ class Schema:
 
     def out_of_bounds(self, values: Mapping[str, object]) -> list[str]:
         """Return what is wrong with those values whose author wrote bounds for them; nothing for the others."""
-        if not self.has_bounds:
-            return []
-        checked = {name: values[name] for name in self._bounded if name in values}
-        problems: list[Problem] = []
-        for name, value in checked.items():
-            if not self._has_type(name, value):
-                problems += self._found_in(name, value)
-        return [self._line(problem) for problem in problems]
+        return self.misfits({name: values[name] for name in self._bounded if name in values} if self.has_bounds else {})
 
     def parse(self, name: str, text: str) -> object:
         """Return the JSON value that a person typed for one argument, e.g. `80`, `"2026-01-31"`, `["a"]` or None.
@@ -335,13 +302,13 @@ class Schema:
                     [f"{name}: Input begins like JSON and is none; give such a text in JSON's own quotes"]
                 )
             readings = [*parsed, text]
-        elif any(str(part.get("x-sayso-type", "")).partition(" ")[0] in SCALARS for part in parts):
+        elif any(part.get("type") == "string" and "x-sayso-type" in part for part in parts):
             readings = [text, *parsed]  # `1.10` for a decimal is no float
         else:  # `80` for `int | str` is a number, and `"80"` with its quotes a text
             readings = [*(one for one in parsed if not isinstance(one, str)), text, *parsed]
         first: list[Problem] = []
         # A text inside of what was read may mean a number as well: `{"zip": "10435"}`.
-        for reading in [*readings, *(self._as_typed({name: one}, ())[name] for one in [*parsed, text])]:
+        for reading in [*readings, *(self._edits.typed({name: one}, ())[name] for one in [*parsed, text])]:
             problems = self._found_in(name, reading)
             if not problems:
                 return reading
@@ -353,6 +320,12 @@ class Schema:
         return by_name(values, self._by_alias)
 
     # -- inside ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _edits(self) -> JsonEdits:
+        from sayso.model.json_convert import JsonEdits
+
+        return JsonEdits(self.tree, is_own=self.is_own, builds=self.python is None)
 
     @cached_property
     def _by_alias(self) -> dict[str, str]:
@@ -378,16 +351,11 @@ class Schema:
             if _has_bounds(node) or (python is not None and python.says_more(name))
         ]  # fmt: skip
 
-    def _has_type(self, name: str, value: object) -> bool:
-        if type(value) is self._quick.get(name):
-            return True
-        python = self.python
-        if python is None or name not in self.properties:
-            return False
-        if name in python.defaults and value is python.defaults[name]:
-            return True
-        # Whatever they make of it: the call keeps the value that it was given.
-        return not python.check(name, value)[1]
+    def _misfits_of(self, name: str, value: object) -> list[Problem]:
+        # Whatever its type makes of it: the call keeps the value that it was given.
+        if type(value) is self._quick.get(name) or not (self.python and self.python.check(name, value)[1]):
+            return []
+        return self._found_in(name, value)
 
     def _found_in(self, name: str, value: object) -> list[Problem]:
         """Return what is wrong with one argument."""
@@ -397,61 +365,18 @@ class Schema:
             return [_refused(name, error)]
         if self._is_default(name, form):
             return []
-        found = [problem for problem in self._problems({name: form}) if problem[0][:1] == (name,)]
-        return found or self._converted(name, form)[1]
+        found = [problem for problem in self._edits.problems({name: form}) if problem[0][:1] == (name,)]
+        return found or self._written(name, form)[1]
 
-    def _as_typed(self, values: Mapping[str, Json], kept: Collection[str]) -> dict[str, Json]:
-        """Return values in which a text is the number, truth value or null that its place takes."""
-        given = dict(values)
-        plain = {name: form for name, form in values.items() if name not in kept and plain_json(form) == form}
-        for (name, *steps), new in self._checked(self._checker.readings, plain):
-            given[str(name)] = _replaced(given[str(name)], steps, new)
-        return given
-
-    def _problems(self, forms: Mapping[str, Json]) -> list[Problem]:
-        return self._checked(self._checker.problems, {name: plain_json(form) for name, form in forms.items()})
-
-    def _checked(self, look: Callable[[Any], list[Any]], value: Any) -> list[Any]:
-        try:
-            return look(value)
-        except (ValueError, RecursionError) as error:
-            raise SchemaError([f"arguments: cannot be checked ({error})"]) from None
-
-    @cached_property
-    def _checker(self) -> Checker:
-        return self._checker_of(self.tree)
-
-    def _checker_of(self, tree: Node) -> Checker:
-        try:
-            return own_checker(tree) if self.is_own else Checker(tree)
-        except ValueError as error:
-            raise SchemaError([f"the schema cannot be read ({error})"]) from None
-
-    @cached_property
-    def _parts(self) -> dict[str, Checker]:
-        return {}
-
-    def _fits(self, part: Any, value: Any) -> bool:
-        """Say whether a JSON value fits one of several alternatives."""
-        text = json.dumps(part)
-        if text not in self._parts:
-            self._parts[text] = self._checker_of({"$defs": self.tree.get("$defs", {}), "allOf": [part]})
-        return not self._checked(self._parts[text].problems, value)
-
-    def _converter(self) -> Converter:
-        return Converter(self.tree, self.python is None, self._fits)
-
-    def _converted(self, name: str, form: Json) -> tuple[Json, list[Problem]]:
+    def _written(self, name: str, form: Json) -> tuple[Json, list[Problem]]:
         """Return an argument that fits in canonical form, checked by its own type where that is here."""
-        if not self.is_own:
-            return form, []
-        is_default = self._is_default(name, form)
-        node = self.properties.get(name, self.tree.get("additionalProperties", {}))
+        from sayso.model.json_convert import Misfit
+
         try:
-            made = self._converter().convert(node, form, (name,))
+            made = self._edits.write(name, form)
         except Misfit as misfit:
-            return form, [] if is_default else [*misfit.problems]
-        if self.python is None or is_default:
+            return form, [*misfit.problems]
+        if self.python is None:
             return made, []
         try:
             value, problems = self.python.check(name, value_of(made, self.classes))
@@ -461,31 +386,15 @@ class Schema:
 
     def _default(self, name: str, given: Mapping[str, Json]) -> Json:
         if self.python is not None:
-            return form_of(self.python.default(name, partial(self._values, given)))
+            return form_of(self.python.default(name, lambda: {n: value_of(f, self.classes) for n, f in given.items()}))
         if "default" not in self.properties[name]:
             raise ArgumentError(name, "has a default that only the program knows; give a value")
-        return self._converter().default(self.properties[name], (name,))
-
-    def _values(self, forms: Mapping[str, Json]) -> dict[str, object]:
-        return {name: value_of(form, self.classes) for name, form in forms.items()}
+        return self._edits.default(self.properties[name], (name,))
 
     def _is_default(self, name: str, form: Json) -> bool:
-        return name in self._defaults and dump(form) in self._defaults[name]
-
-    @cached_property
-    def _defaults(self) -> dict[str, set[str]]:
-        """The texts of the default values that are known here."""
-        if self.python is not None:
-            found = dict[str, set[str]]()
-            for name, value in self.python.defaults.items():
-                with suppress(ArgumentError):
-                    found[name] = {dump(form_of(value))}
-            return found
-        if not self.is_own:
-            return {}
-        named = {name: node for name, node in self._nodes.items() if "default" in node}
-        written = self._converter().default
-        return {name: {dump(node["default"]), dump(written(node, (name,)))} for name, node in named.items()}
+        """Say whether a value is shown as the default is: it is taken for the default."""
+        node: Node = self.properties.get(name, {}) if self.is_own else {}
+        return "default" in node and dump(display(form)) == dump(node["default"])
 
     def _raise(self, problems: list[Problem]) -> None:
         if problems:
@@ -507,14 +416,6 @@ def _refused(name: str, error: ArgumentError) -> Problem:
     # `form_of` calls what it is given `value`; what is in it comes after.
     steps = _STEP.findall(error.argument.removeprefix("value").removeprefix(name))
     return (name, *(int(place) if place else field for place, field in steps)), error.reason
-
-
-def _replaced(tree: Any, steps: list[str | int], new: Json) -> Json:
-    if not steps:
-        return new
-    copy = tree.copy()
-    copy[steps[0]] = _replaced(tree[steps[0]], steps[1:], new)
-    return copy
 
 
 def _refuse(constant: str) -> NoReturn:

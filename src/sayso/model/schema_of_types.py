@@ -8,7 +8,6 @@ order of a union.
 
 from __future__ import annotations
 
-import binascii
 import inspect
 import json
 import re
@@ -17,57 +16,23 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import InitVar
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from enum import Enum
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any, cast
-from uuid import UUID
 
 import pydantic
 import pydantic_core
 from pydantic.json_schema import GenerateJsonSchema
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical import MASK, Json, class_name, display, form_of, function_name, value_of
+from sayso.model.canonical import Json, class_name, display, form_of, function_name
 from sayso.model.canonical.decode import dataclass_fields, is_model
+from sayso.model.json_convert import words_of
 from sayso.model.parameters import Parameter, hints_of, parameters_of
 from sayso.model.redaction import Redaction
 from sayso.model.schema_validation import Node, Problem, mapped
 
-__all__ = ["PythonTypes", "of_function", "of_type", "scalar"]
-
-_SCALARS: dict[str, Any] = {
-    "str": str, "bytes": bytes, "date": date, "datetime": datetime, "time": time, "timedelta": timedelta,
-    "decimal": Decimal, "uuid": UUID, "path": Path,
-    "secret str": pydantic.SecretStr, "secret bytes": pydantic.SecretBytes,
-}  # fmt: skip
-# Only these messages of pydantic are passed on: others quote the value, or are the program's own words about it.
-_DISCREET = frozenset(
-    {
-        *("bool_parsing", "bool_type", "bytes_too_long", "bytes_too_short", "bytes_type", "date_from_datetime_inexact"),
-        *("date_type", "datetime_type", "decimal_max_digits", "decimal_max_places", "decimal_parsing", "decimal_type"),
-        *("decimal_whole_digits", "dict_type", "extra_forbidden", "finite_number", "float_parsing", "float_type"),
-        *("greater_than", "greater_than_equal", "int_from_float", "int_parsing", "int_parsing_size", "int_type"),
-        *("is_instance_of", "less_than", "less_than_equal", "list_type", "missing", "multiple_of"),
-        *("string_pattern_mismatch", "string_too_long", "string_too_short", "string_type", "time_delta_type"),
-        *("time_type", "too_long", "too_short", "tuple_type", "uuid_type"),
-    }
-)
-_DATETIME = "Input should be a valid datetime, YYYY-MM-DDTHH:MM:SS with an offset if it has one"
-_PLAIN_WORDS = {
-    "value_error": "is refused by the program's own check",
-    "assertion_error": "is refused by the program's own check",
-    "date_parsing": "Input should be a valid date, YYYY-MM-DD",
-    "date_from_datetime_parsing": "Input should be a valid date, YYYY-MM-DD",
-    "datetime_parsing": _DATETIME,
-    "datetime_from_date_parsing": _DATETIME,
-    "time_parsing": "Input should be a valid time, HH:MM:SS",
-    "time_delta_parsing": "Input should be a valid duration, as P1DT2H30M or 26:30:00",
-    "uuid_parsing": "Input should be a valid UUID",
-    "path_type": "Input should be a valid path",
-}
+__all__ = ["PythonTypes", "of_function", "of_type"]
 
 
 def _supported(annotation: Any) -> Any:
@@ -104,51 +69,6 @@ def _adapter(annotation: Any) -> pydantic.TypeAdapter[Any] | None:
         except Exception:  # noqa: BLE001, S112  # an annotation may be any object, and do anything when it is read
             continue
     return None
-
-
-def scalar(kind: str, limits: Mapping[str, Json], value: Any) -> tuple[Any, str | None]:
-    """Return what pydantic makes of a text that stands for a scalar, or None and the problem.
-
-    Args:
-        kind: An `x-sayso-type`.
-        limits: Its `x-sayso-limits`.
-        value: JSON.
-    """
-    is_text = kind.startswith("secret")
-    if not isinstance(value, str) and (is_text or isinstance(value, bool) or not isinstance(value, int | float)):
-        return None, f"Input should be a valid {'string' if is_text else kind}"
-    if is_text and value == MASK:
-        return None, "Input is the mask, not a value; leave it out to keep the secret"
-    if kind in ("bytes", "secret bytes") and isinstance(value, str):
-        try:
-            value = binascii.a2b_base64(value.encode("ascii"), strict_mode=True)
-        except ValueError:
-            return None, "Input should be base64 text"
-    adapter = _scalar_adapter(kind, json.dumps(limits))
-    if adapter is None:
-        return None, "Input cannot be checked here: the limits of its type are not known to pydantic"
-    try:
-        return adapter.validate_python(value), None
-    except pydantic.ValidationError as error:
-        return None, "; ".join(what for _, what in _problems(error))
-
-
-@lru_cache(maxsize=1024)
-def _scalar_adapter(kind: str, limits: str) -> pydantic.TypeAdapter[Any] | None:
-    rules: dict[str, Any] = {rule: value_of(form, {}) for rule, form in json.loads(limits).items()}
-    if kind == "decimal":
-        rules["allow_inf_nan"] = False
-    metadata = pydantic.StringConstraints(**rules) if kind == "str" else pydantic.Field(**rules)
-    return _adapter(typing.Annotated[_SCALARS[kind], metadata] if rules else _SCALARS[kind])
-
-
-def _problems(error: pydantic.ValidationError) -> Iterator[Problem]:
-    for found in error.errors(include_url=False, include_context=False, include_input=False):
-        kind = str(found["type"])
-        what = str(found["msg"]) if kind in _DISCREET else _PLAIN_WORDS.get(kind, f"Input is not valid ({kind})")
-        # pydantic names the alternative of a union, a validator, or the side of a dict's item, that it was at.
-        steps = (s for s in found["loc"] if isinstance(s, int) or (s.isidentifier() and not s.startswith("function")))
-        yield tuple(steps), what
 
 
 class PythonTypes:
@@ -202,12 +122,12 @@ class PythonTypes:
         What has no canonical form as such (a set, a URL object) stays the plain value.
         """
         adapter = self._adapters.get(name)
-        if adapter is None:
+        if adapter is None or (name in self.defaults and value is self.defaults[name]):
             return value, []
         try:
             checked = adapter.validate_python(value, by_alias=True, by_name=True)
         except pydantic.ValidationError as error:
-            return value, [((name, *where), what) for where, what in _problems(error)]
+            return value, [((name, *where), what) for where, what in words_of(error)]
         except Exception as error:  # noqa: BLE001  # user code: whatever it raises means that the value is refused
             return value, [((name,), f"is refused by the program's own check ({type(error).__name__})")]
         try:

@@ -24,9 +24,11 @@ __all__ = [
     "Checker",
     "Node",
     "Problem",
+    "SchemaError",
     "foreign",
     "foreign_answer",
     "mapped",
+    "replaced",
     "resolved",
     "word_of",
 ]
@@ -88,6 +90,21 @@ _FORMATS = {
     "time": "Input should be a valid time, HH:MM:SSZ",
     "duration": "Input should be a valid duration, as P1DT2H30M",
 }
+
+
+class SchemaError(ValueError):
+    """Values do not fit a schema. No problem contains a value.
+
+    Attributes:
+        problems: One line each, `where: what is wrong`.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
 
 
 class Checker:
@@ -168,6 +185,15 @@ def _read(error: Any) -> list[Any]:
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     is_meant = (found is None and "null" in types) or (is_number and bool({"integer", "number"} & set(types)))
     return [found] if is_meant else []
+
+
+def replaced(tree: Any, steps: list[str | int], new: Any) -> Any:
+    """Return a JSON value with another one at a place in it."""
+    if not steps:
+        return new
+    copy = tree.copy()
+    copy[steps[0]] = replaced(tree[steps[0]], steps[1:], new)
+    return copy
 
 
 def _no_number(constant: str) -> NoReturn:
