@@ -26,6 +26,7 @@ from pydantic import BaseModel, SecretStr
 
 from sayso import view
 from sayso.model import canonical
+from sayso.model.escaping import hidden_in, mixed_script
 from sayso.model.redaction import Redaction
 
 ESCAPE = re.compile(r"<U\+([0-9A-F]{4,6})>")
@@ -114,7 +115,7 @@ def test_text_without_anything_odd_is_shown_as_it_is() -> None:
         "😀",
     ):
         assert view.escape(text) == text
-        assert not view.has_hidden(text)
+        assert not hidden_in(text)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_fifty_thousand_pairs_of_different_texts_look_different() -> None:
 def test_escaped_text_comes_back(text: str) -> None:
     for block in (False, True):
         assert unescape(view.escape(text, block=block)) == text
-    assert view.has_hidden(text) == any(character in raw() for character in text if character not in "\n\t")
+    assert bool(hidden_in(text)) == any(character in raw() for character in text if character not in "\n\t")
 
 
 def test_mark_by_mark_text_of_a_million_is_escaped() -> None:
@@ -221,7 +222,7 @@ def test_warning_says_where_in_the_arguments() -> None:
     ],
 )
 def test_word_of_several_scripts_is_found(word: str, scripts: list[str]) -> None:
-    assert view.mixed_script(f"the {word} and {word}, too") == {word: scripts}
+    assert mixed_script(f"the {word} and {word}, too") == {word: scripts}
 
 
 def test_many_mixed_words_are_counted() -> None:

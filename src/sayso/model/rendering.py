@@ -49,20 +49,12 @@ _Text = TypeVar("_Text", str, bytes)
 
 
 class Parts(NamedTuple):
-    """A container, taken apart for a layout.
-
-    Attributes:
-        opening: What stands before its parts.
-        items: Its parts, each with what stands before it: a name, a key or nothing.
-        closing: What stands after them.
-        noun: What its parts are called, many of them.
-        size: How many it has; `items` may be only the first and last of them.
-    """
+    """A container, taken apart for a layout; of its `size` parts, `items` may be only the first and last ones."""
 
     opening: str
-    items: list[tuple[str, Json]]
+    items: list[tuple[str, Json]]  # each with its name or key, or nothing, in front
     closing: str
-    noun: str
+    noun: str  # what its parts are called
     size: int
 
 
@@ -290,15 +282,9 @@ _ABSENT: Json = {"$absent": None}
 
 @dataclass(frozen=True)
 class Change:
-    """One value that differs between two argument trees.
+    """The texts of one value that differs between two argument trees; None where there is no value."""
 
-    Attributes:
-        path: Where, e.g. `order.lines[2].price`.
-        before: The text of the old value; None where there was none.
-        after: The text of the new value; None where there is none.
-    """
-
-    path: str
+    path: str  # e.g. `order.lines[2].price`
     before: str | None
     after: str | None
 
@@ -327,42 +313,20 @@ _IsSecret = Callable[[str], bool] | None
 
 
 def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> Iterator[Change]:
-    old, new = _children(before), _children(after)
-    if old is None or new is None or _kind(before) != _kind(after):
+    where = escape(place(steps))
+    if is_secret is not None and steps and isinstance(steps[-1], str) and is_secret(steps[-1]):
         if _exact(before) != _exact(after):
-            yield Change(_where(steps), *_pair(before, after))
+            changed = f"{MASK} (changed)" if before is not _ABSENT else MASK
+            yield Change(where, None if before is _ABSENT else MASK, None if after is _ABSENT else changed)
         return
-    for step in {**old, **new}:
-        here = (*steps, step)
-        if isinstance(step, str) and is_secret is not None and is_secret(step):
-            yield from _secret_change(old.get(step, _ABSENT), new.get(step, _ABSENT), here)
-        elif step not in old:
-            yield from (Change(path, None, text) for path, text in _leaves(new[step], here, is_secret))
-        elif step not in new:
-            yield from (Change(path, text, None) for path, text in _leaves(old[step], here, is_secret))
-        else:
-            yield from _changes(old[step], new[step], here, is_secret)
-
-
-def _secret_change(before: Json, after: Json, steps: _Steps) -> Iterator[Change]:
-    if after is _ABSENT:
-        yield Change(_where(steps), MASK, None)
-    elif before is _ABSENT:
-        yield Change(_where(steps), None, MASK)
+    old, new = _children(before), _children(after)
+    is_one_side = (before is _ABSENT and bool(new)) or (after is _ABSENT and bool(old))
+    if is_one_side or (old is not None and new is not None and _kind(before) == _kind(after)):
+        old, new = old or {}, new or {}
+        for step in {**old, **new}:
+            yield from _changes(old.get(step, _ABSENT), new.get(step, _ABSENT), (*steps, step), is_secret)
     elif _exact(before) != _exact(after):
-        yield Change(_where(steps), MASK, f"{MASK} (changed)")
-
-
-def _leaves(tree: Json, steps: _Steps, is_secret: _IsSecret) -> Iterator[tuple[str, str]]:
-    children = _children(tree)
-    if not children:
-        yield _where(steps), brief(tree, _CHANGE_ROOM)
-        return
-    for step, child in children.items():
-        if isinstance(step, str) and is_secret is not None and is_secret(step):
-            yield _where((*steps, step)), MASK
-        else:
-            yield from _leaves(child, (*steps, step), is_secret)
+        yield Change(where, *_pair(before, after))
 
 
 def _children(tree: Json) -> dict[str | int, Json] | None:
@@ -384,41 +348,24 @@ def _exact(tree: Json) -> str:
     return repr(tree)
 
 
-def _where(steps: _Steps) -> str:
-    return escape(place(steps))
-
-
-def _pair(before: Json, after: Json) -> tuple[str, str]:
+def _pair(before: Json, after: Json) -> tuple[str | None, str | None]:
     if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _CHANGE_ROOM - 2:
-        start, end = _common(before, after)
+        start = _shared(before, after)
+        end = _shared(before[start:][::-1], after[start:][::-1])
         return _around(before, start, end), _around(after, start, end)
-    shown = brief(before, _CHANGE_ROOM), brief(after, _CHANGE_ROOM)
-    if shown[0] != shown[1]:
-        return shown
-    return shown[0], f"{shown[1]} (changed{'' if shown[1] == MASK else ' where it is not shown'})"
+    old, new = (None if tree is _ABSENT else brief(tree, _CHANGE_ROOM) for tree in (before, after))
+    return old, f"{new} (changed{'' if new == MASK else ' where it is not shown'})" if old == new else new
 
 
-def _common(before: str, after: str) -> tuple[int, int]:
-    """Return how many characters two texts share at their heads and, of the rest, at their tails."""
-    shorter = min(len(before), len(after))
-    start = _longest(shorter, lambda size: before[:size] == after[:size])
-    return start, _longest(shorter - start, lambda size: before[len(before) - size :] == after[len(after) - size :])
-
-
-def _longest(most: int, fits: Callable[[int], bool]) -> int:
-    least = 0
-    while least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if fits(middle) else (least, middle - 1)
-    return least
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts share at their heads."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _around(text: str, start: int, end: int) -> str:
     first, last = max(start - _CONTEXT, 0), min(len(text) - end + _CONTEXT, len(text))
     head = f"(… {first:,} characters …) " if first else ""
     tail = f" (… {len(text) - last:,} characters …)" if last < len(text) else ""
-    return f"{head}{_cut(text[first:last])}{tail}"
-
-
-def _cut(text: str) -> str:
-    return quoted(text) if len(text) <= _CHANGE_ROOM else brief(text, _CHANGE_ROOM)
+    cut = text[first:last]
+    return f"{head}{quoted(cut) if len(cut) <= _CHANGE_ROOM else brief(cut, _CHANGE_ROOM)}{tail}"

@@ -1,7 +1,6 @@
 """What people see of a request, the same in the terminal, the inbox and messages."""
 
-from __future__ import annotations
+from sayso.model.escaping import escape
+from sayso.view.summary import Change, changes, line, lines, value, warnings
 
-from sayso.view.summary import Change, changes, escape, has_hidden, line, lines, mixed_script, value, warnings
-
-__all__ = ["Change", "changes", "escape", "has_hidden", "line", "lines", "mixed_script", "value", "warnings"]
+__all__ = ["Change", "changes", "escape", "line", "lines", "value", "warnings"]

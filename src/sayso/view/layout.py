@@ -11,7 +11,7 @@ from sayso.model.canonical.tags import Json
 from sayso.model.escaping import escape
 from sayso.model.rendering import Parts, bytes_of, is_light, parts_of, value
 
-__all__ = ["NARROWEST", "Layout", "wrapped"]
+__all__ = ["NARROWEST", "Layout", "columns", "wrapped"]
 
 NARROWEST = 40
 _SHORT = 24
@@ -19,6 +19,15 @@ _MARK, _GOES_ON = "| ", ": "
 _SPACE = "<U+0020>"
 # Short pieces, so that any of them fits into the narrowest line, and an escape is never broken.
 _TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}>| {1,12}|[^ <]{1,12}|<")
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal an escaped text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(one) in "WF" else 0 if unicodedata.combining(one) else 1 for one in text
+    )
 
 
 @dataclass(frozen=True)
@@ -52,13 +61,13 @@ class Layout:
             text = value(tree) if len(tree) <= width - 2 and "\n" not in tree else None
             if text is None:
                 return self._block(tree, "characters", width)
-            return [text] if _columns(text) <= width else list(wrapped(text, width))
+            return [text] if columns(text) <= width else list(wrapped(text, width))
         data = bytes_of(tree)
         if data is not None and len(data) > width // 4:
             return self._block(data, "bytes", width)
         if is_light(tree, 8 * width) and not _is_tall(tree):
             text = value(tree)
-            if _columns(text) <= width:
+            if columns(text) <= width:
                 return [text]
         ends = None if self.limit is None else (self.height * 2 // 3 - 3, self.height // 3 - 3)
         parts = parts_of(tree, ends=ends, key_room=None if self.limit is None else 2 * width)
@@ -83,10 +92,10 @@ class Layout:
         return [row for prefix, item in items for row in self._named(prefix, item, width)] if rows is None else rows
 
     def _named(self, prefix: str, item: Json, width: int) -> list[str]:
-        if _columns(prefix) > width // 2:
+        if columns(prefix) > width // 2:
             return [*wrapped(prefix.rstrip(), width), *self._rows(item, width)]
         first, *rest = self._rows(item, width)
-        return [prefix + first, *rest] if _columns(prefix + first) <= width else [prefix.rstrip(), first, *rest]
+        return [prefix + first, *rest] if columns(prefix + first) <= width else [prefix.rstrip(), first, *rest]
 
     def _block(self, content: str | bytes, unit: str, width: int) -> list[str]:
         size = len(content)
@@ -105,18 +114,18 @@ def _block_lines(content: str | bytes, width: int) -> list[str]:
 
 def wrapped(text: str, width: int) -> Iterator[str]:
     """Yield one line of escaped text behind our marks, broken before spaces where that is possible."""
-    if _columns(text) <= width - len(_MARK) and not text.endswith(" "):
+    if columns(text) <= width - len(_MARK) and not text.endswith(" "):
         yield _MARK + text
         return
     room = width - len(_MARK) - len(_SPACE)
     mark, row, used, gap = _MARK, list[str](), 0, 0
     for token in _TOKEN.findall(text):
-        size = _columns(token)
+        size = columns(token)
         while row and used + size > room:
             cut = gap or len(row)
             yield mark + _closed("".join(row[:cut]))
             row, mark, gap = row[cut:], _GOES_ON, 0
-            used = sum(map(_columns, row))
+            used = sum(map(columns, row))
         if token[0] == " " and row:
             gap = len(row)
         row.append(token)
@@ -141,20 +150,14 @@ def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
     rows = [""]
     for index, (_, item) in enumerate(items):
         text = value(item) + ("," if index < len(items) - 1 else "")
-        if rows[-1] and _columns(rows[-1]) + 1 + _columns(text) > width:
+        if rows[-1] and columns(rows[-1]) + 1 + columns(text) > width:
             rows.append("")
         rows[-1] += f" {text}" if rows[-1] else text
-    return rows if all(_columns(row) <= width for row in rows) else None
+    return rows if all(columns(row) <= width for row in rows) else None
 
 
 def _fitting(text: str, width: int) -> list[str]:
-    return [text] if _columns(text) <= width else list(wrapped(text, width))
-
-
-def _columns(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+    return [text] if columns(text) <= width else list(wrapped(text, width))
 
 
 def _is_tall(tree: Json) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -14,7 +13,7 @@ from sayso.model.duration import left
 from sayso.model.escaping import escape, hidden_in, mixed_direction, mixed_script
 from sayso.model.ids import ID_LENGTH
 from sayso.model.rendering import Change, changes, fill, is_light, name_of, quoted, token, value, word
-from sayso.view.layout import Layout
+from sayso.view.layout import Layout, columns
 
 __all__ = [
     "RUN_ROOM",
@@ -22,13 +21,10 @@ __all__ = [
     "Change",
     "changes",
     "columns",
-    "escape",
-    "has_hidden",
     "in_short",
     "is_random",
     "line",
     "lines",
-    "mixed_script",
     "name_of",
     "padded",
     "short",
@@ -66,15 +62,6 @@ def time_left(end: datetime, now: datetime) -> str:
     return left(end + timedelta(milliseconds=500), now) if now < end else left(end, now)
 
 
-def columns(text: str) -> int:
-    """Return how many columns of a terminal an escaped text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        2 if unicodedata.east_asian_width(one) in "WF" else 0 if unicodedata.combining(one) else 1 for one in text
-    )
-
-
 def padded(text: str, width: int) -> str:
     """Return an escaped text with spaces behind it up to `width` columns."""
     return text + " " * (width - columns(text))
@@ -82,11 +69,6 @@ def padded(text: str, width: int) -> str:
 
 _LISTED = 6
 _MOST = 20
-
-
-def has_hidden(text: str) -> bool:
-    """Return whether `text` has characters that cannot be seen; line feeds and tabs count as layout."""
-    return bool(hidden_in(text))
 
 
 def warnings(tree: Json) -> list[str]:
