@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.decode import class_in, fields_of, items_of, with_fields, with_items
+from sayso.model.canonical.decode import fields_of, items_of, with_fields, with_items
 from sayso.model.canonical.tags import MASK, Json, dump
 from sayso.model.fingerprint import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
@@ -222,35 +222,28 @@ def with_unset(new: Json, old: Json) -> Json:
         old: The same as it stood before.
     """
     fields, before = fields_of(new), fields_of(old)
-    if fields is not None and before is not None:
-        kept = {name: with_unset(part, before[name]) if name in before else part for name, part in fields.items()}
-        return _marked(with_fields(new, kept), old, before)
     items, earlier = items_of(new), items_of(old)
     if items is not None and earlier is not None:
         pairs = [with_unset(item, was) for item, was in zip(items, earlier, strict=False)]
         return with_items(new, [*pairs, *items[len(pairs) :]])
-    return new
-
-
-def _marked(new: Json, old: Json, before: dict[str, Json]) -> Json:
-    if not isinstance(new, dict) or class_in(new) is None or class_in(new) != class_in(old):
+    if fields is None or before is None:
         return new
-    match new:
-        case {"$model": [str(name), dict(fields), *rest]}:
+    made = with_fields(
+        new, {name: with_unset(part, before[name]) if name in before else part for name, part in fields.items()}
+    )
+    match made, old:
+        case {"$model": [str(name), dict(own), *rest]}, {"$model": [str(other), _, dict(was)]} if name == other:
             more = rest[0] if rest and isinstance(rest[0], dict) else {}
-            same = {field for field in _unset(old) if field in fields and dump(fields[field]) == dump(before[field])}
-            unset = sorted(same | _unset(new))
-            return {"$model": [name, fields, {**more, "unset": list[Json](unset)}]} if unset else new
+            same = [field for field in _unset(was) if field in own and dump(own[field]) == dump(before[field])]
+            unset: list[Json] = sorted({*same, *_unset(more)})  # pyright: ignore[reportAssignmentType]
+            return {"$model": [name, own, {**more, "unset": unset}]} if unset else made
         case _:
-            return new
+            return made
 
 
-def _unset(tree: Json) -> set[str]:
-    match tree:
-        case {"$model": [str(), dict(), {"unset": list(names)}]}:
-            return {name for name in names if isinstance(name, str)}
-        case _:
-            return set()
+def _unset(rest: Mapping[str, Json]) -> list[str]:
+    names = rest.get("unset")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def schema_of(request: Request) -> Schema:

@@ -11,8 +11,7 @@ import inspect
 import json
 import re
 from base64 import b64decode
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -428,14 +427,18 @@ def _quoted(text: str) -> Iterator[str]:
 
 
 def _spans(text: str, forms: Collection[str]) -> Iterator[_Span]:
-    if len(forms) <= _FEW:
-        for form in forms:
-            yield from _occurrences(text, form)
+    alone = [form for form in forms if len(forms) <= _FEW or len(form) > _LONG]
+    for form in alone:
+        yield from _occurrences(text, form)
+    if len(alone) == len(forms):
         return
-    yield from _any_of(text, sorted(form for form in forms if len(form) <= _LONG))
-    for form in forms:
-        if len(form) > _LONG:
-            yield from _occurrences(text, form)
+    heads = {form[:_SHORTEST_SCRUBBED] for form in forms}
+    sizes = sorted({len(form) for form in forms if len(form) <= _LONG}, reverse=True)
+    for place in range(len(text) - _SHORTEST_SCRUBBED + 1):
+        if text[place : place + _SHORTEST_SCRUBBED] in heads:
+            longest = next((size for size in sizes if text[place : place + size] in forms), None)
+            if longest is not None:
+                yield place, place + longest
 
 
 def _occurrences(text: str, secret: str) -> Iterator[_Span]:
@@ -448,33 +451,6 @@ def _occurrences(text: str, secret: str) -> Iterator[_Span]:
     while place >= 0:
         yield place, place + size
         place = text.rfind(secret, 0, place)
-
-
-def _any_of(text: str, forms: list[str]) -> Iterator[_Span]:
-    """Yield the longest of the sorted `forms` at each place of `text` where there is one."""
-    shorter = _shorter(forms)
-    begins = {form[:_SHORTEST_SCRUBBED] for form in forms}
-    size = _SHORTEST_SCRUBBED
-    for place in [place for place in range(len(text) - size + 1) if text[place : place + size] in begins]:
-        here = text[place : place + _LONG]
-        # The longest that `here` begins with is the last one not above it, or one that this one begins with.
-        candidate = bisect_right(forms, here) - 1
-        while candidate >= 0 and not here.startswith(forms[candidate]):
-            candidate = shorter[candidate]
-        if candidate >= 0:
-            yield place, place + len(forms[candidate])
-
-
-def _shorter(forms: Iterable[str]) -> list[int]:
-    """Return for each of the sorted forms the longest other one that it begins with, -1 where there is none."""
-    result: list[int] = []
-    around: list[tuple[str, int]] = []
-    for index, form in enumerate(forms):
-        while around and not form.startswith(around[-1][0]):
-            around.pop()
-        result.append(around[-1][1] if around else -1)
-        around.append((form, index))
-    return result
 
 
 def fit(text: str, secrets: Collection[str]) -> str:
