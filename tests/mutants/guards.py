@@ -369,7 +369,7 @@ MUTANTS = [
     ),
     Mutant(
         "an object of a class that checks itself is not built without its code", "model/json_convert.py",
-        'if self.builds and "x-sayso-code" in node:', "if False:",
+        'if self._builds and "x-sayso-code" in node:', "if False:",
         "model/test_schema.py::test_without_the_code_a_class_that_checks_itself_is_passed_on_and_not_built",
     ),
     Mutant(
