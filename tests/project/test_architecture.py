@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src" / "sayso"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # Files over 600 lines, with the reason. None may pass 650.
-LONG_FILES = {"errors.py": "the whole tree of faults, so that one page shows it; nearly all of it is messages"}
+LONG_FILES: dict[str, str] = {}
 LONGEST_FILE, LONGEST_EXCUSED, LONGEST_FUNCTION = 600, 650, 60
 
 HEAVY = {
