@@ -88,6 +88,16 @@ MUTANTS = [
         "promises/test_15_an_effect_starts_once.py::test_15_a_request_that_was_altered_frees_no_effect",
     ),
     Mutant(
+        "the journal says, too, who has an effect", "stores/sqlite_transaction.py",
+        "r.effect_digest = ?1 OR r.id IN (", "r.effect_digest = ?1 OR 0 AND r.id IN (",
+        "promises/test_15_an_effect_starts_once.py::test_15_a_request_whose_effect_was_altered_is_found_by_the_journal",
+    ),
+    Mutant(
+        "a write that changed no row is an error", "stores/sqlite_transaction.py",
+        "                if self._is_fresh:\n                    raise errors.StoreC", "                if False:\n                    raise errors.StoreC",
+        "stores/test_altered.py::test_a_write_that_the_file_does_not_take_is_refused_in_words",
+    ),
+    Mutant(
         "a message quotes the program only where its gate allows it", "channels/notification.py",
         "summary=_escaped(request.summary) if may_tell else None", "summary=_escaped(request.summary)",
         "channels/test_outbox.py::test_a_message_carries_no_argument_prompt_context_or_comment",

@@ -58,6 +58,14 @@ def test_15_an_effect_starts_anew_when_it_is_known_to_have_failed(world: World) 
     assert world.store.start(second.id, "u").state is State.RUNNING
 
 
+def test_15_a_request_whose_effect_was_altered_is_found_by_the_journal(world: World) -> None:
+    first, second = approved(world, "order-1"), approved(world, "order-2")
+    world.store.start(first.id, "t")
+    world.by_hand("UPDATE request SET effect_digest = NULL WHERE id = ?", first.id)
+    with pytest.raises(errors.AlteredRequestError, match=first.id):
+        world.store.start(second.id, "u")
+
+
 def test_15_a_request_that_was_altered_frees_no_effect(world: World) -> None:
     first, second = approved(world, "order-1"), approved(world, "order-2")
     world.store.start(first.id, "t")

@@ -148,6 +148,16 @@ def test_a_row_whose_digest_was_taken_out_of_the_journal_is_not_run(
     refusal(errors.AlteredRequestError, lambda: playing(None).store.start(request.id, "token"))
 
 
+def test_a_write_that_the_file_does_not_take_is_refused_in_words(
+    playing: Callable[[str | None], Scene], path: Path
+) -> None:
+    request = playing(None).in_state(State.APPROVED)
+    with as_somebody_with_the_file(path) as connection:
+        connection.execute("CREATE TRIGGER nothing_changes BEFORE UPDATE ON request BEGIN SELECT RAISE(IGNORE); END")
+    refused = refusal(errors.StoreCorruptError, lambda: playing(None).store.start(request.id, "token"))
+    assert "nothing was recorded and nothing ran" in str(refused)
+
+
 def test_what_another_process_wrote_is_not_taken_for_altered(playing: Callable[[str | None], Scene]) -> None:
     mine, request = playing(None).store, playing(None).ask()
     assert mine.get(request.id).state is State.PENDING

@@ -35,6 +35,7 @@ from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import must_have_reason
+from sayso.model.fingerprint import effect_digest
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
 
@@ -127,6 +128,8 @@ def asked(request: Request) -> Transition:
     detail = {"kind": request.kind, "fingerprint": request.fingerprint, "shown": request.subject.shown_digest}
     if isinstance(request.subject, Call):
         detail["tool"] = request.subject.tool
+    if request.effect is not None:
+        detail["effect"] = effect_digest(request.effect)
     if request.acts_for:
         detail["on_behalf_of"] = ", ".join(person.qualified for person in request.acts_for)
     return Transition(request, "asked", request.requester, "program", detail)

@@ -57,7 +57,12 @@ FROM request AS r LEFT JOIN journal AS j ON j.run_id = r.run_id AND j.seq = (
     SELECT seq FROM journal WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
 ) WHERE """
 GET, FIND = LOAD + "r.id = ?", LOAD + "r.fingerprint = ? AND r.holds = 1"
-FIND_KEY, BY_EFFECT = LOAD + "r.key_digest = ?", LOAD + "r.effect_digest = ? ORDER BY r.n"
+FIND_KEY = LOAD + "r.key_digest = ?"
+# Also those of which the journal alone still says the effect: their rows were altered, which `verify` finds.
+BY_EFFECT = f"""{LOAD} r.effect_digest = ?1 OR r.id IN (
+    SELECT request_id FROM journal
+    WHERE event = 'asked' AND instr(detail, '"effect":"') > 0 AND json_extract(detail, '$.effect') = ?1
+) ORDER BY r.n"""
 _VALUES = ", ".join("?" * len(_FIELDS))
 # Who writes in one statement has not looked whether a channel is to hear of it, so the statement looks.
 _NO_CHANNEL = "NOT EXISTS (SELECT 1 FROM record WHERE kind = 'channel')"
@@ -386,6 +391,11 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
     def _run(self, sql: str, values: tuple[Any, ...]) -> None:
         try:
             if self._execute(sql, values).rowcount != 1:
+                if self._is_fresh:
+                    raise errors.StoreCorruptError(
+                        "the store did not take a change of a row that was read under its lock: somebody altered its"
+                        " file; nothing was recorded and nothing ran. `sayso log --verify` names what differs"
+                    )
                 raise Stale
         except sqlite3.IntegrityError:
             # Somebody else has this place in the chain, or holds this fingerprint.

@@ -67,6 +67,10 @@ CREATE TABLE journal (
     PRIMARY KEY (run_id, seq)
 ) WITHOUT ROWID;
 
+-- Which requests were asked with an effect, as the journal says it: a start finds them although their rows were altered.
+CREATE INDEX journal_effect ON journal (json_extract(detail, '$.effect'))
+WHERE event = 'asked' AND instr(detail, '"effect":"') > 0;
+
 CREATE TRIGGER journal_is_not_updated BEFORE UPDATE ON journal
 BEGIN
     SELECT RAISE(ABORT, 'the journal is only added to');
