@@ -144,11 +144,9 @@ class Shelf:
         request = self.store.requests[request_id]
         call = {name: columns[name] for name in ("form", "digest", "masked") if name in columns}
         new: dict[str, Any] = {"subject": dataclasses.replace(request.call, **call)} if call else {}
-        if "edited_form" in columns:
-            masked = columns.get("edited_masked")
-            new["edited"] = dataclasses.replace(
-                request.call, form=columns["edited_form"], digest=columns["edited_digest"], masked=masked
-            )
+        if "edited" in columns:
+            form, masked, digest = columns["edited"]
+            new["edited"] = dataclasses.replace(request.call, form=form, digest=digest, masked=masked)
         if "state" in columns:
             new["state"] = State(columns["state"])
         self.store.requests[request_id] = dataclasses.replace(request, **new)
@@ -212,7 +210,7 @@ def test_edit_written_into_an_approved_request_is_not_run(
     with sayso.run("order-1"):
         request_id = approved(pay, 5, "alice")
         digest = digest_of(shelf.store.get(request_id).call, MORE)
-        shelf.alter(request_id, edited_form=MORE, edited_digest=digest)
+        shelf.alter(request_id, edited=(MORE, None, digest))
         assert_not_run(pay, request_id, paid)
 
 

@@ -58,6 +58,6 @@ def test_14_a_result_that_was_altered_is_not_given_to_who_asks_again(world: Worl
     world.by_hand("DELETE FROM record WHERE kind = 'result'")
     with pytest.raises(errors.StoreCorruptError, match=request.id):
         world.store.result(request.id)
-    world.by_hand("UPDATE request SET execution = replace(execution, 'program', 'x'), state = 'failed'")
+    world.by_hand("UPDATE request SET progress = replace(progress, 'program', 'x'), state = 'failed'")
     with pytest.raises(errors.StoreCorruptError, match=request.id):
         world.store.ask(sample_call("order-4721", key="call_1"))

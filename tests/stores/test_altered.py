@@ -29,8 +29,7 @@ from tests.support.evidence import as_somebody_with_the_file, scene_on
 
 KEYS = pytest.mark.parametrize("key", [None, base64.urlsafe_b64encode(bytes(32)).decode()], ids=["readable", "sealed"])
 OTHERS = {
-    "holds": None, "state": "approved", "live": None, "ends_at": 1, "claimed_by": "local:mallory", "edited_form": "{}",
-    "edited_masked": "{}", "edited_digest": "x", "execution": None,
+    "holds": None, "state": "approved", "live": None, "ends_at": 1, "claimed_by": "local:mallory",
 }  # fmt: skip
 
 
@@ -62,15 +61,15 @@ def rewrite(path: Path, request: Request, column: str, value: object) -> None:
 
 
 @KEYS
-@pytest.mark.parametrize("column", [name for name in PROGRESS_COLUMNS if name not in {"link", "progress"}])
+@pytest.mark.parametrize("column", [name for name in PROGRESS_COLUMNS if name != "progress"])
 def test_a_row_that_was_rewritten_is_not_decided_and_shows(
     playing: Callable[[str | None], Scene], path: Path, key: str | None, column: str
 ) -> None:
     scene = playing(key)
-    request = scene.in_state(State.DONE if column == "execution" else State.PENDING)
+    request = scene.in_state(State.PENDING)
     rewrite(path, request, column, OTHERS[column])
     scene = playing(key)
-    if column not in {"state", "execution"}:
+    if column != "state":
         with pytest.raises(errors.StoreError):
             scene.decide("approve", request)
         if column != "holds":  # then there is nothing to clear
@@ -85,8 +84,12 @@ def test_a_spent_approval_is_not_made_new_by_hand(
     playing: Callable[[str | None], Scene], path: Path, key: str | None
 ) -> None:
     scene = playing(key)
-    request = scene.in_state(State.DONE)
-    for column, value in {"state": "approved", "live": 1, "holds": 1, "execution": None}.items():
+    request = scene.in_state(State.APPROVED)
+    with as_somebody_with_the_file(path) as connection:
+        [(progress,)] = connection.execute("SELECT progress FROM request WHERE id = ?", (request.id,))
+    scene.store.start(request.id, "token")
+    scene.store.finish(request.id, "token", Outcome("done"))
+    for column, value in {"state": "approved", "live": 1, "holds": 1, "progress": progress}.items():
         rewrite(path, request, column, value)
     refusal(errors.AlteredRequestError, lambda: playing(key).store.start(request.id, "token"))
 

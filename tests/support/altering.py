@@ -30,7 +30,7 @@ _ROWS = {
     "journal": ("SELECT * FROM journal WHERE request_id = ?", "link"),
     "schema_text": ("SELECT * FROM schema_text WHERE ? IS NOT NULL", "id"),  # a file of one request
 }
-_JSON = {"asked", "progress", "execution", "form", "masked", "edited_form", "edited_masked", "detail", "text"}
+_JSON = {"asked", "progress", "form", "masked", "detail", "text"}
 # Fields that a request need not have: what somebody may write into it.
 _ADDED: dict[str, dict[str, Any]] = {
     "asked": {"idempotent": True, "retries": 9, "quorum": [1], "place": "elsewhere", "also_for": [["local", "eve"]]},
@@ -61,6 +61,10 @@ def rewrite(address: str, request_id: str, **columns: Any) -> None:
     with closing(sqlite3.connect(address.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("DROP TRIGGER IF EXISTS journal_is_not_updated")
         for column, value in columns.items():
+            if column == "edited":
+                sql = "UPDATE request SET progress = json_set(progress, '$.edited', json(?)) WHERE id = ?"
+                connection.execute(sql, (json.dumps(value), request_id))
+                continue
             connection.execute(f"UPDATE request SET {column} = ? WHERE id = ?", (value, request_id))  # noqa: S608
         sql = f"SELECT {', '.join(Row._fields)} FROM request WHERE id = ?"  # noqa: S608  our own names
         row = Row(*connection.execute(sql, (request_id,)).fetchone())

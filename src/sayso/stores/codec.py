@@ -23,8 +23,8 @@ from sayso.stores.filter import search_text
 
 __all__ = [
     "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "Seal", "altered", "anchor_of", "asked_again",
-    "asked_digest", "asked_values", "changed_values", "legible", "progress_values", "request_of", "row_digest",
-    "schema_id", "sealed", "sealed_search", "verify_row",
+    "asked_digest", "asked_values", "legible", "progress_values", "request_of", "row_digest", "schema_id", "sealed",
+    "sealed_search", "verify_row",
 ]  # fmt: skip
 
 _MARK = "sealed:1:"
@@ -162,20 +162,16 @@ class Row(NamedTuple):
     live: int | None
     ends_at: int | None
     claimed_by: str | None
-    edited_form: str | None
-    edited_masked: str | None
-    edited_digest: str | None
     progress: str
-    execution: str | None
     link: str
 
 
 ASKED_COLUMNS = Row._fields[:16]
-PROGRESS_COLUMNS = Row._fields[16:]
-SEALED_COLUMNS = ("asked", "form", "masked", "edited_form", "edited_masked", "progress", "execution")
+PROGRESS_COLUMNS = Row._fields[16:-1]
+SEALED_COLUMNS = ("asked", "form", "masked", "progress")
 _SEARCH, _ASKED, _FORM, _MASKED = map(ASKED_COLUMNS.index, ("search", "asked", "form", "masked"))
-_ASKED_END, _LINK = len(ASKED_COLUMNS), Row._fields.index("link")
-_SEALED_PROGRESS = [(name, Row._fields.index(name)) for name in SEALED_COLUMNS if name in PROGRESS_COLUMNS]
+_ASKED_END = len(ASKED_COLUMNS)
+_PROGRESS = Row._fields.index("progress")
 
 
 def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
@@ -217,19 +213,17 @@ def row_digest(values: Sequence[Any], seal: Seal, asked: str | None = None) -> s
     """Return the digest of a whole row, as every row of the journal about its request carries it.
 
     Args:
-        values: Those of a whole row, perhaps sealed. The link is not covered, for it covers this; nor is `search`,
-            which follows from the rest.
+        values: Those of `ASKED_COLUMNS` and `PROGRESS_COLUMNS`, perhaps sealed. The link is not covered, for it covers
+            this; nor is `search`, which follows from the rest.
         seal: Opens them.
         asked: Their `asked_digest`, where it is known.
 
     Raises:
         StoreSealedError: They do not open.
     """
-    opened = [asked_digest(values[:_ASKED_END], seal) if asked is None else asked, *values[_ASKED_END:_LINK]]
-    for name, place in _SEALED_PROGRESS:
-        if values[place] is not None:
-            opened[place - _ASKED_END + 1] = seal.open(values[place], values[0], name)
-    return hashlib.sha256(dumps(opened).encode()).hexdigest()
+    digest = asked_digest(values[:_ASKED_END], seal) if asked is None else asked
+    progress = seal.open(values[_PROGRESS], values[0], "progress")
+    return hashlib.sha256(dumps((digest, *values[_ASKED_END:_PROGRESS], progress)).encode()).hexdigest()
 
 
 def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
@@ -385,7 +379,6 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
     if any(name in _KINDS and type(value) is not _KINDS[name] for name, value in asked.items()):
         raise TypeError("a field of another type than is written")
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
-    execution = None if row.execution is None else json.loads(seal.open(row.execution, row.id, "execution"))
     subject = _subject(row, seal, _schema_text(asked["schema_id"], schema))
     needed: list[Any] = asked.get("quorum") or [1]
     return _made(
@@ -418,8 +411,7 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         escalation=_escalation(asked["escalation"]) if "escalation" in asked else None,
         state=State(row.state),
         holds=row.holds is not None,
-        edited=_edited(row, seal, subject),
-        execution=None if execution is None else _execution(execution),
+        edited=_edited(row, progress.get("edited"), subject),
         purged_at=instant(asked["purged"]) if "purged" in asked else None,
         **_progressed(progress),
     )
@@ -441,6 +433,7 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
     return {
         "expires_at": instant(progress["ends"]),
         "returned": progress.get("returned"),
+        "execution": _execution(progress["execution"]) if "execution" in progress else None,
         "votes": tuple(votes),
         "decision": decision,
         "claimed_by": None if claimed is None else Identity(*claimed[:2]),
@@ -465,12 +458,13 @@ def _subject(row: Row, seal: Seal, schema: str) -> Call | Question:
     return Call(row.tool, row.name, form, masked, row.digest, schema, row.schema_digest)
 
 
-def _edited(row: Row, seal: Seal, subject: Call | Question) -> Call | None:
-    if row.edited_form is None or row.edited_digest is None or not isinstance(subject, Call):
+def _edited(row: Row, packed: list[Any] | None, subject: Call | Question) -> Call | None:
+    if packed is None or not isinstance(subject, Call):
         return None
-    form = seal.open(row.edited_form, row.id, "edited_form")
-    masked = None if row.edited_masked is None else seal.open(row.edited_masked, row.id, "edited_masked")
-    return Call(row.tool, row.name, form, masked, row.edited_digest, subject.schema, row.schema_digest)
+    form, masked, digest = packed
+    if type(form) is not str or type(masked) not in {str, type(None)} or type(digest) is not str:
+        raise TypeError("an edit of another type than is written")
+    return Call(row.tool, row.name, form, masked, digest, subject.schema, row.schema_digest)
 
 
 _PROGRESS_WORDS = {
@@ -478,47 +472,17 @@ _PROGRESS_WORDS = {
 }  # plain texts: SQLite's driver looks long at what is only like one
 
 
-def progress_values(request: Request, seal: Seal, link: str) -> tuple[Any, ...]:
-    """Return the values of `PROGRESS_COLUMNS`; `link` is that of the journal's row for the change."""
-    end, claimed_by, execution = _end(request), request.claimed_by, request.execution
+def progress_values(request: Request, seal: Seal) -> tuple[Any, ...]:
+    """Return the values of `PROGRESS_COLUMNS`."""
+    end, claimed_by = _end(request), request.claimed_by
     return (
         1 if request.holds else None,
         _PROGRESS_WORDS[request.state],
         1 if request.state in LIVE else None,
         None if end is None else microseconds(end),
         None if claimed_by is None else claimed_by.folded,
-        *_edited_values(request.id, request.edited, seal),
         seal.close(_progress(request), request.id, "progress"),
-        None if execution is None else seal.close(_execution_value(execution), request.id, "execution"),
-        link,
     )
-
-
-def changed_values(before: Request, after: Request, seal: Seal) -> dict[str, Any]:
-    """Return what a transition changed of `PROGRESS_COLUMNS`, by name; without the link."""
-    changed: dict[str, Any] = {}
-    if after.holds is not before.holds:
-        changed["holds"] = 1 if after.holds else None
-    if after.state is not before.state:
-        changed["state"] = _PROGRESS_WORDS[after.state]
-        if after.state not in LIVE:
-            changed["live"] = None
-    end = _end(after)
-    if end is not _end(before):
-        changed["ends_at"] = None if end is None else microseconds(end)
-    if after.claimed_by is not before.claimed_by:
-        changed["claimed_by"] = None if after.claimed_by is None else after.claimed_by.folded
-    if after.edited is not before.edited:
-        names = ("edited_form", "edited_masked", "edited_digest")
-        changed.update(zip(names, _edited_values(after.id, after.edited, seal), strict=True))
-    if _has_moved(before, after):
-        changed["progress"] = seal.close(_progress(after), after.id, "progress")
-    if after.execution is not before.execution:
-        execution = after.execution
-        changed["execution"] = (
-            None if execution is None else seal.close(_execution_value(execution), after.id, "execution")
-        )
-    return changed
 
 
 def _end(request: Request) -> datetime | None:
@@ -526,25 +490,6 @@ def _end(request: Request) -> datetime | None:
     if request.state is State.PENDING:
         return request.expires_at
     return request.approval_expires_at if request.state is State.APPROVED else None
-
-
-def _has_moved(before: Request, after: Request) -> bool:
-    return (
-        after.decision is not before.decision
-        or after.votes is not before.votes
-        or after.expires_at is not before.expires_at
-        or after.approval_expires_at is not before.approval_expires_at
-        or after.claimed_by is not before.claimed_by
-        or after.escalated_at is not before.escalated_at
-        or after.returned is not before.returned
-    )
-
-
-def _edited_values(request_id: str, edited: Call | None, seal: Seal) -> tuple[str | None, str | None, str | None]:
-    if edited is None:
-        return None, None, None
-    masked = None if edited.masked is None else seal.close(edited.masked, request_id, "edited_masked")
-    return seal.close(edited.form, request_id, "edited_form"), masked, edited.digest
 
 
 def _progress(request: Request) -> str:
@@ -564,6 +509,10 @@ def _progress(request: Request) -> str:
         fields["approval_ends"] = microseconds(request.approval_expires_at)
     if request.returned is not None:
         fields["returned"] = request.returned
+    if request.edited is not None:
+        fields["edited"] = request.edited.form, request.edited.masked, request.edited.digest
+    if request.execution is not None:
+        fields["execution"] = _execution_values(request.execution)
     return dumps(fields)
 
 
@@ -574,16 +523,14 @@ def _packed(decision: Decision) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _more(execution: Execution) -> tuple[Any, ...]:
+def _execution_values(execution: Execution) -> tuple[Any, ...]:
+    ended, by, more = execution.finished_at, execution.resolved_by, ()
     if execution.kept is not None or execution.not_kept is not None:
-        return execution.stopped, execution.kept, execution.not_kept
-    return (execution.stopped,) if execution.stopped else ()
-
-
-def _execution_value(execution: Execution) -> str:
-    ended, by = execution.finished_at, execution.resolved_by
-    return dumps((
+        more = execution.stopped, execution.kept, execution.not_kept
+    elif execution.stopped:
+        more = (execution.stopped,)
+    return (
         execution.token, execution.worker, execution.attempt, microseconds(execution.started_at),
         None if ended is None else microseconds(ended), execution.result, execution.error,
-        None if by is None else (by.issuer, by.subject), *_more(execution),
-    ))  # fmt: skip
+        None if by is None else (by.issuer, by.subject), *more,
+    )  # fmt: skip

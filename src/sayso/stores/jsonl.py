@@ -35,7 +35,6 @@ from sayso.stores.codec import (
     Row,
     Seal,
     anchor_of,
-    changed_values,
     legible,
     progress_values,
     request_of,
@@ -338,7 +337,7 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
     def insert(self, transition: Transition) -> None:
         request, subject = transition.request, transition.request.subject
         asked = codec.asked_values(request, self._seal)
-        row = codec.Row(*asked, *progress_values(request, self._seal, ""))
+        row = Row._make((*asked, *progress_values(request, self._seal), ""))
         transition.detail["asked"] = codec.asked_digest(asked, self._seal)
         entry = self._entry(transition, row)
         key = codec.schema_id(subject.schema)
@@ -353,7 +352,7 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
         if not self.verify(before):
             raise codec.altered(request.id)
         asked = codec.asked_again(before, request, self._seal, transition.detail)
-        changed = asked | changed_values(before, request, self._seal)
+        changed = asked | dict(zip(codec.PROGRESS_COLUMNS, progress_values(request, self._seal), strict=True))
         row = (self._rows.get(request.id) or self._state.rows[request.id])._replace(**changed)
         entry = self._entry(transition, row)
         self._add("changed", {"id": request.id, **changed, "link": entry.link}, request)

@@ -23,7 +23,7 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
-from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, changed_values, progress_values, sealed
+from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
 from sayso.stores.sqlite_runs import SqliteRecordWrites, SqliteRunWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
@@ -49,7 +49,7 @@ ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")
 _FIELDS = (*Row._fields, *ENTRY_COLUMNS)
 COLUMNS = ", ".join(_FIELDS)
 WIDTH, _LINK = len(Row._fields), Row._fields.index("link")
-_PLACES = {name: place for place, name in enumerate(_FIELDS)}
+_ASKED_END = len(ASKED_COLUMNS)
 # The newest journal row about a request, with which its row has to agree. The index has no request, but a run has few.
 LOAD = f"""
 SELECT {", ".join(f"r.{name}" for name in _FIELDS)}, j.link, {", ".join(f"j.{name}" for name in ENTRY_COLUMNS)}
@@ -92,10 +92,14 @@ JOURNAL_TRIGGERS = tuple(
 
 
 @cache
-def _update(changed: tuple[str, ...], *, is_start: bool, is_alone: bool) -> str:
-    names = " = ?, ".join((*changed, "link", *ENTRY_COLUMNS))
+def _update(*names: str, is_start: bool, is_alone: bool) -> str:
+    columns = " = ?, ".join((*names, "link", *ENTRY_COLUMNS))
     where = f" AND {_UNCHANGED}" * is_start + f" AND {_NO_CHANNEL}" * is_alone
-    return f"UPDATE request SET {names} = ? WHERE id = ? AND link = ?{where}"
+    return f"UPDATE request SET {columns} = ? WHERE id = ? AND link = ?{where}"
+
+
+# Columns that an index names are written only where they change: each would cost two more pages of every commit.
+_UNINDEXED = tuple(name for name in PROGRESS_COLUMNS if name not in {"holds", "live"})
 
 
 class Stale(Exception):
@@ -294,12 +298,11 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
             self._execute(_ADD_SCHEMA, (key, subject.schema))
             self.schemas.add(key)
         asked = codec.asked_values(request, seal)
-        row = [*asked, *progress_values(request, seal, "")]
-        digest = transition.detail["asked"] = codec.asked_digest(asked, seal)
-        transition.detail["row_digest"] = codec.row_digest(row, seal, digest)
+        values = (*asked, *codec.progress_values(request, seal))
+        digest = transition.detail["asked"] = asked_digest(asked, seal)
+        transition.detail["row_digest"] = codec.row_digest(values, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        row[_LINK] = entry.link
-        written = *row, *_entry_values(entry)
+        written = (*values, entry.link, *_entry_values(entry))
         self._write(
             _INSERT_ALONE if self._is_alone else _INSERT, written, CachedRow(written, request, None, digest), entry
         )
@@ -310,26 +313,27 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
         if self._verified is not before and not self.verify(before.request):
             raise codec.altered(request.id)
-        detail, seal = transition.detail, self._seal
-        changed = codec.asked_again(before.request, request, seal, detail)
-        asked = (
-            detail["asked"] if changed else before.asked or codec.asked_digest(before.row[: len(ASKED_COLUMNS)], seal)
-        )
-        changed |= changed_values(before.request, request, seal)
-        row = list(before.row)
-        for name, value in changed.items():
-            row[_PLACES[name]] = value
-        detail["row_digest"] = codec.row_digest(row[:WIDTH], seal, asked)
+        detail, seal, old = transition.detail, self._seal, before.row
+        asked = old[:_ASKED_END]
+        again = codec.asked_again(before.request, request, seal, detail)
+        if again:
+            asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END]
+        digest = detail["asked"] if again else before.asked or asked_digest(asked, seal)
+        holds, state, live, *rest = progress = codec.progress_values(request, seal)
+        detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        row[_LINK] = entry.link
-        row[WIDTH:] = values = _entry_values(entry)
+        newest = (entry.link, *_entry_values(entry))
         # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
         # and so does the newest row of the journal.
         is_start = transition.event == "started"
-        sql = _update(tuple(changed), is_start=is_start, is_alone=self._is_alone)
-        same = before.row if is_start else ()
-        values = (*changed.values(), entry.link, *values, request.id, before.row[_LINK], *same)
-        self._write(sql, values, CachedRow(tuple(row), request, None, asked), entry)
+        if (holds, live) == (old[_ASKED_END], old[_ASKED_END + 2]):
+            sql = _update(*again, *_UNINDEXED, is_start=is_start, is_alone=self._is_alone)
+            progress = (state, *rest)
+        else:
+            sql = _update(*again, *PROGRESS_COLUMNS, is_start=is_start, is_alone=self._is_alone)
+        values = (*again.values(), *progress, *newest, request.id, old[_LINK], *(old if is_start else ()))
+        row = (*asked, holds, state, live, *rest, *newest)
+        self._write(sql, values, CachedRow(row, request, None, digest), entry)
 
     def verify(self, request: Request) -> bool:
         read = self._loaded

@@ -29,11 +29,7 @@ CREATE TABLE request (
     live          INTEGER,              -- 1 while something can still happen to it
     ends_at       INTEGER,              -- of the request while pending, of the approval while approved
     claimed_by    TEXT,
-    edited_form   TEXT,
-    edited_masked TEXT,
-    edited_digest TEXT,
-    progress      TEXT NOT NULL,        -- JSON: ends, votes, decision; sealed with a key
-    execution     TEXT,                 -- JSON: the start and the outcome; sealed with a key
+    progress      TEXT NOT NULL,        -- JSON: all that changes (ends, votes, edit, start ...); sealed with a key
     link          TEXT NOT NULL,        -- of the journal's row that made this row what it is; the rest of it follows
     seq           INTEGER NOT NULL,
     at            INTEGER NOT NULL,
