@@ -99,7 +99,7 @@ MUTANTS = [
     ),
     Mutant(
         "a message quotes the program only where its gate allows it", "channels/notification.py",
-        "summary=_escaped(request.summary) if may_tell else None", "summary=_escaped(request.summary)",
+        "summary=escape(request.summary) if may_tell and request.summary", "summary=escape(request.summary) if request.summary",
         "channels/test_outbox.py::test_a_message_carries_no_argument_prompt_context_or_comment",
     ),
     # -- who starts, and who ends -----------------------------------------------------------------------------------
