@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.decode import fields_of, items_of, with_fields, with_items
+from sayso.model.canonical.decode import children_of, fields_of, items_of, with_fields, with_items
 from sayso.model.canonical.tags import MASK, Json, dump
 from sayso.model.fingerprint import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
@@ -193,13 +193,10 @@ def _is_mask(tree: Json) -> bool:
 
 
 def _mentions(tree: Json) -> bool:
-    parts = items_of(tree)
-    if parts is None:
-        named = fields_of(tree)
-        parts = None if named is None else list(named.values())
+    parts = children_of(tree)
     if parts is None:
         return _is_mask(tree) or (isinstance(tree, str) and has_gap(tree))
-    return any(map(_mentions, parts))
+    return any(map(_mentions, parts.values()))
 
 
 def _hides(masked: Json, original: Json) -> bool:
@@ -207,11 +204,8 @@ def _hides(masked: Json, original: Json) -> bool:
         return original != MASK
     if isinstance(masked, str) and isinstance(original, str):
         return masked != original and masked == conceal(original)
-    shown, real = fields_of(masked), fields_of(original)
-    if shown is not None and real is not None:
-        return any(name in real and _hides(value, real[name]) for name, value in shown.items())
-    seen, kept = items_of(masked), items_of(original)
-    return seen is not None and kept is not None and any(map(_hides, seen, kept))
+    shown, real = children_of(masked) or {}, children_of(original) or {}
+    return any(step in real and _hides(part, real[step]) for step, part in shown.items())
 
 
 def with_unset(new: Json, old: Json) -> Json:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from sayso.errors import ConfigError
-from sayso.model.canonical.decode import fields_of, items_of, tag_in, with_fields, with_items
+from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.canonical.tags import MASK, TAGS, Json
 from sayso.model.escaping import storable
 
@@ -288,15 +288,11 @@ class Redaction:
         return tree if tag in _SCALARS else MASK
 
     def _secrets(self, tree: Json, *, hidden: bool) -> Iterator[str]:
-        named = fields_of(tree)
-        if named is not None:
-            for name, value in named.items():
-                yield from self._secrets(value, hidden=hidden or self.is_secret(name))
-            return
-        items = items_of(tree)
-        if items is not None:
-            for item in items:
-                yield from self._secrets(item, hidden=hidden)
+        parts = children_of(tree)
+        if parts is not None:
+            for step, part in parts.items():
+                is_named = isinstance(step, str) and self.is_secret(step)
+                yield from self._secrets(part, hidden=hidden or is_named)
             return
         if hidden or tag_in(tree) == "$secret":
             yield from _texts(tree)

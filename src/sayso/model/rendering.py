@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
+from sayso.model.canonical.decode import children_of, class_in, fields_of, items_of, tag_in
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import MASK, Json
 from sayso.model.escaping import escape
@@ -319,7 +319,7 @@ def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> 
             changed = f"{MASK} (changed)" if before is not _ABSENT else MASK
             yield Change(where, None if before is _ABSENT else MASK, None if after is _ABSENT else changed)
         return
-    old, new = _children(before), _children(after)
+    old, new = children_of(before), children_of(after)
     is_one_side = (before is _ABSENT and bool(new)) or (after is _ABSENT and bool(old))
     if is_one_side or (old is not None and new is not None and _kind(before) == _kind(after)):
         old, new = old or {}, new or {}
@@ -327,14 +327,6 @@ def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> 
             yield from _changes(old.get(step, _ABSENT), new.get(step, _ABSENT), (*steps, step), is_secret)
     elif _exact(before) != _exact(after):
         yield Change(where, *_pair(before, after))
-
-
-def _children(tree: Json) -> dict[str | int, Json] | None:
-    fields = fields_of(tree)
-    if fields is not None:
-        return {**fields}
-    items = items_of(tree)
-    return None if items is None else dict(enumerate(items))
 
 
 def _kind(tree: Json) -> tuple[str, str | None]:

@@ -132,13 +132,10 @@ class Checker:
             "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000),
         }
         try:
-            self._validator: jsonschema_rs.Validator = jsonschema_rs.validator_for(tree, mask="Input", **options)
-        except jsonschema_rs.ValidationError:
-            try:
-                jsonschema_rs.validator_for(tree, **options)  # says what is wrong with the schema, and not with "Input"
-            except jsonschema_rs.ValidationError as error:
-                where = "/".join(map(str, error.instance_path))
-                raise ValueError(f"{where}: {error.message}" if where else error.message) from None
+            self._validator: jsonschema_rs.Validator = jsonschema_rs.validator_for(tree, **options)
+        except jsonschema_rs.ValidationError as error:
+            where = "/".join(map(str, error.instance_path))
+            raise ValueError(f"{where}: {error.message}" if where else error.message) from None
 
     def problems(self, value: Any) -> list[Problem]:
         """Return what is wrong with a value.
@@ -379,8 +376,8 @@ def _problems(error: Any, tree: Node) -> Iterator[Problem]:
             yield at, f"Input has a name that is not allowed: {why}"
         case _ if word in _WORDS:
             yield at, _WORDS[word].format(json.dumps(kind.value, ensure_ascii=False))
-        case _:
-            yield at, error.message
+        case _:  # our own keyword says what is wrong
+            yield at, error.message if word == "x-sayso-type" else f"Input does not fit what {word} says"
 
 
 def _alternatives(error: Any, tree: Node) -> Iterator[Problem]:

@@ -22,12 +22,10 @@ _TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}>| {1,12}|[^ <]{1,12}|<")
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal an escaped text takes."""
+    """Return how many columns of a terminal an escaped text takes at most."""
     if text.isascii():
         return len(text)
-    return sum(
-        2 if unicodedata.east_asian_width(one) in "WF" else 0 if unicodedata.combining(one) else 1 for one in text
-    )
+    return len(text) + sum(unicodedata.east_asian_width(one) in "WF" for one in text)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from sayso.model.canonical.decode import fields_of, items_of, tag_in
+from sayso.model.canonical.decode import children_of, fields_of, tag_in
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import Json
 from sayso.model.duration import left
@@ -129,14 +129,12 @@ def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str
     if isinstance(tree, str):
         yield steps, tree
         return
-    fields, items = fields_of(tree), items_of(tree)
-    if fields is not None:
-        for name, item in fields.items():
-            yield steps, name
-            yield from _texts(item, (*steps, name))
-    elif items is not None:
-        for index, item in enumerate(items):
-            yield from _texts(item, (*steps, index))
+    parts = children_of(tree)
+    if parts is not None:
+        for step, part in parts.items():
+            if isinstance(step, str):
+                yield steps, step
+            yield from _texts(part, (*steps, step))
     elif isinstance(tree, dict) and tag_in(tree) not in {"$secret", "$bytes"}:
         yield from ((steps, text) for text in _payload_texts(tree))
 

@@ -17,6 +17,7 @@ __all__ = [
     "LIMIT_DEPTH",
     "ModelParts",
     "Reader",
+    "children_of",
     "class_in",
     "dataclass_fields",
     "dataclass_parts",
@@ -75,6 +76,14 @@ def items_of(tree: Json) -> list[Json] | None:
         body = tree["$tuple"] if tag_in(tree) == "$tuple" else None
         return body if isinstance(body, list) else None
     return tree if isinstance(tree, list) else None
+
+
+def children_of(tree: Json) -> dict[str | int, Json] | None:
+    """Return the parts of a container by their names or places; None for a scalar."""
+    fields, items = fields_of(tree), items_of(tree)
+    if fields is not None:
+        return {**fields}
+    return None if items is None else dict(enumerate(items))
 
 
 def with_fields(tree: Json, fields: dict[str, Json]) -> Json:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.decode import fields_of, items_of, tag_in
+from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
 from sayso.model.canonical.tags import TAGS, Json, Unfit, dump
 from sayso.model.edit import schema_of
 from sayso.model.fingerprint import call_digest, fingerprint, question_digest
@@ -115,14 +115,8 @@ def _is_other(given: Json, fitted: Json) -> bool:
     """Say whether what a person reads as true, false or a number is a text, or the other way round."""
     if isinstance(fitted, bool | int | float) and isinstance(given, str | bool | int | float):
         return isinstance(given, str) or isinstance(given, bool) is not isinstance(fitted, bool)
-    parts, others = _parts(given), _parts(fitted)
+    parts, others = children_of(given) or {}, children_of(fitted) or {}
     return parts.keys() == others.keys() and any(_is_other(part, others[step]) for step, part in parts.items())
-
-
-def _parts(tree: Json) -> dict[str, Json]:
-    items = items_of(tree)
-    named = fields_of(tree) if items is None else {str(at): item for at, item in enumerate(items)}
-    return named or {}
 
 
 def must_be_canonical(tree: Json) -> None:
