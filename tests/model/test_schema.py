@@ -480,6 +480,15 @@ def test_values_that_have_their_type_are_left_alone(schemas: Schemas) -> None:
     assert encode({"at": schemas["scalars"].validate({**SCALARS, "at": zoned})["at"]}) == encode({"at": zoned})
 
 
+def test_a_value_that_is_shown_as_a_default_of_another_type_stays_what_it_is() -> None:
+    def take(day: Any = dt.date(2026, 1, 1), pair: Any = (1, 2), limit: int = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
+
+    for one in (edits(Schema.of(take)), by_text(Schema.of(take))):
+        assert one.validate({"day": "2026-01-01", "pair": [1, 2], "limit": None}) == {
+            "day": "2026-01-01", "pair": [1, 2], "limit": None,
+        }  # fmt: skip
+
+
 @pytest.mark.parametrize("schemas", BOTH)
 @pytest.mark.parametrize(
     ("name", "given", "problem"),

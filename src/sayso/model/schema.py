@@ -212,18 +212,22 @@ class Schema:
         """
         given = self._edits.typed(self.by_name(values), kept)
         # `limit: int = None` is no mistake of whoever leaves it out.
-        left_out = {name for name, form in given.items() if name not in kept and self._is_default(name, form)}
+        spared = {name for name, form in given.items() if name not in kept and self._is_default(name, form)}
         found = self._edits.problems(given)
-        problems = [one for one in found if str((*one[0], "")[0]) not in {*kept, *left_out}]
-        wrong = {str(where[0]) for where, _ in problems if where}
+        wrong = {str(where[0]) for where, _ in found if where} - {*kept}
+        problems = [one for one in found if str((*one[0], "")[0]) not in {*kept, *spared}]
         fitted: dict[str, Json] = {}
         for name in dict.fromkeys((*self.properties, *given)):
-            if name in kept or name in wrong:
+            if name in kept or (name in wrong and name not in spared):
                 fitted |= {name: given[name]} if name in given else {}
-            elif name in given and name not in left_out:
-                fitted[name], found = self._written(name, given[name])
-                problems += found
-            elif self.is_own:
+                continue
+            if name in given and name not in wrong:
+                form, found = self._written(name, given[name])
+                if not (found and name in spared):
+                    fitted[name] = form
+                    problems += found
+                    continue
+            if self.is_own:
                 try:
                     fitted[name] = self._default(name, fitted)
                 except ArgumentError as error:
@@ -392,7 +396,7 @@ class Schema:
         return self._edits.default(self.properties[name], (name,))
 
     def _is_default(self, name: str, form: Json) -> bool:
-        """Say whether a value is shown as the default is: it is taken for the default."""
+        """Say whether a value is shown as the default is: where it does not fit, it is taken for the default."""
         node: Node = self.properties.get(name, {}) if self.is_own else {}
         return "default" in node and dump(display(form)) == dump(node["default"])
 
