@@ -19,9 +19,9 @@ from sayso import clock
 from sayso.model import canonical, redaction
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
-from sayso.mplp.confirm import Confirm, ConfirmSummary, confirm_of, plan_of, round_facts, summary_of
+from sayso.mplp.confirm import Confirm, confirm_of, plan_of, round_facts
 from sayso.mplp.document import Document, Part, time_text
-from sayso.mplp.plan import ConfirmStatus, Plan
+from sayso.mplp.plan import ConfirmStatus, FrozenList, Plan
 from sayso.mplp.schema import MismatchError, id_of, is_json, new_id
 
 __all__ = [
@@ -180,18 +180,18 @@ def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | No
     Raises:
         MismatchError: The Confirm is about something else.
     """
-    return LearningSample(**_of_plan(_summary(confirm), confirm, plan, context))
+    return LearningSample(**_of_plan(confirm, plan, context))
 
 
-def _of_plan(summary: ConfirmSummary, confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the fields of a sample about a plan, as JSON values; `summary` is that of its Confirm."""
+def _of_plan(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of a sample about a plan, as JSON values."""
     if confirm.target_id != plan.plan_id:
         raise MismatchError(confirm.confirm_id, confirm.target_id, plan.plan_id)
     steps = [step.model_dump(mode="json", exclude_none=True) for step in plan.steps]
     given: dict[str, Any] = {"objective": plan.objective, "title": plan.title, "steps": steps, "context": context}
     masked: Any = Redaction().mask(given)
     made: dict[str, Any] = {
-        "sample_id": _sample_id(_summary(confirm)),
+        "sample_id": _sample_id(confirm),
         "sample_family": "intent_resolution",
         "input": {
             "intent_id": plan.plan_id,
@@ -204,10 +204,10 @@ def _of_plan(summary: ConfirmSummary, confirm: Confirm, plan: Plan, context: dic
             "plan_structure": masked["steps"],
             "plan_id": plan.plan_id,
             "plan_step_count": len(steps),
-            "resolution_quality_label": _LABELS[summary.status][2],
+            "resolution_quality_label": _LABELS[confirm.status][2],
         },
-        "feedback": _feedback(summary),
-        "meta": _meta(summary, clarification_rounds=_rounds(summary) - 1),
+        "feedback": _feedback(confirm),
+        "meta": _meta(confirm, clarification_rounds=_rounds(confirm) - 1),
     }
     return mask_secrets(made, _TEXTS_OF_PLAN, Redaction().secrets(given))
 
@@ -221,7 +221,7 @@ def sample_of(request: Request, *rounds: Request) -> LearningSample:
     confirm, last = confirm_of(asked), asked[-1]
     at = {"created_at": _at(last)}
     if round_facts(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
-        made = _of_plan(_by_people(_summary(confirm), last), confirm, plan_of(asked), None)
+        made = _of_plan(_by_people(confirm, last), plan_of(asked), None) | {"sample_id": _sample_id(confirm)}
         return LearningSample(**mask_secrets(made, _TEXTS_OF_PLAN, secrets_of(last))).model_copy(update=at)
     return sample_of_request(confirm, last).model_copy(update=at)
 
@@ -240,7 +240,7 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     """
     if rounds or round_facts(request) is not None:
         return sample_of(request, *rounds).export()
-    made: dict[str, Any] = _of_request(summary_of(request), request) | {"created_at": time_text(_at(request))}
+    made: dict[str, Any] = _of_request(confirm_of((request,)), request) | {"created_at": time_text(_at(request))}
     if not all(is_json(made[part].get(name)) for part, name in _TEXTS):
         return sample_of(request).export()
     return {name: made[name] for name in _ORDER}
@@ -248,18 +248,18 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
 
 def sample_of_request(confirm: Confirm, request: Request) -> LearningSample:
     """Return what a Confirm says about a call or question: what was proposed, and what became of it."""
-    return LearningSample(**_of_request(_summary(confirm), request))
+    return LearningSample(**_of_request(confirm, request))
 
 
-def _of_request(summary: ConfirmSummary, request: Request) -> dict[str, Any]:
+def _of_request(confirm: Confirm, request: Request) -> dict[str, Any]:
     """Return the fields of a sample about a call or question, as JSON values."""
-    human = _by_people(summary, request)
+    human = _by_people(confirm, request)
     subject, last = request.subject, human.decisions[-1] if human.decisions else None
-    given: dict[str, Any] = {"confirm_id": summary.confirm_id, "kind": request.kind, "risk": request.risk}
+    given: dict[str, Any] = {"confirm_id": confirm.confirm_id, "kind": request.kind, "risk": request.risk}
     made: dict[str, Any] = {
-        "final_status": str(summary.status),
+        "final_status": str(confirm.status),
         "state": str(request.state),
-        "decision_rounds": _rounds(summary),
+        "decision_rounds": _rounds(confirm),
         "rejection_reason": last.reason if last is not None and last.status == "rejected" else None,
         "decider_role": None if last is None else last.decided_by_role,
     }
@@ -273,7 +273,7 @@ def _of_request(summary: ConfirmSummary, request: Request) -> dict[str, Any]:
         given |= {"question": subject.text}
         made |= {"answer": answer_of(request)}
     sample = {
-        "sample_id": _sample_id(summary),
+        "sample_id": _sample_id(confirm),
         "sample_family": "confirm_decision",
         "input": {name: value for name, value in given.items() if value is not None},
         "state": {"quorum": request.quorum.count, "roles": sorted(request.quorum.roles)},
@@ -292,37 +292,33 @@ def answer_of(request: Request) -> Any:
     return tree["answer"]
 
 
-def _summary(confirm: Confirm) -> ConfirmSummary:
-    events = [event.event_id for event in confirm.events or ()]
-    return ConfirmSummary(confirm.confirm_id, confirm.status, confirm.requested_at, confirm.decisions, events)
-
-
-def _by_people(summary: ConfirmSummary, request: Request) -> ConfirmSummary:
-    """Return what people made of it: that an approval ran out unused takes nobody's yes back."""
+def _by_people(confirm: Confirm, request: Request) -> Confirm:
+    """Return what people made of it: that an approval expired before it was used takes nobody's yes back."""
     if request.state is State.EXPIRED and request.decision is not None:
-        return summary._replace(status=ConfirmStatus.APPROVED, decisions=summary.decisions[:-1])
-    return summary
+        changes = {"status": ConfirmStatus.APPROVED, "decisions": FrozenList(confirm.decisions[:-1])}
+        return confirm.model_copy(update=changes)
+    return confirm
 
 
-def _sample_id(summary: ConfirmSummary) -> str:
-    return id_of("sample", summary.confirm_id, len(summary.decisions), summary.status)
+def _sample_id(confirm: Confirm) -> str:
+    return id_of("sample", confirm.confirm_id, len(confirm.decisions), confirm.status)
 
 
-def _rounds(summary: ConfirmSummary) -> int:
+def _rounds(confirm: Confirm) -> int:
     """Return how often it was asked: each no before the end began another round."""
-    rejections = sum(decision.status == "rejected" for decision in summary.decisions)
-    return rejections if rejections and summary.status is ConfirmStatus.REJECTED else rejections + 1
+    rejections = sum(decision.status == "rejected" for decision in confirm.decisions)
+    return rejections if rejections and confirm.status is ConfirmStatus.REJECTED else rejections + 1
 
 
-def _feedback(summary: ConfirmSummary) -> dict[str, Any]:
-    kind, quality, _, _ = _LABELS[summary.status]
-    reason = summary.decisions[-1].reason if summary.decisions else None
+def _feedback(confirm: Confirm) -> dict[str, Any]:
+    kind, quality, _, _ = _LABELS[confirm.status]
+    reason = confirm.decisions[-1].reason if confirm.decisions else None
     return {"source": "user", "type": kind, "quality_label": quality} | ({} if reason is None else {"details": reason})
 
 
-def _meta(summary: ConfirmSummary, **more: Any) -> dict[str, Any]:
-    if summary.decisions:
-        waited = summary.decisions[-1].decided_at - summary.requested_at
+def _meta(confirm: Confirm, **more: Any) -> dict[str, Any]:
+    if confirm.decisions:
+        waited = confirm.decisions[-1].decided_at - confirm.requested_at
         more["decision_latency_ms"] = int(waited.total_seconds() * 1000)
-    label = _LABELS[summary.status][3].value
-    return {"source_event_ids": list(summary.event_ids), "human_feedback_label": label, **more}
+    event_ids = [event.event_id for event in confirm.events or ()]
+    return {"source_event_ids": event_ids, "human_feedback_label": _LABELS[confirm.status][3].value, **more}
