@@ -263,7 +263,7 @@ def step(name: str, **fields: Any) -> dict[str, Any]:
         ({"confirm_id": CONFIRM.upper()}, "/confirm_id: '550E8400"),
         ({"confirm_id": CONFIRM + "\n"}, "/confirm_id: '550e8400"),
         ({"requested_at": "2025-12-01T12:01:00"}, "/requested_at: '2025-12-01T12:01:00' has no time zone"),
-        ({"requested_at": "2025-02-30T12:01:00Z"}, "/requested_at: '2025-02-30T12:01:00Z' is no instant"),
+        ({"requested_at": "2025-02-30T12:01:00Z"}, "/requested_at: '2025-02-30T12:01:00Z' is no date"),
         ({"requested_at": "yesterday"}, "/requested_at: 'yesterday' is no date and time"),
         ({"requested_at": 1764590460}, "/requested_at: is 1764590460, not a text"),
         ({"reason": None}, "/reason: is null, not a text"),

@@ -24,7 +24,7 @@ from sayso import clock, terminal
 from sayso.channels.human import HumanInputRequest
 from sayso.effects import Attempt, offload
 from sayso.model.escaping import escape
-from sayso.model.request import Request, State
+from sayso.model.request import State
 from sayso.view import card
 from sayso.view.card import decided
 from sayso.view.summary import short
@@ -174,13 +174,11 @@ def _prompt(request: HumanInputRequest) -> str:
 
 def _say_it_still_waits(request: HumanInputRequest) -> None:
     known = request.known
-    if known is not None and known.state is State.PENDING:
+    if known is None:
+        return
+    if known.state is State.PENDING:
         terminal.say_what_waits(request.store, known, is_interrupted=True)
-    elif known is not None:
-        _say(known)
-
-
-def _say(after: Request) -> None:
+        return
     with suppress(AttributeError, OSError, ValueError):  # no stderr, or one that nobody reads
-        sys.stderr.write(f"\nsayso  {short(after.id)} {decided(after, clock.now())}\n")
+        sys.stderr.write(f"\nsayso  {short(known.id)} {decided(known, clock.now())}\n")
         sys.stderr.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue as queues
 from collections.abc import MutableMapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,19 @@ _SECONDS = 10  # to wait for room on a queue, or for a busy event loop
 
 
 class QueueChannel:
-    """Puts each notification on a queue."""
+    """A channel that puts notifications on a queue, for `sayso.channels.deliver`.
 
-    def __init__(self, queue: queues.Queue[Notification] | asyncio.Queue[Notification], name: str) -> None:
+    Args:
+        queue: A `queue.Queue`, or an `asyncio.Queue`; make the channel in the loop of the latter.
+        name: The channel's name.
+
+    Raises:
+        RuntimeError: An `asyncio.Queue` was given outside of a running loop.
+    """
+
+    def __init__(
+        self, queue: queues.Queue[Notification] | asyncio.Queue[Notification], *, name: str = "queue"
+    ) -> None:  # fmt: skip
         self.name, self._queue = name, queue
         self._loop = asyncio.get_running_loop() if isinstance(queue, asyncio.Queue) else None
 
@@ -41,19 +52,7 @@ class QueueChannel:
         self.send(notification)
 
 
-def queue_channel(
-    queue: queues.Queue[Notification] | asyncio.Queue[Notification], *, name: str = "queue"
-) -> QueueChannel:
-    """Return a channel that puts notifications on a queue, for `sayso.channels.deliver`.
-
-    Args:
-        queue: A `queue.Queue`, or an `asyncio.Queue`; call this in the loop of the latter.
-        name: The channel's name.
-
-    Raises:
-        RuntimeError: An `asyncio.Queue` was given outside of a running loop.
-    """
-    return QueueChannel(queue, name)
+queue_channel = QueueChannel
 
 
 def create_queue_requester(
@@ -70,11 +69,14 @@ def create_queue_requester(
             `sent` becomes true when it is. Who calls `request.set_response` removes the entry; an entry that was
             decided elsewhere, or has expired, is removed when its asker learns of it.
     """
-    home = _running_loop()
+    home: asyncio.AbstractEventLoop | None = None
+    with suppress(RuntimeError):
+        home = asyncio.get_running_loop()
 
     async def queue_requester(request: HumanInputRequest) -> None:
         request.channel = "queue"
-        request_id = await _id_of(request)
+        await request.ask()
+        request_id = request.id
         entry = {"request": request, "question": request.question, "sent": False}
         pending_requests[request_id] = entry
         request.when_decided_elsewhere(partial(_forget, pending_requests, request_id, entry))
@@ -88,22 +90,10 @@ def create_queue_requester(
     return queue_requester
 
 
-async def _id_of(request: HumanInputRequest) -> str:
-    await request.ask()
-    return request.id
-
-
 def _forget(pending: MutableMapping[str, dict[str, Any]], request_id: str, entry: dict[str, Any]) -> None:
     # The same question may have been asked again meanwhile.
     if pending.get(request_id) is entry:
         pending.pop(request_id, None)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 async def _put(queue: asyncio.Queue[Any], item: dict[str, Any], home: asyncio.AbstractEventLoop | None) -> None:

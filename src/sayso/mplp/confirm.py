@@ -1,9 +1,8 @@
-"""The Confirm, and how one is read from the requests of a store; pure: it reads what it is given.
+"""The Confirm, and how it is read from the requests of a store. Nothing here reads a store.
 
-Beside its fields, which are the protocol's, a Confirm knows whether it was read from requests (`home`). A Confirm is
-read from the requests of its rounds, a plan from the last of them; any other request of sayso has its Confirm as well.
-Invariant: a Confirm says `approved` where a person said yes and nobody has withdrawn it or let it expire since, and
-nowhere else; its status is never assigned, and a locked Confirm does not change.
+A Confirm is made from the requests of its rounds, and a plan from the last of them; any other request has a Confirm as
+well. A Confirm is `approved` only while a person's approval counts. Its status cannot be assigned, and a locked Confirm
+does not change.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from sayso.model.escaping import storable
 from sayso.model.request import Call, Request, State
 from sayso.model.request import Decision as RecordedDecision
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, target_of
-from sayso.mplp.document import Document, Event, Governance, Meta, Trace, fresh_meta
+from sayso.mplp.document import Document, Event, Governance, Meta, Trace, fresh_meta, repeated_ids
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType
-from sayso.mplp.schema import ConfirmLockedError, ConfirmRefusedError, id_of, is_id, new_id, pointer, uuid4_of
+from sayso.mplp.schema import ConfirmLockedError, ConfirmRefusedError, id_of, is_id, new_id, uuid4_of
 
 __all__ = [
     "SUBMITTED", "Confirm", "Names", "Origin", "RoundFacts", "active_traceparent", "confirm_id_of", "confirm_of",
@@ -107,9 +106,9 @@ class Confirm(Document):
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the ids that stand twice."""
+        """Yield ids of decisions and events that occur twice."""
         for name, key in (("decisions", "decision_id"), ("events", "event_id")):
-            yield from _twice(document.get(name) or (), name, key)
+            yield from repeated_ids(document.get(name) or (), name, key)
 
     def linked(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
         """Note where it came from, and as what it was read there; return it."""
@@ -126,15 +125,6 @@ class Confirm(Document):
                 reason = f"the status of {self.confirm_id} follows from decisions; use add_decision or process_decision"
                 raise ConfirmRefusedError(self.confirm_id, reason)
         super().__setattr__(name, value)
-
-
-def _twice(items: Sequence[Mapping[str, Any]], name: str, key: str) -> Iterator[str]:
-    """Yield the places of items whose id another one before them has."""
-    seen = set[str]()
-    for index, item in enumerate(items):
-        if item[key] in seen:
-            yield f"{pointer(name, index, key)}: {item[key]!r} is the id of another one already"
-        seen.add(item[key])
 
 
 # -- reading requests ----------------------------------------------------------------------------------------------

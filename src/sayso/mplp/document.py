@@ -1,13 +1,12 @@
-"""What all documents of the protocol share: parsing with a list of problems, export, metadata, trace and events.
+"""The base of all documents of the protocol (`parse`, `export`), and their common parts: metadata, trace, events.
 
-In Python a document may be incomplete or wrong for a while; what leaves as JSON never is. Invariant: what `export`
-returns fits the protocol's frozen schemas.
+A document may be incomplete or wrong in Python; `export` returns only what conforms to the protocol's schemas.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Self, cast
@@ -15,11 +14,11 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from sayso import clock
-from sayso.mplp.schema import VERSION, NotConformantError, new_id, normalized, parse_json, problems_of
+from sayso.mplp.schema import VERSION, NotConformantError, new_id, normalized, parse_json, pointer, problems_of
 
 __all__ = [
     "Concern", "Document", "Event", "Governance", "Meta", "Module", "Part", "Ref", "StageEvent", "Trace", "fresh_meta",
-    "time_text",
+    "repeated_ids", "time_text",
 ]  # fmt: skip
 
 _NO_OFFSET = timedelta(0)
@@ -45,7 +44,7 @@ class Document(BaseModel):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What `parse(..., strict=False)` changed, one line each; empty where it changed nothing."""
+        """What `parse(..., strict=False)` changed, one line each."""
         return self._changes
 
     @classmethod
@@ -114,8 +113,17 @@ class Document(BaseModel):
         object.__setattr__(self, "__pydantic_fields_set__", set(other.model_fields_set))
 
 
+def repeated_ids(items: Sequence[Mapping[str, Any]], name: str, key: str, what: str = "one") -> Iterator[str]:
+    """Yield a problem for each item of a field whose id an earlier item has."""
+    seen = set[str]()
+    for index, item in enumerate(items):
+        if item[key] in seen:
+            yield f"{pointer(name, index, key)}: {item[key]!r} is the id of another {what} already"
+        seen.add(item[key])
+
+
 def time_text(moment: datetime) -> str:
-    """Return an instant as the protocol's own examples write it; without a zone where it has none."""
+    """Return a time as the protocol's examples write it; without a zone where it has none."""
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
     text = moment.isoformat(timespec=precision)
     return f"{text.removesuffix('+00:00')}Z" if moment.utcoffset() == _NO_OFFSET else text

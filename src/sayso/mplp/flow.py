@@ -47,7 +47,7 @@ from sayso.mplp.lifecycle import (
     decide,
     stage_of,
 )
-from sayso.mplp.lookup import StoredConfirm, find_confirm, find_target, journal_run_of, requests_of
+from sayso.mplp.lookup import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
 from sayso.reviews import Review
@@ -403,7 +403,7 @@ def read_plan(plan_id: str, *, store: Store | str | None = None) -> Effects[Plan
         ConfirmNotFoundError: No plan of this id was submitted.
     """
     where = config.open_store(store)
-    stored: StoredConfirm = yield StoreCall(where, _plan_in, where, plan_id)
+    stored: StoredConfirm = yield StoreCall(where, find_plan, where, plan_id)
     return stored.plan
 
 
@@ -416,13 +416,6 @@ def refresh(confirm: Confirm) -> Effects[None]:
     if confirm.origin.store is None:
         raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is in no store")
     yield from _reread(config.open_store(confirm.origin.store), confirm.confirm_id, confirm)
-
-
-def _plan_in(store: Store, plan_id: str) -> StoredConfirm:
-    stored = find_target(store, TargetType.PLAN, plan_id)
-    if stored is None:
-        raise ConfirmNotFoundError(plan_id)
-    return stored
 
 
 def _reread(store: Store, wanted: str, confirm: Confirm) -> Effects[None]:
@@ -484,7 +477,7 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     """
     home = target.origin.store if isinstance(target, Confirm) else None
     where = config.open_store(home if store is None else store)
-    find, wanted = (_plan_in, target.plan_id) if isinstance(target, Plan) else (find_confirm, target.confirm_id)
+    find, wanted = (find_plan, target.plan_id) if isinstance(target, Plan) else (find_confirm, target.confirm_id)
     stored: StoredConfirm = yield StoreCall(where, find, where, wanted)
     request = stored.last
     if isinstance(target, Confirm):

@@ -1,12 +1,10 @@
-"""How a Confirm changes: pending until a decision; a no may be followed by another round, a yes by nothing.
+"""The rules of a Confirm: it is pending until a decision; a rejection may start another round, an approval is final.
 
-`decide` applies them to a document that is in no store. Where a Confirm is read from requests, `sayso.mplp.flow` checks
-the same rules and decides the request. Invariant: a decision that is refused here has changed nothing.
+`decide` applies them to a document that is in no store; for stored ones `sayso.mplp.flow` checks them and decides the
+request.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from sayso.model.escaping import is_blank
 from sayso.model.reviewer import PROGRAM, Identity
@@ -43,21 +41,13 @@ def create_confirm(
 
 
 def check_unlocked(confirm: Confirm) -> None:
-    """Refuse a Confirm that is locked.
-
-    Raises:
-        ConfirmLockedError: It is.
-    """
+    """Raise `ConfirmLockedError` for a Confirm that is locked."""
     if confirm.is_locked:
         raise ConfirmLockedError(confirm.confirm_id)
 
 
 def check_target(confirm: Confirm, target_type: str, target_id: str) -> None:
-    """Refuse a Confirm that is about something else.
-
-    Raises:
-        MismatchError: It is.
-    """
+    """Raise `MismatchError` for a Confirm that is about something else."""
     if confirm.target_type != target_type:
         raise MismatchError(confirm.confirm_id, f"a {confirm.target_type}", f"a {target_type}")
     if confirm.target_id != target_id:
@@ -65,15 +55,12 @@ def check_target(confirm: Confirm, target_type: str, target_id: str) -> None:
 
 
 def check_decision(confirm: Confirm, decision: Decision) -> None:
-    """Refuse a decision that a Confirm cannot take.
-
-    Raises:
-        ConfirmLockedError: It is locked.
-        ConfirmRefusedError: It is decided already, or a rejection has no reason.
-    """
+    """Raise `ConfirmRefusedError` for a decision that a Confirm cannot take."""
     check_unlocked(confirm)
     if confirm.status is not ConfirmStatus.PENDING:
-        raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{_by(confirm)}")
+        last = confirm.decisions[-1] if confirm.decisions else None
+        by = "" if last is None else f" by {brief(last.decided_by_role)} at {time_text(last.decided_at)}"
+        raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{by}")
     if decision.status is DecisionStatus.REJECTED and is_blank(decision.reason or ""):
         raise ConfirmRefusedError(confirm.confirm_id, f"a rejection needs a reason, and {_named(confirm)} got none")
     if any(decision.decision_id == known.decision_id for known in confirm.decisions):
@@ -104,7 +91,7 @@ def decide(confirm: Confirm, decision: Decision) -> Event:
 
 
 def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
-    """Return the event of the pipeline for what was decided about a plan (seed 003, section 4.3)."""
+    """Return the pipeline event of a decision about a plan (seed 003, section 4.3)."""
     return StageEvent(
         event_id=event_id,
         event_type="plan_approved" if decision.status is DecisionStatus.APPROVED else "plan_rejected",
@@ -153,10 +140,3 @@ def _is_own(confirm: Confirm, decision: Decision) -> bool:
 
 def _named(confirm: Confirm) -> str:
     return f"Confirm {brief(confirm.confirm_id)}"
-
-
-def _by(confirm: Confirm) -> str:
-    decisions: Sequence[Decision] = confirm.decisions
-    if not decisions:
-        return ""
-    return f" by {brief(decisions[-1].decided_by_role)} at {time_text(decisions[-1].decided_at)}"

@@ -1,14 +1,15 @@
-"""Finds the requests of one Confirm in a store, by any id that names it.
+"""Finds the requests of one Confirm in a store, by any id that names it. Nothing is written here.
 
-A target's requests wait in the run `plan:ID` (or `extension:ID`, ...). The events of a Confirm are in the journal under
-the run `confirm:ID`, whose first row says where its requests are. A request that a program made by itself is found by
-the id of its Confirm, which is derived from its own. Invariant: nothing is written here.
+The requests of a target are in the run `plan:ID` (or `extension:ID`, ...). The events of a Confirm are in the journal
+of the run `confirm:ID`, whose first row names the target. The Confirm of any other request has an id that is derived
+from the request's own.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
@@ -20,7 +21,7 @@ from sayso.mplp.schema import ConfirmNotFoundError, is_id
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
 
-__all__ = ["StoredConfirm", "find_confirm", "find_target", "journal_run_of", "requests_of"]
+__all__ = ["StoredConfirm", "find_confirm", "find_plan", "find_target", "journal_run_of", "requests_of"]
 
 _PAGE = 500
 _SURE = 12  # hexadecimal digits of an id that say nothing but what the request's own id says
@@ -92,14 +93,15 @@ def find_confirm(store: Store, wanted: str) -> StoredConfirm:
     if request is not None:
         wanted, run_id = confirm_id_of(request), request.run_id
     if run_id is None:
-        return _of_plan(store, wanted)
+        return find_plan(store, wanted)
     found = _of(requests_of(store, run_id), wanted)
     if not found:
         raise ConfirmNotFoundError(wanted)
     return _whole(store, found)
 
 
-def _of_plan(store: Store, plan_id: str) -> StoredConfirm:
+def find_plan(store: Store, plan_id: str) -> StoredConfirm:
+    """Return the newest Confirm about a plan; raises `ConfirmNotFoundError` where it was never submitted."""
     found = find_target(store, "plan", plan_id)
     if found is None:
         raise ConfirmNotFoundError(plan_id)
@@ -156,9 +158,9 @@ def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
 
 
 def _run_in(rows: Iterator[tuple[str, dict[str, Any]]]) -> str | None:
-    for row in rows:
-        match row:
-            case _, {"target_type": str(target_type), "target_id": str(target_id)}:
+    for _, detail in rows:
+        match detail:
+            case {"target_type": str(target_type), "target_id": str(target_id)}:
                 return run_of(target_type, target_id)
             case _:
                 continue
@@ -174,16 +176,10 @@ def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]
         except errors.RunNotFoundError:  # a server shows a program no run that it has not begun
             return
         for entry in page:
-            detail: Any = _read(entry.detail)
-            if isinstance(detail, dict):
-                yield entry.event, cast("dict[str, Any]", detail)
+            with suppress(ValueError, RecursionError):  # a row that somebody altered; `sayso log --verify` finds it
+                detail: Any = json.loads(entry.detail)
+                if isinstance(detail, dict):
+                    yield entry.event, cast("dict[str, Any]", detail)
         if len(page) < _PAGE:
             return
         after = page[-1].run_id, page[-1].seq
-
-
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # a row that somebody altered; `sayso log --verify` finds it
-        return None

@@ -1,7 +1,6 @@
 """Plans and decisions of the protocol, and its enums.
 
-Invariant: only a person's decision makes a plan approved, and only a start takes it on from there; an assigned status
-is refused.
+A plan's status follows from decisions and starts, and cannot be assigned.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import Field
 
 from sayso import clock
-from sayso.mplp.document import Document, Event, Meta, Part, Trace, fresh_meta
+from sayso.mplp.document import Document, Event, Meta, Part, Trace, fresh_meta, repeated_ids
 from sayso.mplp.schema import ConfirmRefusedError, new_id, pointer
 
 __all__ = [
@@ -134,12 +133,9 @@ class Plan(Document):
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the ids of steps that stand twice, and dependencies on steps that there are not."""
-        seen = set[str]()
-        for index, step in enumerate(document["steps"]):
-            if step["step_id"] in seen:
-                yield f"{pointer('steps', index, 'step_id')}: {step['step_id']!r} is the id of another step already"
-            seen.add(step["step_id"])
+        """Yield step ids that occur twice, and dependencies on steps that the plan does not have."""
+        yield from repeated_ids(document["steps"], "steps", "step_id", "step")
+        seen = {step["step_id"] for step in document["steps"]}
         for index, step in enumerate(document["steps"]):
             for place, needed in enumerate(step.get("dependencies") or ()):
                 if needed not in seen:

@@ -1,13 +1,13 @@
-"""Learning samples of decisions, as the protocol's core schema describes them, without secrets.
+"""Learning samples of decisions, as the protocol's core schema describes them.
 
-Plans give samples of the family `intent_resolution`, calls and questions of `confirm_decision`. Invariant: a secret of
-a call appears in no text beside it, whoever wrote that; everything is read from the arguments, nothing from a store.
+Plans give samples of the family `intent_resolution`, calls and questions of `confirm_decision`. The secrets of a call
+are masked in every text, whoever wrote it. Nothing here reads a store.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -38,8 +38,6 @@ __all__ = [
     "secrets_of",
 ]
 
-_BETWEEN = "\0"
-
 redaction_of = lru_cache(maxsize=256)(Redaction)
 """Return a `Redaction` that also masks these names, which a gate gave; one is made for many requests."""
 
@@ -56,53 +54,28 @@ def secrets_of(request: Request) -> frozenset[str]:
 
 
 def mask_secrets(made: dict[str, Any], places: Sequence[tuple[str, str]], secrets: Collection[str]) -> dict[str, Any]:
-    """Return JSON values with secrets taken out of every text in some places.
+    """Return JSON values with secrets masked in every text of some places.
 
     Args:
         made: The values.
-        places: A name in `made`, and a name below it: where it holds text of people or programs. The
-            rest is ours, and quotes nothing.
-        secrets: What is taken out.
+        places: A name in `made`, and a name below it: where it has text of people or programs.
+        secrets: What is masked.
     """
-    if not secrets:
-        return made
-    held = [made[part].get(name) for part, name in places]
-    texts: list[str] = []
-    _gather(held, texts)
-    # All texts are cleaned as one, which is quicker by far, and most have nothing to be cleaned of.
-    together = _BETWEEN.join(texts)
-    clean = redaction.fit(together, secrets)
-    if clean == together:
-        return made
-    pieces = clean.split(_BETWEEN)
-    if len(pieces) != len(texts) or any(_BETWEEN in secret for secret in secrets):
-        pieces = [redaction.fit(text, secrets) for text in texts]
-    fitted, result = _replaced(held, iter(pieces)), dict(made)
-    for (part, name), value in zip(places, fitted, strict=True):
+    result = dict(made)
+    for part, name in places if secrets else ():
         if name in made[part]:
-            result[part] = result[part] | {name: value}
+            result[part] = result[part] | {name: _masked(made[part][name], secrets)}
     return result
 
 
-def _gather(content: Any, texts: list[str]) -> None:
-    """Add the texts that stand in JSON values; names are none."""
-    if isinstance(content, str):
-        texts.append(content)
-    elif isinstance(content, dict | list):
-        parts = cast("dict[str, Any] | list[Any]", content)
-        for held in parts.values() if isinstance(parts, dict) else parts:
-            _gather(held, texts)
-
-
-def _replaced(content: Any, texts: Iterator[str]) -> Any:
-    """Return JSON values with other texts, in the order in which `_gather` found them."""
+def _masked(content: Any, secrets: Collection[str]) -> Any:
     match content:
         case str():
-            return next(texts)
+            return redaction.fit(content, secrets)
         case dict():
-            return {name: _replaced(held, texts) for name, held in cast("dict[str, Any]", content).items()}
+            return {name: _masked(held, secrets) for name, held in cast("dict[str, Any]", content).items()}
         case list():
-            return [_replaced(held, texts) for held in cast("list[Any]", content)]
+            return [_masked(held, secrets) for held in cast("list[Any]", content)]
         case _:
             return content
 

@@ -1,7 +1,6 @@
 """JSON documents of the protocol: errors, ids, parsing, checks against the shipped schemas, and lenient spellings.
 
-The schemas are the files beside this module. Invariant: a document without a problem here has none under the
-protocol's frozen schemas, and what comes out of `parse_json` can be written as JSON again and means the same.
+A document that is accepted here is valid under the protocol's frozen schemas, too.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ Place = tuple[str | int, ...]
 
 
 class NotConformantError(SaysoError):
-    """A document does not fit the protocol's schema.
+    """A document does not conform to the protocol's schema.
 
     Attributes:
         what: Which kind of document, e.g. `Confirm`.
@@ -235,57 +234,55 @@ def _no_number(constant: str) -> NoReturn:
 
 def _values(value: Any, at: Place, problems: list[str]) -> Any:
     """Return a value as plain dicts and lists; add what JSON does not have to `problems`."""
+    if len(problems) >= _MAX_PROBLEMS:
+        return None
     if len(at) > _MAX_DEPTH:
         problems.append(f"{pointer(*at[:3])}: is nested deeper than {_MAX_DEPTH} levels")
-    elif len(problems) >= _MAX_PROBLEMS:
         return None
-    elif isinstance(value, Mapping):
-        found: dict[str, Any] = {}
-        for key, item in cast("Mapping[object, Any]", value).items():
-            if not isinstance(key, str):
-                problems.append(f"{pointer(*at)}: has a key that is no text")
-                continue
-            problems += (f"{pointer(*at)}: {problem}" for problem in _misfit(key))
-            found[key] = _values(item, (*at, key), problems)
-        return found
-    elif isinstance(value, list | tuple):
+    if isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
         return [_values(item, (*at, index), problems) for index, item in enumerate(items)]
-    else:
-        problems += (f"{pointer(*at)}: {problem}" for problem in _misfit(value))
-    return value
+    if not isinstance(value, Mapping):
+        problem = _misfit(value)
+        if problem is not None:
+            problems.append(f"{pointer(*at)}: {problem}")
+        return value
+    found: dict[str, Any] = {}
+    for key, item in cast("Mapping[object, Any]", value).items():
+        problem = _misfit(key) if isinstance(key, str) else "has a key that is no text"
+        if problem is not None:
+            problems.append(f"{pointer(*at)}: {problem}")
+        if isinstance(key, str):
+            found[key] = _values(item, (*at, key), problems)
+    return found
 
 
-def _misfit(value: Any) -> Iterator[str]:
+def _misfit(value: Any) -> str | None:
+    """Return why JSON does not have this value; None where it does."""
     match value:
         case str():
-            if not value.isascii() and not _is_text(value):
-                yield "holds half of a character (a lone surrogate)"
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return "holds half of a character (a lone surrogate)"
         case None | bool():
             pass
         case int():
             if value.bit_length() > _MAX_BITS:
-                yield f"is a number of more than {_MAX_BITS} bits"
+                return f"is a number of more than {_MAX_BITS} bits"
         case float():
             if not math.isfinite(value):
-                yield f"{value} is no JSON number"
+                return f"{value} is no JSON number"
         case _:
-            yield f"is a {type(value).__name__}, which JSON does not have"
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            return f"is a {type(value).__name__}, which JSON does not have"
+    return None
 
 
 # -- the schemas ---------------------------------------------------------------------------------------------------
 
-_TIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
-)
+_LOCAL = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
+_NO_ZONE = re.compile(_LOCAL)
+_TIME = re.compile(_LOCAL.replace("[Tt ]", "[Tt]") + "(?:[Zz]|[+-][0-9]{2}:[0-9]{2})")
 _TYPES = {"object": "an object", "array": "a list", "string": "a text", "integer": "a whole number"}
 
 
@@ -330,17 +327,18 @@ def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]
 
 
 def _lines(error: jsonschema_rs.ValidationError) -> Iterator[str]:
-    kind, at, value = cast("Any", error.kind), tuple(error.instance_path), error.instance
+    kind, at = cast("Any", error.kind), tuple(error.instance_path)
     match kind.name:
         case "required":
             yield f"{pointer(*at, kind.property)}: is missing"
         case "additionalProperties":
             yield from (f"{pointer(*at, name)}: is no field of the protocol" for name in kind.unexpected)
         case _:
-            yield f"{pointer(*at)}: {_problem(kind, value) or error.message}"
+            yield f"{pointer(*at)}: {_problem(kind, error.instance) or error.message}"
 
 
 def _problem(kind: Any, value: Any) -> str | None:
+    """Return what is wrong, without quoting a value at length as the library's messages do."""
     match kind.name:
         case "type":
             return f"is {brief(value)}, not {_TYPES.get(kind.types[0], kind.types[0])}"
@@ -360,32 +358,28 @@ def _problem(kind: Any, value: Any) -> str | None:
             wanted = "a UUID v4 in lower case" if kind.pattern == ID_PATTERN else f"of the form {kind.pattern}"
             return f"{brief(value)} is not {wanted}"
         case "format":
-            return _time_problem(value)
+            no_zone, no_time = (
+                "has no time zone; write Z at its end",
+                "is no date and time of the form 2025-12-01T12:00:00Z",
+            )
+            return f"{brief(value)} {no_zone if _NO_ZONE.fullmatch(value) else no_time}"
         case _:
             return None
 
 
 def _is_time(text: str) -> bool:
-    return _time_problem(text) is None
-
-
-def _time_problem(text: str) -> str | None:
-    parts = _TIME.fullmatch(text)
-    if parts is None:
-        return f"{brief(text)} is no date and time of the form 2025-12-01T12:00:00.000Z"
-    if parts["zone"] is None:
-        return f"{brief(text)} has no time zone; write Z at its end for UTC"
+    if _TIME.fullmatch(text) is None:
+        return False
     try:
         datetime.fromisoformat(text.upper())
     except ValueError:
-        return f"{brief(text)} is no instant that there is"
-    return None
+        return False
+    return True
 
 
 # -- lenient spellings ---------------------------------------------------------------------------------------------
 
 _PREFIXED = re.compile(r"[A-Za-z]{1,20}[-_:](?P<id>[0-9A-Fa-f-]{36})")
-_NO_ZONE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?")
 # An id that names the thing itself may be replaced; one that points elsewhere may not.
 _OWN_IDS = frozenset({"decision_id", "dependencies", "event_id", "step_id"})
 
