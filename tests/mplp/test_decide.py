@@ -35,13 +35,9 @@ from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.protocol import frozen, misfits, needs_frozen
-from tests.support.submitting import plan_of_three, submitted, told
+from tests.support.submitting import plan_of_three, reviewer, submitted, told, yes
 
 pytestmark = pytest.mark.usefixtures("memory")
-
-
-def reviewer() -> sayso.Review:
-    return sayso.Review(reviewer="ada")
 
 
 # -- decide ---------------------------------------------------------------------------------------------------------
@@ -66,7 +62,7 @@ def test_a_no_sets_the_plan_back_to_draft(say: str, reason: str) -> None:
 
 def test_a_decision_is_processed_through_the_persons_door() -> None:
     plan, confirm, request = submitted(roles={"dba"})
-    decision = Decision(status="approved", decided_by_role="dba", reason="fine")
+    decision = yes(reason="fine")
     process_decision(confirm, decision)
     after = sayso.Review().get(request.id)
     assert (after.state, str(after.decision and after.decision.by)) == ("approved", "dba")
@@ -78,17 +74,17 @@ def test_a_decision_is_processed_through_the_persons_door() -> None:
 def test_a_role_that_was_not_asked_for_decides_nothing() -> None:
     _, confirm, _ = submitted(roles={"dba"})
     with pytest.raises(errors.MissingRoleError):
-        process_decision(confirm, Decision(status="approved", decided_by_role="intern"))
+        process_decision(confirm, yes("intern"))
     assert read_confirm(confirm.confirm_id).status == "pending"
 
 
 def test_a_person_counts_in_a_quorum_and_not_a_role() -> None:
     _, confirm, _ = submitted(quorum=2)
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba"), by="ada")
+    process_decision(confirm, yes(), by="ada")
     assert (confirm.status, len(confirm.decisions)) == ("pending", 1)
     with pytest.raises(errors.AlreadyVotedError):
-        process_decision(confirm, Decision(status="approved", decided_by_role="owner"), by="ada")
-    process_decision(confirm, Decision(status="approved", decided_by_role="owner"), by="bob")
+        process_decision(confirm, yes("owner"), by="ada")
+    process_decision(confirm, yes("owner"), by="bob")
     assert (confirm.status, [d.decided_by_role for d in confirm.decisions]) == ("approved", ["dba", "owner"])
     assert read_confirm(confirm.confirm_id) == confirm
 
@@ -108,12 +104,8 @@ def test_a_rejection_of_a_submitted_plan_needs_a_reason() -> None:
 
 def test_a_copy_of_a_confirm_is_decided_where_it_waits() -> None:
     _, confirm, _ = submitted()
-    process_decision(Confirm.parse(confirm.export()), Decision(status="approved", decided_by_role="dba"))
+    process_decision(Confirm.parse(confirm.export()), yes())
     assert read_confirm(confirm.confirm_id).status == "approved"
-
-
-def yes(role: str = "dba") -> Decision:
-    return Decision(status="approved", decided_by_role=role)
 
 
 @pytest.mark.parametrize("status", ["approved", "rejected", "cancelled"])
@@ -184,7 +176,7 @@ def test_a_copy_that_is_about_something_else_decides_nothing() -> None:
     _, confirm, _ = submitted()
     copy = confirm.model_copy(update={"target_id": id_of("other")})
     with pytest.raises(MismatchError):
-        process_decision(copy, Decision(status="approved", decided_by_role="dba"))
+        process_decision(copy, yes())
     assert read_confirm(confirm.confirm_id).status == "pending"
 
 
@@ -192,7 +184,7 @@ def test_whoever_comes_second_is_told_who_was_first() -> None:
     _, confirm, request = submitted()
     reviewer().reject(request.id, "no")
     with pytest.raises(ConfirmRefusedError, match="already rejected by 'ada'"):
-        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+        process_decision(confirm, yes())
 
 
 def test_a_confirm_that_was_read_of_a_request_is_decided_in_no_other_store() -> None:
@@ -202,7 +194,7 @@ def test_a_confirm_that_was_read_of_a_request_is_decided_in_no_other_store() -> 
     unsubscribe = subscribe(heard.append)
     for one in (confirm, read_confirm(confirm.confirm_id), pickle.loads(pickle.dumps(of_request)), of_request):
         with pytest.raises(ConfirmNotFoundError):
-            process_decision(one, Decision(status="approved", decided_by_role="dba"), store=MemoryStore())
+            process_decision(one, yes(), store=MemoryStore())
         assert (one.status, one.decisions) == ("pending", [])
     unsubscribe()
     assert heard == []
@@ -223,9 +215,9 @@ def test_the_role_that_asked_decides_no_document_from_elsewhere() -> None:
     _, confirm, _ = submitted()
     parsed = Confirm.parse(confirm.export())
     with pytest.raises(ConfirmRefusedError, match="who asks does not decide"):
-        process_decision(parsed, Decision(status="approved", decided_by_role="agent"), store=MemoryStore())
+        process_decision(parsed, yes("agent"), store=MemoryStore())
     assert parsed.status == "pending"
-    process_decision(parsed, Decision(status="approved", decided_by_role="dba"), store=MemoryStore())
+    process_decision(parsed, yes(), store=MemoryStore())
     assert (parsed.status, read_confirm(confirm.confirm_id).status) == ("approved", "pending")
 
 
@@ -239,7 +231,7 @@ def test_a_decision_is_added_where_the_confirm_waits() -> None:
 def test_a_confirm_that_waits_nowhere_is_only_written_down() -> None:
     confirm = create_confirm("plan", id_of("plan"), "agent")
     with told() as heard:
-        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+        process_decision(confirm, yes())
     assert confirm.status == "approved"
     assert [event.event_type for event in heard] == ["confirm.decided", "plan_approved"]
     with pytest.raises(ConfirmNotFoundError):
@@ -259,7 +251,7 @@ def test_a_rejected_plan_is_submitted_again_on_the_same_confirm() -> None:
     again = submit_plan_for_approval(plan, "agent")
     assert again.confirm_id == confirm.confirm_id
     assert (again.status, len(again.decisions), plan.status) == ("pending", 1, "proposed")
-    process_decision(again, Decision(status="approved", decided_by_role="dba"))
+    process_decision(again, yes())
     assert [d.status for d in again.decisions] == ["rejected", "approved"]
     assert read_plan(plan.plan_id).title == "With a way back"
 
@@ -284,7 +276,7 @@ def test_a_plan_that_was_cancelled_or_ran_out_gets_a_new_confirm(clock: Clock) -
 
 def test_an_approved_plan_is_not_submitted_again() -> None:
     plan, confirm, _ = submitted()
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    process_decision(confirm, yes())
     with pytest.raises(ConfirmRefusedError, match="only a draft is submitted"):
         submit_plan_for_approval(plan, "agent")
     with pytest.raises(ConfirmRefusedError, match="which is final"):

@@ -10,7 +10,6 @@ import pytest
 import sayso
 from sayso import audit, errors
 from sayso.mplp import (
-    Decision,
     StageEvent,
     document_of,
     process_decision,
@@ -20,13 +19,9 @@ from sayso.mplp import (
     subscribe,
 )
 from sayso.mplp.schema import uuid4_of
-from tests.support.submitting import plan_of_three, submitted, told
+from tests.support.submitting import plan_of_three, reviewer, submitted, told, yes
 
 pytestmark = pytest.mark.usefixtures("memory")
-
-
-def reviewer() -> sayso.Review:
-    return sayso.Review(reviewer="ada")
 
 
 # -- events ---------------------------------------------------------------------------------------------------------
@@ -39,7 +34,7 @@ def test_subscribers_and_the_journal_are_told_what_happened() -> None:
         refresh(confirm)
         refresh(confirm)
         again = submit_plan_for_approval(plan_of_three(), "agent")
-        process_decision(again, Decision(status="approved", decided_by_role="dba"))
+        process_decision(again, yes())
     said = [event.event_type for event in heard]
     assert said == [
         "confirm.requested", "confirm.decided", "plan_rejected",
@@ -56,7 +51,7 @@ def test_subscribers_and_the_journal_are_told_what_happened() -> None:
 def test_the_event_of_the_pipeline_is_the_one_of_the_description() -> None:
     with told() as heard:
         plan, confirm, _ = submitted()
-        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+        process_decision(confirm, yes())
     event = heard[-1]
     assert isinstance(event, StageEvent)
     assert (event.event_family, event.event_type) == ("pipeline_stage", "plan_approved")
@@ -74,7 +69,7 @@ def test_a_cancelled_confirm_says_so_and_its_plan_is_not_approved() -> None:
 def test_events_of_the_document_are_those_that_subscribers_heard() -> None:
     with told() as heard:
         _, confirm, _ = submitted()
-        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+        process_decision(confirm, yes())
     assert confirm.events == [event for event in heard if not isinstance(event, StageEvent)]
 
 
@@ -85,7 +80,7 @@ def test_a_subscriber_that_fails_changes_nothing(caplog: pytest.LogCaptureFixtur
     unsubscribe = subscribe(fails)
     try:
         _, confirm, _ = submitted()
-        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+        process_decision(confirm, yes())
     finally:
         unsubscribe()
         unsubscribe()

@@ -28,13 +28,9 @@ from sayso.view.summary import short
 from tests.support.browsing import BASE
 from tests.support.calling import bearer, code_of
 from tests.support.commands import sayso as run
-from tests.support.submitting import PLAN, plan_of_three, submitted
+from tests.support.submitting import PLAN, plan_of_three, reviewer, submitted
 
 HALF = "\ud800"
-
-
-def reviewer() -> sayso.Review:
-    return sayso.Review(reviewer="ada")
 
 
 def saying(memory: MemoryStore, **context: Any) -> Request:

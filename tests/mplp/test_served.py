@@ -13,7 +13,6 @@ from sayso import config, errors
 from sayso.model.request import State
 from sayso.mplp import (
     ConfirmRefusedError,
-    Decision,
     create_confirm,
     document_of,
     process_decision,
@@ -30,7 +29,7 @@ from sayso.stores.sqlite import SqliteStore
 from tests.support.browsing import BASE
 from tests.support.calling import bearer
 from tests.support.serving import Serving, new_token, serving
-from tests.support.submitting import plan_of_three, submitted
+from tests.support.submitting import plan_of_three, submitted, yes
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def test_a_plan_is_submitted_rejected_submitted_again_approved_and_carried_out(t
 def test_a_program_that_can_only_ask_does_not_process_decisions(there: Store) -> None:
     _, confirm, _ = submitted()
     with pytest.raises(errors.StoreForbiddenError):
-        process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+        process_decision(confirm, yes())
     assert document_of(there, confirm.confirm_id)["status"] == "pending"
 
 

@@ -21,7 +21,6 @@ from sayso.mplp import (
     Confirm,
     ConfirmNotFoundError,
     ConfirmRefusedError,
-    Decision,
     NotConformantError,
     Plan,
     StepStatus,
@@ -39,13 +38,9 @@ from sayso.mplp.confirm import round_facts
 from sayso.mplp.schema import id_of
 from sayso.stores.memory import MemoryStore
 from tests.support.acting import approved
-from tests.support.submitting import plan_of_three, submitted
+from tests.support.submitting import plan_of_three, reviewer, submitted, yes
 
 pytestmark = pytest.mark.usefixtures("memory")
-
-
-def reviewer() -> sayso.Review:
-    return sayso.Review(reviewer="ada")
 
 
 def test_an_approved_plan_is_started_once_as_it_was_approved() -> None:
@@ -65,7 +60,7 @@ def test_an_approved_plan_is_started_once_as_it_was_approved() -> None:
 
 def test_a_plan_that_failed_is_failed() -> None:
     plan, confirm, _ = submitted()
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    process_decision(confirm, yes())
 
     def fails(_: Plan) -> None:
         raise ValueError("no room")
@@ -77,7 +72,7 @@ def test_a_plan_that_failed_is_failed() -> None:
 
 def test_a_plan_is_in_progress_while_it_is_carried_out() -> None:
     plan, confirm, _ = submitted()
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    process_decision(confirm, yes())
     assert start(plan, lambda _: read_plan(plan.plan_id).status) == "in_progress"
 
 
@@ -170,7 +165,7 @@ def test_steps_that_wait_have_the_statuses_of_the_protocol() -> None:
 
 def test_a_stored_plan_that_was_altered_is_not_carried_out(memory: MemoryStore) -> None:
     plan, confirm, request = submitted()
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    process_decision(confirm, yes())
     before = memory.requests[request.id]
     altered = replace(before.call, form=before.call.form.replace("Move", "Drop"))
     memory.requests[request.id] = replace(before, subject=altered)
@@ -201,14 +196,14 @@ def test_a_plain_start_takes_no_async_function() -> None:
     async def do(_: Plan) -> None: ...
 
     plan, confirm, request = submitted()
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    process_decision(confirm, yes())
     with pytest.raises(TypeError, match="aio"):
         start(plan, do)
     assert sayso.Review().get(request.id).state is State.APPROVED
 
 
 def test_of_eight_who_start_a_plan_one_does() -> None:
-    process_decision(submitted()[1], Decision(status="approved", decided_by_role="dba"))
+    process_decision(submitted()[1], yes())
     ran: list[Any] = []
     refused: list[errors.StartRefusedError] = []
 

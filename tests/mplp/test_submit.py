@@ -26,13 +26,9 @@ from sayso.mplp import (
 from sayso.mplp.document import time_text
 from sayso.mplp.schema import id_of
 from tests.conftest import Clock
-from tests.support.submitting import plan_of_three, submitted
+from tests.support.submitting import plan_of_three, submitted, yes
 
 pytestmark = pytest.mark.usefixtures("memory")
-
-
-def reviewer() -> sayso.Review:
-    return sayso.Review(reviewer="ada")
 
 
 def test_a_submitted_plan_waits_like_any_other_request() -> None:
@@ -174,5 +170,5 @@ def test_whoever_the_run_acts_for_cannot_decide_its_plan() -> None:
     with sayso.run("work", on_behalf_of="ada"):
         _, confirm, _ = submitted()
     with pytest.raises(errors.OwnRequestError):
-        process_decision(confirm, Decision(status="approved", decided_by_role="ada"))
+        process_decision(confirm, yes("ada"))
     assert read_confirm(confirm.confirm_id).status == "pending"

@@ -49,13 +49,9 @@ from sayso.stores.sqlite import SqliteStore
 from tests.conftest import Clock
 from tests.support.acting import held
 from tests.support.protocol import misfits, needs_frozen
-from tests.support.submitting import plan_of_three, submitted
+from tests.support.submitting import plan_of_three, reviewer, submitted, yes
 
 pytestmark = pytest.mark.usefixtures("memory")
-
-
-def reviewer() -> sayso.Review:
-    return sayso.Review(reviewer="ada")
 
 
 # -- other targets, and other requests ------------------------------------------------------------------------------
@@ -233,7 +229,7 @@ def test_the_async_face_does_the_same(tmp_path: Path) -> None:
         await aio.add_decision(confirm, "rejected", "dba", "no")
         assert (plan.status, confirm.status) == ("draft", "rejected")
         confirm = await aio.submit_plan_for_approval(plan, "agent")
-        await aio.process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+        await aio.process_decision(confirm, yes())
         sample = await aio.capture_learning_sample(confirm, plan)
         assert sample.sample_family == "intent_resolution"
         assert (await aio.read_confirm(confirm.confirm_id)).status == "approved"
@@ -248,7 +244,7 @@ def test_the_async_face_does_the_same(tmp_path: Path) -> None:
             await aio.start(plan, carry_out)
         other = await aio.create_confirm("extension", id_of("x"), "agent")
         await aio.submit_for_approval(other)
-        await aio.process_decision(other, Decision(status="approved", decided_by_role="dba"))
+        await aio.process_decision(other, yes())
         await aio.refresh(other)
         assert await aio.start(other, lambda given: given.target_type) == "extension"
         unsubscribe()
@@ -275,7 +271,7 @@ def test_both_faces_have_the_same_verbs() -> None:
 
 def test_a_sample_of_a_plan_says_what_the_description_says() -> None:
     plan, confirm, _ = submitted()
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba", reason="fine"))
+    process_decision(confirm, yes(reason="fine"))
     sample = capture_learning_sample(confirm, plan, context={"title": "Shop"}).export()
     assert sample["sample_family"] == "intent_resolution"
     assert sample["input"]["intent_text"] == "No downtime"
@@ -338,7 +334,7 @@ def test_samples_fit_the_frozen_schemas(clock: Clock) -> None:
     submit_plan_for_approval(plan, "agent")
     clock.tick(seconds=45)
     refresh(confirm)
-    process_decision(confirm, Decision(status="approved", decided_by_role="dba"))
+    process_decision(confirm, yes())
     rounds = find_confirm(sayso.Review().store, confirm.confirm_id).rounds
     for sample in (capture_learning_sample(confirm, plan), sample_of(*rounds), sample_of(rounds[0])):
         assert misfits("mplp-learning-sample-core", sample.export()) == []

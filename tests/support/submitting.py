@@ -38,7 +38,7 @@ from sayso.mplp.lookup import requests_of
 from sayso.mplp.schema import id_of
 from sayso.stores.base import Store
 
-__all__ = ["STEPS", "World", "plan_of_three", "submitted"]
+__all__ = ["STEPS", "World", "plan_of_three", "reviewer", "submitted", "told", "yes"]
 
 PLAN = id_of("test", "plan")
 STEPS = [
@@ -60,6 +60,14 @@ def submitted(**options: Any) -> tuple[Plan, Confirm, Request]:
     confirm = submit_plan_for_approval(plan, "agent", **options)
     (request,) = sayso.Review(options.get("store")).list().requests
     return plan, confirm, request
+
+
+def reviewer() -> sayso.Review:
+    return sayso.Review(reviewer="ada")
+
+
+def yes(role: str = "dba", **fields: Any) -> Decision:
+    return Decision(status="approved", decided_by_role=role, **fields)
 
 
 class World:
