@@ -1,10 +1,9 @@
-"""The calls that wait where a target waits for approval: what a reviewer is shown, and what a start runs.
+"""The two calls that are held for approval in place of a target: what a reviewer sees, and what a start runs.
 
-A plan waits as `carry_out_plan(title, objective, steps)`, its steps as the protocol's own JSON, so that people read the
-plan itself and may edit it like any other arguments; all other targets wait as `use_target(target_type, target_id,
-reason)`. The run's name says which target it is; the arguments, read by `target_of`, count only if they agree with it.
-What a decision needs of these calls is in `sayso.model.edit`. Invariant: what runs is the action given to `running_as`,
-with the target as it was approved.
+A plan is held as `carry_out_plan(title, objective, steps)`, with its steps as the protocol's JSON, so reviewers read
+and edit the plan like other arguments; every other target is held as `use_target(target_type, target_id, reason)`.
+The run names the target, and the arguments must agree with it. `sayso.model.edit` has the checks of edits. A start runs
+the action given to `running_as`, with the target as approved.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso
 
 
 class Step(TypedDict):
-    """A step as people read and edit it: fields without a value are left out, and a new step needs no id."""
+    """A step as reviewers edit it: fields without a value are left out, and a new step needs no id."""
 
     description: _Text
     step_id: NotRequired[str]
@@ -83,7 +82,7 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
 
 @contextmanager
 def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
-    """Have the built-in calls that run inside the block, in this task, do this."""
+    """Make the two calls run this action while the block runs, in this task."""
     token = _running.set(action)
     try:
         yield
@@ -93,7 +92,7 @@ def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
 
 
 def is_ours(call: Call) -> bool:
-    """Say whether a call waits for the approval of a target."""
+    """Say whether a call is one of the two."""
     return call.tool in {PLAN_TOOL, TARGET_TOOL}
 
 
@@ -104,19 +103,19 @@ def gate_for(tool: str, *, is_async: bool = False, **options: Any) -> Gate:
 
 
 def target_of(call: Call) -> dict[str, Any]:
-    """Return what a call of `use_target` says of its target; nothing where it cannot be read."""
+    """Return the arguments of a call of `use_target`; empty where they cannot be read."""
     with suppress(ArgumentError):  # a program may have written it by hand
         return canonical.decode(call.form, {canonical.class_name(TargetType): TargetType})
     return {}
 
 
 def edited_plan(plan: Plan, call: Call) -> Plan:
-    """Return a plan with what a call says of it, as reviewers left it."""
+    """Return a plan with the arguments of its call."""
     return plan_with(plan, canonical.decode(call.form, {}))
 
 
 def plan_with(plan: Plan, arguments: Mapping[str, Any]) -> Plan:
-    """Return a plan with these arguments of its call; steps that a reviewer added get the ids that follow from them.
+    """Return a plan with these arguments of its call; steps that a reviewer added get derived ids.
 
     Raises:
         NotConformantError: They are not those of a plan; a program may have written the call by hand.

@@ -83,7 +83,7 @@ class Confirm(Document):
 
     @property
     def origin(self) -> Origin:
-        """Where it came from."""
+        """The store and the request that it was read from."""
         return self._origin
 
     @property
@@ -111,7 +111,7 @@ class Confirm(Document):
             yield from repeated_ids(document.get(name) or (), name, key)
 
     def linked(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
-        """Note where it came from, and as what it was read there; return it."""
+        """Set the store and the request that it was read from; return the Confirm."""
         self._origin = Origin(
             store, plan if plan is not None else self._origin.plan, (seen.id, seen.current_fingerprint)
         )
@@ -130,10 +130,10 @@ class Confirm(Document):
 # -- reading requests ----------------------------------------------------------------------------------------------
 
 Names = Mapping[str, tuple[str, str]]
-"""Ids and roles that decisions were given, by the ids that follow from their requests."""
+"""The id and role that each decision was given by its program, by the id derived from its request."""
 
 SUBMITTED = frozenset({"meta", "governance", "reason", "trace"})
-"""What a Confirm brings along. Not what was decided elsewhere, nor when: nobody here can know that it was."""
+"""The fields of a submitted Confirm that are kept. Its decisions and times are not: nobody here can verify them."""
 
 _RANDOM = re.compile(r"(?:rq|run)_([0-9a-f]{32})")
 _DIGITS = re.compile(r"[0-9a-f]{32}")
@@ -169,7 +169,7 @@ _STATUS_OF_VERB = {
 
 
 class RoundFacts(NamedTuple):
-    """What a request says of the Confirm that it is a round of.
+    """The Confirm that a request belongs to, as its place, run and context name it.
 
     Attributes:
         confirm_id: Which Confirm.
@@ -190,15 +190,15 @@ class RoundFacts(NamedTuple):
 
 
 def run_of(target_type: str, target_id: str) -> str:
-    """Return the run in which a target's requests wait."""
+    """Return the run of a target's requests."""
     return f"{target_type}:{target_id}"
 
 
 def round_facts(request: Request) -> RoundFacts | None:
-    """Return what a request says of its Confirm; None where it is no round of one.
+    """Return the Confirm that a request was submitted for; None for any other request.
 
-    Its place and run, which its fingerprint covers, name the Confirm and the target; everything else is gone
-    when the request was purged. A call that shows people another target than its run names is no round of either.
+    Its place and run, which its fingerprint covers, name the Confirm and the target; the rest is lost when the request
+    is purged. A call that shows another target than its run names belongs to neither.
     """
     if not isinstance(request.subject, Call) or not is_ours(request.subject):
         return None
@@ -222,12 +222,12 @@ def round_facts(request: Request) -> RoundFacts | None:
 
 
 def is_about(arguments: Mapping[str, Any], target_type: str, target_id: str) -> bool:
-    """Say whether what a call of `use_target` says of its target is this one."""
+    """Say whether the arguments of a call of `use_target` name this target."""
     return arguments.get("target_type") == target_type and arguments.get("target_id") == target_id
 
 
 def _shows(request: Request, target_type: str, target_id: str) -> bool:
-    """Say whether a request shows people the target that its run names."""
+    """Say whether a request shows the target that its run names."""
     if request.call.tool == PLAN_TOOL:
         return target_type == TargetType.PLAN
     return request.purged_at is not None or is_about(target_of(request.call), target_type, target_id)
@@ -244,7 +244,7 @@ def confirm_id_of(request: Request) -> str:
 
 
 def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm:
-    """Return the Confirm of which these requests are the rounds, oldest first."""
+    """Return the Confirm of these rounds, oldest first."""
     facts = round_facts(rounds[0])
     confirm = _described(rounds[0]) if facts is None else _submitted(rounds[0], facts)
     decisions, events = list(confirm.decisions), list(confirm.events or ())
@@ -257,7 +257,7 @@ def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm
 
 
 def plan_of(rounds: Sequence[Request]) -> Plan:
-    """Return the plan of which these requests are the rounds, as it was last proposed, or as reviewers left it.
+    """Return the plan of these rounds: as last submitted, with the reviewers' changes.
 
     Raises:
         ValueError: They are not about a plan.
@@ -310,7 +310,10 @@ def _new_decision(decision_id: str, status: DecisionStatus, role: str, at: datet
 
 
 def _is_no(request: Request) -> bool:
-    """Say whether what reads as a yes is a no: the answer `False`, or the approval of another target than was asked."""
+    """Say whether a request that was approved or answered counts as rejected.
+
+    This is so for the answer `False`, and for the approval of another target than was submitted.
+    """
     if request.state is State.ANSWERED:
         return request.answer is False
     edited = request.edited
@@ -343,7 +346,7 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
 
 
 def _submitted(request: Request, facts: RoundFacts) -> Confirm:
-    """Return the Confirm that was submitted, without what was decided here."""
+    """Return the Confirm that was submitted, without decisions."""
     given = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
     reasons = (_reason(request), facts.confirm.get("reason"), request.prompt)
     reason = next(
@@ -364,12 +367,12 @@ def _submitted(request: Request, facts: RoundFacts) -> Confirm:
 
 
 def _reason(request: Request) -> Any:
-    """Return the reason that people are shown in the call itself; None where it has none."""
+    """Return the reason among the arguments of the call; None where it has none."""
     return target_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
 
 
 def _described(request: Request) -> Confirm:
-    """Return the Confirm of a request that a program made by itself, without what was decided."""
+    """Return the Confirm of a request that was not submitted as one, without decisions."""
     subject, facts = request.subject, request.context or {}
     if not isinstance(subject, Call):
         target_type, target_id, asks = TargetType.CONTEXT, _id_of(request.run_id), subject.text
@@ -393,13 +396,13 @@ def _described(request: Request) -> Confirm:
 
 
 def _id_of(name: str) -> str:
-    """Return the id that a request or run has in the protocol: its own digits where it has them."""
+    """Return the protocol's id of a request or run, made of the digits of its own id if that is random."""
     found = _RANDOM.fullmatch(str(name))  # an altered row may hold anything
     return id_of("name", name) if found is None else uuid4_of(found[1])
 
 
 def _digits_of(fingerprint: str) -> str:
-    """Return the id of a call that is asked for: the first digits of its fingerprint, where it has them."""
+    """Return the protocol's id of a call, made of the first digits of its fingerprint."""
     found = _DIGITS.match(str(fingerprint))
     return id_of("fingerprint", fingerprint) if found is None else uuid4_of(found[0])
 
@@ -412,18 +415,14 @@ _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{1
 
 
 def valid_traceparent(traceparent: str) -> str:
-    """Return a `traceparent` (W3C trace context).
-
-    Raises:
-        ConfigError: It is none.
-    """
+    """Return a W3C `traceparent`; raises `ConfigError` where it is none."""
     if _PARENT.fullmatch(traceparent) is None:
         raise ConfigError(f"{traceparent!a} is no W3C traceparent; nothing was asked")
     return traceparent
 
 
 def active_traceparent() -> str | None:
-    """Return the `traceparent` of the span that is active_traceparent here; None where there is none."""
+    """Return the `traceparent` of the active span; None where there is none."""
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None

@@ -49,7 +49,7 @@ class Document(BaseModel):
 
     @classmethod
     def parse(cls, json: str | bytes | bytearray | Mapping[str, Any], *, strict: bool = True) -> Self:
-        """Return the document that JSON holds.
+        """Return the document in a JSON text.
 
         Args:
             json: The text, its bytes, or what they hold as Python values.
@@ -82,7 +82,7 @@ class Document(BaseModel):
 
     @classmethod
     def fitting(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of some fields, as JSON values, that fit the schema; the others are left out."""
+        """Return the fields that fit the schema, as JSON values; the others are left out."""
         found: dict[str, Any] = {}
         for name, value in fields.items():
             try:
@@ -108,7 +108,7 @@ class Document(BaseModel):
         return json.dumps(self.export(), indent=2, ensure_ascii=False)
 
     def update_from(self, other: Self) -> None:
-        """Take over the content of another document, in place."""
+        """Replace the content by that of another document."""
         object.__setattr__(self, "__dict__", dict(vars(other)))
         object.__setattr__(self, "__pydantic_fields_set__", set(other.model_fields_set))
 
@@ -142,7 +142,7 @@ def _plain(value: Any) -> Any:
 
 
 def _held(model: BaseModel) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that are there, by the names of the protocol: none that was left out, or filled with nothing."""
+    """Yield the fields that have a value, by the protocol's names."""
     for name, info in type(model).model_fields.items():
         value = getattr(model, name)
         is_given = name in model.model_fields_set
@@ -198,7 +198,7 @@ class Meta(Part):
 
 
 def fresh_meta() -> Meta:
-    """Return the metadata of a document that is made now."""
+    """Return the metadata of a new document."""
     return Meta(created_at=clock.now())
 
 

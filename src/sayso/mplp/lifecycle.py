@@ -105,7 +105,7 @@ def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
 
 
 def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
-    """Refuse what cannot be submitted, before anything is recorded.
+    """Refuse a target or Confirm that cannot be submitted.
 
     Raises:
         NotConformantError: It does not fit the protocol; the problems name the fields.
@@ -130,7 +130,7 @@ def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
 
 
 def _is_own(confirm: Confirm, decision: Decision) -> bool:
-    """Say whether the role that decides could be the one that asked, as a store would say of two names."""
+    """Say whether the deciding role could be the requesting one, by the rule of a store for two names."""
     asked, decided = (" ".join(role.split()) for role in (confirm.requested_by_role, decision.decided_by_role))
     try:
         return Identity(PROGRAM, decided).may_be(Identity(PROGRAM, asked))

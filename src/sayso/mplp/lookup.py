@@ -57,12 +57,12 @@ class StoredConfirm(NamedTuple):
 
 
 def journal_run_of(confirm_id: str) -> str:
-    """Return the run under which the events of a Confirm stand in the journal."""
+    """Return the run whose journal has the events of a Confirm."""
     return f"confirm:{confirm_id}"
 
 
 def requests_of(store: Store, run_id: str) -> list[Request]:
-    """Return all requests of a run as they stand now, oldest first; an end that was reached counts, written or not."""
+    """Return all requests of a run, oldest first; those past their end are expired, recorded or not."""
     found: list[Request] = []
     cursor: str | None = None
     while True:
@@ -74,7 +74,7 @@ def requests_of(store: Store, run_id: str) -> list[Request]:
 
 
 def find_confirm(store: Store, wanted: str) -> StoredConfirm:
-    """Return the Confirm that is named by its id, by that of its plan, or by the id of one of its requests.
+    """Return the Confirm with this id, or with a plan or a request of this id.
 
     Raises:
         ConfirmNotFoundError: There is none.
@@ -130,7 +130,7 @@ def _whole(store: Store, rounds: list[Request]) -> StoredConfirm:
 
 
 def _of(requests: list[Request], confirm_id: str) -> list[Request]:
-    """Return the rounds of a Confirm; what the program took back for another request of the same round is none."""
+    """Return the rounds of a Confirm, without requests that were withdrawn for another one of the same round."""
     rounds: dict[str, Request] = {}
     for request in requests:
         if round_facts(request) is None or confirm_id_of(request) != confirm_id:

@@ -43,7 +43,7 @@ redaction_of = lru_cache(maxsize=256)(Redaction)
 
 
 def secrets_of(request: Request) -> frozenset[str]:
-    """Return the texts of a call that nobody may see: what a name marks, and what the gate's redactor took out."""
+    """Return the secret texts of a call: those under secret names, and those that the gate's redactor removed."""
     found = frozenset[str]()
     for call in (request.subject, request.edited):
         if not isinstance(call, Call) or call.masked is None:
@@ -86,7 +86,7 @@ def _occurs_in(form: str, text: str) -> bool:
 
 
 class FeedbackLabel(StrEnum):
-    """What people made of it."""
+    """How people judged it."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -143,7 +143,7 @@ class LearningSample(Document):
 
 
 def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | None = None) -> LearningSample:
-    """Return what a Confirm says about a plan: whether it was the right answer to its objective.
+    """Return the sample of a decision about a plan.
 
     Args:
         confirm: The Confirm.
@@ -186,7 +186,7 @@ def _of_plan(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> di
 
 
 def sample_of(request: Request, *rounds: Request) -> LearningSample:
-    """Return what the decision about a request says; of a plan, about all its rounds.
+    """Return the sample of a decision about a request, or about all rounds of a plan.
 
     Pure: the same requests give the same sample, also its id and instant.
     """
@@ -204,9 +204,9 @@ def _at(request: Request) -> datetime:
 
 
 def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
-    """Return `sample_of(request, *rounds).export()`; of a call or question without making documents for it.
+    """Return `sample_of(request, *rounds).export()`; for a call or question without making a `LearningSample`.
 
-    The parts that are ours conform as they are made; the texts of people and programs are checked here.
+    Only the texts of people and programs are checked; the rest conforms as it is made.
 
     Raises:
         NotConformantError: Something in it is no JSON that the protocol takes; `problems` says what.
@@ -220,7 +220,7 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
 
 
 def sample_of_request(confirm: Confirm, request: Request) -> LearningSample:
-    """Return what a Confirm says about a call or question: what was proposed, and what became of it."""
+    """Return the sample of a decision about a call or question: what was proposed, and its outcome."""
     return LearningSample(**_of_request(confirm, request))
 
 
@@ -266,7 +266,7 @@ def answer_of(request: Request) -> Any:
 
 
 def _by_people(confirm: Confirm, request: Request) -> Confirm:
-    """Return what people made of it: that an approval expired before it was used takes nobody's yes back."""
+    """Return the Confirm as people decided it: approved, even if the approval expired before it was used."""
     if request.state is State.EXPIRED and request.decision is not None:
         changes = {"status": ConfirmStatus.APPROVED, "decisions": FrozenList(confirm.decisions[:-1])}
         return confirm.model_copy(update=changes)
@@ -278,7 +278,7 @@ def _sample_id(confirm: Confirm) -> str:
 
 
 def _rounds(confirm: Confirm) -> int:
-    """Return how often it was asked: each no before the end began another round."""
+    """Return the number of rounds: each rejection before the end started another one."""
     rejections = sum(decision.status == "rejected" for decision in confirm.decisions)
     return rejections if rejections and confirm.status is ConfirmStatus.REJECTED else rejections + 1
 

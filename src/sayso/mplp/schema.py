@@ -47,10 +47,10 @@ __all__ = [
 ]
 
 VERSION = "1.0.0"
-"""Of the protocol, and of its schemas."""
+"""The version of the protocol, and of its schemas."""
 
 KINDS = ("confirm", "learning-sample", "plan")
-"""What there are schemas of, by the names of their files."""
+"""The names of the schemas."""
 
 LIMIT_BYTES = 4_194_304
 _MAX_DEPTH = 64
@@ -161,7 +161,7 @@ def pointer(*parts: str | int) -> str:
 
 
 def brief(value: object) -> str:
-    """Return a value as a message may quote it: in plain ASCII, and cut where it is long."""
+    """Return a value for a message: in plain ASCII, and cut if it is long."""
     if isinstance(value, str):
         whole = ascii(value[:_MAX_QUOTED])
         return whole if len(value) <= _MAX_QUOTED else f"{whole}... ({len(value):,} characters)"
@@ -258,7 +258,7 @@ def _values(value: Any, at: Place, problems: list[str]) -> Any:
 
 
 def _misfit(value: Any) -> str | None:
-    """Return why JSON does not have this value; None where it does."""
+    """Return why a value cannot be JSON; None where it can."""
     match value:
         case str():
             try:
@@ -299,7 +299,7 @@ def schema(kind: str = "confirm") -> dict[str, Any]:
 
 @cache
 def _validator(kind: str, field: str | None) -> jsonschema_rs.Draft7Validator | None:
-    """Return what checks a document, or one field of it; None where there is no such field."""
+    """Return the validator of a document, or of one field; None where there is no such field."""
     import jsonschema_rs
 
     rule = schema(kind)
@@ -311,7 +311,7 @@ def _validator(kind: str, field: str | None) -> jsonschema_rs.Draft7Validator | 
 
 
 def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]:
-    """Return what does not fit, at most a hundred lines: a JSON pointer, and what is wrong there.
+    """Return what does not conform, at most a hundred lines: a JSON pointer, and the problem.
 
     Args:
         kind: Which schema.
@@ -338,7 +338,7 @@ def _lines(error: jsonschema_rs.ValidationError) -> Iterator[str]:
 
 
 def _problem(kind: Any, value: Any) -> str | None:
-    """Return what is wrong, without quoting a value at length as the library's messages do."""
+    """Return the problem in our words: the library's own messages quote values in full."""
     match kind.name:
         case "type":
             return f"is {brief(value)}, not {_TYPES.get(kind.types[0], kind.types[0])}"
