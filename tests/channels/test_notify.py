@@ -16,7 +16,7 @@ from sayso import clock as sayso_clock
 from sayso import config, errors
 from sayso.channels import health, registry
 from sayso.channels.notification import TerminalChannel
-from sayso.channels.registry import MOST_WAITING, ChannelRegistry
+from sayso.channels.registry import MOST_WAITING
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.commands import ask_question, ask_refund, sayso
@@ -129,13 +129,13 @@ def test_a_channel_whose_first_deliverer_died_announces_what_waited_all_the_same
 ) -> None:  # fmt: skip
     request = ask_refund()
 
-    def dies(_: ChannelRegistry, __: str) -> int:
+    def dies(_: Store, __: str) -> int:
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(ChannelRegistry, "announce_waiting", dies)
+        patch.setattr(registry, "announce_waiting", dies)
         with pytest.raises(SystemExit):
-            ChannelRegistry(store).register([TerminalChannel("desk")], by="settings")
+            registry.register(store, [TerminalChannel("desk")], by="settings")
     settings(TERMINAL)
     done = sayso("notify", "--once")
     assert done.out == "desk: 1 sent\n"

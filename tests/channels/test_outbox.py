@@ -19,9 +19,8 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.channels import Notification, UndeliverableError, deliver, forget, health, queue_channel
+from sayso.channels import Notification, UndeliverableError, deliver, forget, health, queue_channel, registry
 from sayso.channels.outbox import GIVES_UP_AFTER, KEPT_FOR, LEASE, Deliverer
-from sayso.channels.registry import ChannelRegistry
 from sayso.channels.webhook import document
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request
@@ -72,7 +71,7 @@ class Desk:
         self.deliverer = self.another(self.chat)
 
     def another(self, chat: Chat) -> Deliverer:
-        ChannelRegistry(self.store).register([chat], by="program")
+        registry.register(self.store, [chat], by="program")
         return Deliverer(self.store, chat, "https://sayso.example")
 
     def ask(self, **fields: Any) -> Request:
@@ -603,11 +602,11 @@ def test_what_changes_while_a_sent_message_is_recorded_is_told_next(clock: Clock
 
 def test_a_channel_that_is_gone_from_the_settings_is_told_nothing_more(desk: Desk) -> None:
     gone, own = Chat("gone"), Chat("own")
-    ChannelRegistry(desk.store).register([gone], by="settings")
-    ChannelRegistry(desk.store).register([own], by="program")
+    registry.register(desk.store, [gone], by="settings")
+    registry.register(desk.store, [own], by="program")
     desk.ask()
     assert len(list(desk.store.records(transaction.delivery_kind("gone")))) == 1
-    ChannelRegistry(desk.store).forget_removed({"ops"})
+    registry.forget_removed(desk.store, {"ops"})
     assert [one.name for one in health(desk.store)] == ["ops", "own"]
     assert list(desk.store.records(transaction.delivery_kind("gone"))) == []
     assert forget(desk.store, "own")
@@ -708,7 +707,6 @@ def test_two_channels_of_one_name_are_refused() -> None:
 KILLED = """
 import os, signal, sys
 from sayso.channels.outbox import Deliverer
-from sayso.channels.registry import ChannelRegistry
 from sayso.stores.sqlite import SqliteStore
 
 class File:
@@ -733,7 +731,7 @@ def test_a_deliverer_that_is_killed_between_sending_and_recording_is_followed_by
     tmp_path: Path,
 ) -> None:
     store, told = SqliteStore(tmp_path / "sayso.db"), tmp_path / "told.txt"
-    ChannelRegistry(store).register([Chat()], by="program")
+    registry.register(store, [Chat()], by="program")
     request = store.ask(sample_call())
     store.close()
 

@@ -14,7 +14,6 @@ from sayso import config
 from sayso.audit.checkpoint import Schedule
 from sayso.channels import registry
 from sayso.channels.notification import Notification
-from sayso.channels.registry import ChannelRegistry
 from sayso.cli import main
 from sayso.server import create_app
 from sayso.server.auth.tokens import Tokens
@@ -150,7 +149,7 @@ def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
         '[channels.ops]\ntype = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"\n'
         '[channels.desk]\ntype = "terminal"\n[channels.odd]\ntype = "<b>pigeon"\n'
     )
-    ChannelRegistry(file_store).register([Channel("mine")], by="program")
+    registry.register(file_store, [Channel("mine")], by="program")
     file_store.keep(Record("delivery/mine", "rq_1", {"changes": 0, "sent": [], "tries": 2, "error": "no <i>route</i>"}))
     assert main(["doctor", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)

@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 from sayso import clock
 from sayso.channels import registry
 from sayso.channels.notification import Channel, Event, UndeliverableError, notification_for
-from sayso.channels.registry import ChannelHealth, ChannelRegistry, all_records, forget, health
+from sayso.channels.registry import ChannelHealth, all_records, forget, health
 from sayso.clock import instant, microseconds
 from sayso.model import redaction
 from sayso.model.request import Request, State
@@ -201,7 +201,6 @@ class Deliverer:
     def __init__(self, store: Store, channel: Channel, base_url: str | None = None) -> None:
         self._store, self.channel, self.base_url = store, channel, base_url
         self._kind, self._lease = delivery_kind(channel.name), Lease()
-        self._registry = ChannelRegistry(store)
         self.failed = 0
         self.is_ended = threading.Event()
 
@@ -220,7 +219,7 @@ class Deliverer:
                     self.failed, error = self.failed + 1, str(failed)
             if len(due) < _AT_ONCE:
                 break
-        self._registry.record_attempts(self.channel.name, sent=sent > 0, error=error)
+        registry.record_attempts(self._store, self.channel.name, sent=sent > 0, error=error)
         return sent
 
     def next_due(self) -> float:
@@ -314,7 +313,7 @@ def deliver(
         ConfigError: A name cannot be one, or two channels have the same.
     """
     found = list(channels)
-    ChannelRegistry(store).register(found, by="program")
+    registry.register(store, found, by="program")
     with _running([Deliverer(store, channel, base_url) for channel in found], store, runs=runs) as deliverers:
         yield deliverers
 
@@ -334,9 +333,8 @@ def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) 
         ConfigError: A channel cannot be made.
     """
     channels = registry.configured()
-    known = ChannelRegistry(store)
-    known.register(channels.values(), by="settings")
-    known.forget_removed(channels)
+    registry.register(store, channels.values(), by="settings")
+    registry.forget_removed(store, channels)
     with _running([Deliverer(store, one, base_url) for one in channels.values()], store, runs=runs) as deliverers:
         yield deliverers
 

@@ -22,13 +22,16 @@ __all__ = [
     "MOST_WAITING",
     "ChannelCheck",
     "ChannelHealth",
-    "ChannelRegistry",
     "all_records",
+    "announce_waiting",
     "check",
     "configured",
     "forget",
+    "forget_removed",
     "health",
     "make",
+    "record_attempts",
+    "register",
 ]
 
 # By type: the module whose `make` makes the channel, and the extra that it needs.
@@ -124,84 +127,81 @@ class ChannelHealth:
         return None
 
 
-class ChannelRegistry:
-    """The channels that a store announces requests to."""
+def register(store: Store, channels: Iterable[Channel], *, by: Literal["settings", "program"]) -> None:
+    """Register channels in a store, and announce to new ones what is pending, up to `MOST_WAITING` requests.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    Raises:
+        ConfigError: A name cannot be one, or two have the same.
+    """
+    found = list(channels)
+    names = [channel.name for channel in found]
+    for name in names:
+        _check_name(name)
+    twice = sorted(name for name in set(names) if names.count(name) > 1)
+    if twice:
+        raise ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
+    for channel in found:
+        known = store.record(CHANNEL, channel.name)
+        # `begins` stays until the pending requests are announced, so that another process does it if this one dies.
+        before = {"begins": True} if known is None else known.body
+        store.keep(Record(CHANNEL, channel.name, {**before, "kind": type(channel).__name__, "by": by}))
+        if before.get("begins"):
+            _begin(store, channel.name)
 
-    def register(self, channels: Iterable[Channel], *, by: Literal["settings", "program"]) -> None:
-        """Register channels, and announce to new ones what waits already, up to `MOST_WAITING` requests.
 
-        Raises:
-            ConfigError: A name cannot be one, or two have the same.
-        """
-        found = list(channels)
-        names = [channel.name for channel in found]
-        for name in names:
-            _check_name(name)
-        twice = sorted(name for name in set(names) if names.count(name) > 1)
-        if twice:
-            raise ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
-        for channel in found:
-            known = self._store.record(CHANNEL, channel.name)
-            # `begins` stays until the waiting requests are announced, so that another process does it if this one dies.
-            before = {"begins": True} if known is None else known.body
-            self._store.keep(Record(CHANNEL, channel.name, {**before, "kind": type(channel).__name__, "by": by}))
-            if before.get("begins"):
-                self._begin(channel.name)
+def _begin(store: Store, name: str) -> None:
+    """Announce what is pending to a new channel, or log that it is too much for that."""
+    waiting = store.count(_waiting())
+    if waiting <= MOST_WAITING:
+        announce_waiting(store, name)
+    else:
+        import logging
 
-    def _begin(self, name: str) -> None:
-        """Announce what waits already to a new channel, or log that it is too much for that."""
-        waiting = self._store.count(_waiting())
-        if waiting <= MOST_WAITING:
-            self.announce_waiting(name)
-        else:
-            import logging
+        logging.getLogger("sayso").warning(
+            "%s requests waited before the channel %s was known, and are not announced to it: `sayso notify"
+            " --backlog %s` announces them; what is asked from now on is announced", f"{waiting:,}", name, name,
+        )  # fmt: skip
+    while (record := store.record(CHANNEL, name)) is not None and record.body.get("begins"):
+        body = {key: value for key, value in record.body.items() if key != "begins"}
+        store.swap(record, replace(record, body=body))
 
-            logging.getLogger("sayso").warning(
-                "%s requests waited before the channel %s was known, and are not announced to it: `sayso notify"
-                " --backlog %s` announces them; what is asked from now on is announced", f"{waiting:,}", name, name,
-            )  # fmt: skip
-        while (record := self._store.record(CHANNEL, name)) is not None and record.body.get("begins"):
-            body = {key: value for key, value in record.body.items() if key != "begins"}
-            self._store.swap(record, replace(record, body=body))
 
-    def announce_waiting(self, name: str) -> int:
-        """Make due the requests that wait and were never announced to a channel; return how many."""
-        number, cursor = 0, None
-        while True:
-            page = self._store.list(_waiting(), cursor=cursor, limit=_CHUNK)
-            for request in page.requests:
-                record = Record(delivery_kind(name), request.id, {"changes": 0, "sent": []}, clock.now())
-                # Only new ones: what was asked since the channel was registered has its delivery already.
-                number += self._store.keep(record, only_new=True)
-            cursor = page.cursor
-            if cursor is None:
-                return number
+def announce_waiting(store: Store, name: str) -> int:
+    """Make due the pending requests that were never announced to a channel; return how many."""
+    number, cursor = 0, None
+    while True:
+        page = store.list(_waiting(), cursor=cursor, limit=_CHUNK)
+        for request in page.requests:
+            record = Record(delivery_kind(name), request.id, {"changes": 0, "sent": []}, clock.now())
+            # Only new ones: what was asked since the channel was registered has its delivery already.
+            number += store.keep(record, only_new=True)
+        cursor = page.cursor
+        if cursor is None:
+            return number
 
-    def forget_removed(self, names: Collection[str]) -> None:
-        """Forget the channels that the settings do not name any more."""
-        for record in self._store.records(CHANNEL):
-            if record.body.get("by") == "settings" and record.key not in names:
-                forget(self._store, record.key)
 
-    def record_attempts(self, name: str, *, sent: bool, error: str | None) -> None:
-        """Record that a channel is delivered to, and how it went; at most once a minute where nothing changed."""
-        record, now = self._store.record(CHANNEL, name), clock.now()
-        if record is None:
-            return
-        seen = record.body.get("seen_at")
-        is_old = not isinstance(seen, int) or now - instant(seen) >= _SEEN_EVERY
-        if not (sent or error is not None or is_old):
-            return
-        news: dict[str, Any] = {"seen_at": microseconds(now)}
-        if sent:
-            news["sent_at"] = microseconds(now)
-        if error is not None:
-            news |= {"failed_at": microseconds(now), "error": error}
-        # Two deliverers of one channel may write at once; the one that loses writes again at its next attempt.
-        self._store.swap(record, replace(record, body={**record.body, **news}))
+def forget_removed(store: Store, names: Collection[str]) -> None:
+    """Forget the channels that the settings do not name any more."""
+    for record in store.records(CHANNEL):
+        if record.body.get("by") == "settings" and record.key not in names:
+            forget(store, record.key)
+
+
+def record_attempts(store: Store, name: str, *, sent: bool, error: str | None) -> None:
+    """Record that a channel is delivered to, and how it went; at most once a minute where nothing changed."""
+    record, now = store.record(CHANNEL, name), clock.now()
+    if record is None:
+        return
+    seen = record.body.get("seen_at")
+    if not sent and error is None and seen is not None and now - instant(seen) < _SEEN_EVERY:
+        return
+    news: dict[str, Any] = {"seen_at": microseconds(now)}
+    if sent:
+        news["sent_at"] = microseconds(now)
+    if error is not None:
+        news |= {"failed_at": microseconds(now), "error": error}
+    # Two deliverers of one channel may write at once; the one that loses writes again at its next attempt.
+    store.swap(record, replace(record, body={**record.body, **news}))
 
 
 def _waiting() -> Filter:

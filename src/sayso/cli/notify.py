@@ -15,7 +15,7 @@ import click
 from sayso import config, errors
 from sayso.channels.notification import Channel, test_notification
 from sayso.channels.outbox import delivering, forget
-from sayso.channels.registry import ChannelRegistry, configured, make
+from sayso.channels.registry import announce_waiting, configured, make
 from sayso.cli.context import CliContext
 from sayso.cli.output import WRONG, complain, out
 from sayso.model.escaping import escape
@@ -95,7 +95,7 @@ def _once(store: Store, channels: Mapping[str, Channel], link: str | None, backl
     failed = 0
     with delivering(store, link, runs=False) as deliverers:
         if backlog is not None:
-            ChannelRegistry(store).announce_waiting(backlog)
+            announce_waiting(store, backlog)
         for name, deliverer in zip(channels, deliverers, strict=True):
             deliverer.take_over()
             sent = deliverer.deliver_due()
