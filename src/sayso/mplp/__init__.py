@@ -13,7 +13,6 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from sayso.effects import Effects, drive
-from sayso.model.request import Request
 from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Concern, Event, Governance, Meta, Module, Ref, StageEvent, Trace
@@ -21,7 +20,7 @@ from sayso.mplp.flow import subscribe
 from sayso.mplp.lifecycle import create_confirm
 from sayso.mplp.lookup import find_confirm
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, PlanStep, StepStatus, TargetType
-from sayso.mplp.sample import LearningSample, sample_of, sample_of_plan, sample_of_request
+from sayso.mplp.sample import LearningSample, capture_learning_sample, sample_of
 from sayso.mplp.schema import (
     ConfirmLockedError,
     ConfirmNotFoundError,
@@ -98,24 +97,6 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     if inspect.iscoroutinefunction(do):
         raise TypeError("do is async, which needs sayso.mplp.aio.start; nothing was started")
     return drive(flow.start(target, do, store=store))
-
-
-def capture_learning_sample(
-    confirm: Confirm, target: Plan | Request, *, context: dict[str, Any] | None = None
-) -> LearningSample:
-    """Return what can be learned from a decision (seed 003, section 5).
-
-    Args:
-        confirm: The Confirm.
-        target: Its plan; or the request of a call or question, whose Confirm it is.
-        context: What is known of a plan's context.
-
-    Raises:
-        MismatchError: The Confirm is about something else.
-    """
-    if isinstance(target, Plan):
-        return sample_of_plan(confirm, target, context=context)
-    return sample_of_request(confirm, target)
 
 
 def document_of(store: Store, wanted: str) -> dict[str, Any]:

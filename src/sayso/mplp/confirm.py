@@ -432,7 +432,7 @@ def active_traceparent() -> str | None:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
-def trace_of(traceparent: str | None, context_id: str | None = None) -> Trace | None:
+def trace_of(traceparent: str | None) -> Trace | None:
     """Return the trace that a `traceparent` names; None where it names none."""
     parts = None if traceparent is None else _PARENT.fullmatch(traceparent)
     if parts is None:
@@ -440,6 +440,5 @@ def trace_of(traceparent: str | None, context_id: str | None = None) -> Trace | 
     return Trace(
         trace_id=uuid4_of(parts["trace"]),
         span_id=id_of("span", parts["trace"], parts["span"]),
-        context_id=context_id,
         attributes={"traceparent": traceparent},
     )

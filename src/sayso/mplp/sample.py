@@ -29,12 +29,11 @@ __all__ = [
     "LearningSample",
     "SampleMeta",
     "answer_of",
+    "capture_learning_sample",
     "export_of",
     "mask_secrets",
     "redaction_of",
     "sample_of",
-    "sample_of_plan",
-    "sample_of_request",
     "secrets_of",
 ]
 
@@ -142,18 +141,21 @@ class LearningSample(Document):
     meta: SampleMeta | None = None
 
 
-def sample_of_plan(confirm: Confirm, plan: Plan, *, context: dict[str, Any] | None = None) -> LearningSample:
-    """Return the sample of a decision about a plan.
+def capture_learning_sample(
+    confirm: Confirm, target: Plan | Request, *, context: dict[str, Any] | None = None
+) -> LearningSample:
+    """Return the learning sample of a decision (seed 003, section 5).
 
     Args:
         confirm: The Confirm.
-        plan: Its plan, as approved or as proposed.
-        context: What is known of the plan's context; its id alone when not given.
+        target: Its plan; or the request of a call or question, whose Confirm it is.
+        context: What is known of a plan's context; its id alone when not given.
 
     Raises:
         MismatchError: The Confirm is about something else.
     """
-    return LearningSample(**_of_plan(confirm, plan, context))
+    is_plan = isinstance(target, Plan)
+    return LearningSample(**(_of_plan(confirm, target, context) if is_plan else _of_request(confirm, target)))
 
 
 def _of_plan(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
@@ -196,7 +198,7 @@ def sample_of(request: Request, *rounds: Request) -> LearningSample:
     if round_facts(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
         made = _of_plan(_by_people(confirm, last), plan_of(asked), None) | {"sample_id": _sample_id(confirm)}
         return LearningSample(**mask_secrets(made, _TEXTS_OF_PLAN, secrets_of(last))).model_copy(update=at)
-    return sample_of_request(confirm, last).model_copy(update=at)
+    return LearningSample(**_of_request(confirm, last)).model_copy(update=at)
 
 
 def _at(request: Request) -> datetime:
@@ -217,11 +219,6 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     if not all(is_json(made[part].get(name)) for part, name in _TEXTS):
         return sample_of(request).export()
     return {name: made[name] for name in _ORDER}
-
-
-def sample_of_request(confirm: Confirm, request: Request) -> LearningSample:
-    """Return the sample of a decision about a call or question: what was proposed, and its outcome."""
-    return LearningSample(**_of_request(confirm, request))
 
 
 def _of_request(confirm: Confirm, request: Request) -> dict[str, Any]:
