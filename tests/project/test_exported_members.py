@@ -70,7 +70,8 @@ def top_level_names(module: ModuleType) -> set[str]:
 
 def is_route(decorator: ast.expr) -> bool:
     return (
-        isinstance(decorator, ast.Call) and re.match(r"(router|_document)\.\w+\(", ast.unparse(decorator)) is not None
+        isinstance(decorator, ast.Call)
+        and re.match(r"(router\.\w+|_document\.\w+|_verb)\(", ast.unparse(decorator)) is not None
     )
 
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Http
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sayso import errors
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
@@ -31,12 +31,13 @@ from sayso.server import strict_json
 from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import Problem, problem_of, response
 from sayso.server.auth.sessions import Session
-from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
+from sayso.server.auth.tokens import KINDS, TokenKind, Tokens
 from sayso.server.context import Settings, is_same_origin, is_signed_in
+from sayso.stores.base import Store
 
 __all__ = [
-    "MAX_BODY", "Context", "Endpoint", "EndpointsAtPath", "Principal", "Router", "in_thread", "is_still_good", "parsed",
-    "principal_of", "read_bytes",
+    "MAX_BODY", "Context", "Endpoint", "Principal", "Router", "answer_at", "in_thread", "is_still_good", "parsed",
+    "principal_of", "read_bytes", "validated",
 ]  # fmt: skip
 
 _log = logging.getLogger("sayso.server")
@@ -53,15 +54,7 @@ _STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revo
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks, and what they may do.
-
-    Attributes:
-        kind: Of the token; a session's is `review`.
-        reviewer: In whose name.
-        token_id: Of the token; None for a session.
-        channel: What the record says how a decision came: `api`, or `web` for a session.
-        session: At which browser; None for a token.
-    """
+    """Who asks, and what they may do; a session has the kind `review`, and no token."""
 
     kind: TokenKind
     reviewer: Reviewer
@@ -127,9 +120,7 @@ def _session(http: Http) -> Session | None:
 def _bearer(http: Http, given: list[str]) -> Principal:
     scheme, _, text = given[0].partition(" ")
     tokens: Tokens = http.app.state.tokens
-    token: Token | None = None
-    if len(given) == 1 and scheme.casefold() == "bearer":
-        token = tokens.find(text.strip())
+    token = tokens.find(text.strip()) if len(given) == 1 and scheme.casefold() == "bearer" else None
     if token is None:
         raise _stranger()
     settings: Settings = http.app.state.settings
@@ -166,7 +157,7 @@ async def _read_body(http: Http, model: type[_M]) -> _M:
 
     def checked() -> _M:
         parsed(body or b"{}")
-        return _validated("body", partial(model.model_validate_json, body or b"{}"))
+        return validated("body", partial(model.model_validate_json, body or b"{}"))
 
     # In a thread, where it is large, so that nobody else has to wait.
     return checked() if len(body) <= _LARGE else await in_thread(http, checked)
@@ -188,10 +179,11 @@ def _read_query(http: Http, model: type[_M]) -> _M:
             raise Problem("invalid_input", f"{name!a} stands twice in the query; nothing was done")
         else:
             found[name] = value
-    return _validated("query", partial(model.model_validate, found))
+    return validated("query", partial(model.model_validate, found))
 
 
-def _validated(where: str, validate: Callable[[], _M]) -> _M:
+def validated(where: str, validate: Callable[[], _M], undone: str = "nothing was done") -> _M:
+    """Return what pydantic makes of an input; raises `Problem` with each place where it does not fit."""
     try:
         return validate()
     except ValidationError as error:
@@ -200,7 +192,7 @@ def _validated(where: str, validate: Callable[[], _M]) -> _M:
             f": {each['msg']}"
             for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]
         ]
-        raise Problem("invalid_input", f"the {where} does not fit; nothing was done", problems=problems) from None
+        raise Problem("invalid_input", f"the {where} does not fit; {undone}", problems=problems) from None
 
 
 async def read_bytes(http: Http) -> bytes:
@@ -230,24 +222,21 @@ class Context:
     """One request to the API, by a principal who may make it.
 
     Attributes:
-        http: As it came.
-        principal: Who asks.
-        settings: What the server works with.
         slot: Its place among the requests of its token that are worked on; None for a session.
         status: Of the answer; 304 sends no content.
         headers: Further headers of the answer.
     """
 
-    def __init__(self, http: Http, principal: Principal, slot: Slot | None, status: int) -> None:
-        self.http, self.principal, self.slot, self.status = http, principal, slot, status
+    def __init__(self, http: Http, principal: Principal, slot: Slot | None) -> None:
+        self.http, self.principal, self.slot, self.status = http, principal, slot, 200
         self.headers: dict[str, str] = {}
-        self.settings: Settings = http.app.state.settings
+        self.store: Store = http.app.state.settings.store
 
     @cached_property
     def review(self) -> Review:
         """The person's door, in the name of who asks; looking writes nothing."""
         who = self.principal
-        return Review(self.settings.store, reviewer=who.reviewer, channel=who.channel, sweeps=False)
+        return Review(self.store, reviewer=who.reviewer, channel=who.channel, sweeps=False)
 
     def path(self, name: str) -> str:
         """Return a part of the path."""
@@ -256,23 +245,29 @@ class Context:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One endpoint; `Router` says what the options are.
+    """One endpoint.
 
     Attributes:
         handler: Takes the context, and the checked input where there is one. A plain function runs in a thread; a
             coroutine function must not block.
-        input: The message that it takes.
+        context: The class of that context.
+        input: The message that it takes: the query of a GET, else the JSON body.
         answer: The message that it answers; None for any other response.
+        kinds: Which kinds of tokens may; a session counts as `review`.
+        problems: The codes of problems beside those that every endpoint has.
+        reads: The request headers that it reads, with what they mean.
+        also: Further statuses when all went well, with what they mean.
+        waits: Whether it may answer late, when something has changed.
     """
 
     method: str
     path: str
     summary: str
     handler: Callable[..., Any] = field(repr=False)
+    context: type[Context]
     input: type[BaseModel] | None
     answer: type[BaseModel] | None
     kinds: Collection[TokenKind] = KINDS
-    status: int = 200
     problems: Sequence[str] = ()
     reads: Mapping[str, str] = field(default_factory=dict[str, str])
     also: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -286,49 +281,32 @@ class Endpoint:
         return half + self.handler.__name__
 
     async def answered(self, http: Http, principal: Principal, slot: Slot | None) -> Response:
-        """Do it, for somebody who is known.
-
-        Raises:
-            Problem: The token's kind may not, or the input does not fit.
-        """
+        """Do it, for somebody who is known; raises `Problem` where the token's kind may not, or the input is wrong."""
         if principal.kind not in self.kinds:
             raise Problem(
                 "wrong_token_kind", f"a token of the kind {principal.kind!r} does not do this; nothing was done"
             )
-        context = Context(http, principal, slot, self.status)
         takes_query = self.input is not None and self.method == "GET"
         if http.url.query and not takes_query:
             raise Problem("invalid_input", "this takes nothing after the question mark; nothing was done")
-        given: list[Any] = [context]
+        context = self.context(http, principal, slot)
+        work = partial(self.handler, context)
         if self.input is not None:
-            given.append(_read_query(http, self.input) if takes_query else await _read_body(http, self.input))
-        if inspect.iscoroutinefunction(self.handler):
-            return _written(context, await self.handler(*given))
-        return _written(context, await in_thread(http, partial(self.handler, *given)))
-
-
-def _written(context: Context, answer: BaseModel | Response) -> Response:
-    if isinstance(answer, Response):
-        return answer
-    if context.status == 304:
-        return Response(status_code=304, headers=context.headers)
-    # ASCII: what could deceive an eye, a terminal or a log stays an escape.
-    text = answer.model_dump_json(ensure_ascii=True)
-    return Response(text, context.status, context.headers, "application/json")
+            given = _read_query(http, self.input) if takes_query else await _read_body(http, self.input)
+            work = partial(work, given)
+        is_coroutine = inspect.iscoroutinefunction(self.handler)
+        answer: BaseModel | Response = await (work() if is_coroutine else in_thread(http, work))
+        if isinstance(answer, Response):
+            return answer
+        if context.status == 304:
+            return Response(status_code=304, headers=context.headers)
+        # ASCII: what could deceive an eye, a terminal or a log stays an escape.
+        text = answer.model_dump_json(ensure_ascii=True)
+        return Response(text, context.status, context.headers, "application/json")
 
 
 class Router:
-    """Collects endpoints.
-
-    Attributes:
-        endpoints: In the order in which they were declared.
-
-    Args:
-        options: Those of all endpoints, as of `Endpoint`: which `kinds` of tokens may (a session counts as `review`),
-            the codes of `problems` beside those that every endpoint has, the request headers that it `reads` and
-            further statuses when all went well (`also`), with what they mean; and whether it `waits`, that is, may
-            answer late, when something has changed.
-    """
+    """Collects endpoints in the order of their declaration; `options` are those of all of them, as of `Endpoint`."""
 
     def __init__(self, **options: Any) -> None:
         self.endpoints: list[Endpoint] = []
@@ -349,10 +327,10 @@ class Router:
     def _added(self, method: str, path: str, summary: str, options: dict[str, Any]) -> Callable[[_F], _F]:
         def add(handler: _F) -> _F:
             signature = inspect.signature(handler, eval_str=True)
-            _, *taken = (parameter.annotation for parameter in signature.parameters.values())
+            context, *taken = (parameter.annotation for parameter in signature.parameters.values())
             answer = signature.return_annotation
             self.endpoints.append(Endpoint(
-                method, path, summary, handler, input=taken[0] if taken else None,
+                method, path, summary, handler, context, input=taken[0] if taken else None,
                 answer=answer if issubclass(answer, BaseModel) else None, **{**self._options, **options},
             ))  # fmt: skip
             return handler
@@ -360,21 +338,13 @@ class Router:
         return add
 
 
-class EndpointsAtPath:
-    """An ASGI program for all endpoints at one path; an answer of any kind leaves here, and no exception.
+def answer_at(endpoints: Mapping[str, Endpoint]) -> ASGIApp:
+    """Return an ASGI program for the endpoints at one path, by method; an answer leaves it, and no exception."""
 
-    Args:
-        endpoints: By method; none means that there is nothing at this path.
-    """
-
-    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
-        self._endpoints = endpoints
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         http = Http(scope, receive)
         try:
-            answer = await self._answered(http)
+            answer = await _answered(endpoints, http)
         except Problem as problem:
             answer = response(problem)
         except errors.SaysoError as fault:
@@ -389,33 +359,37 @@ class EndpointsAtPath:
             answer = response(Problem("internal", "something went wrong here; the server's log says more"))
         await answer(scope, receive, send)
 
-    async def _answered(self, http: Http) -> Response:
-        try:
-            principal = await in_thread(http, partial(principal_of, http))  # by its headers: no body has been read
-        except Problem:
-            strangers: Rate = http.app.state.stranger_rate
-            strangers.count(f"stranger {'' if http.client is None else http.client.host}")
-            raise
-        if principal.token_id is None:
-            sessions: Rate = http.app.state.stranger_rate
-            sessions.count(f"session {principal.reviewer.identity.folded}")
-            return await self._done(http, principal, None)
-        rate: Rate = http.app.state.rate
-        rate.count(f"token {principal.token_id}")
-        endpoint, in_flight = self._endpoints.get(http.method), cast("InFlight", http.app.state.in_flight)
-        queues = endpoint is not None and endpoint.waits
-        async with in_flight.one_of(principal.token_id, queues=queues) as slot:  # let go while `until_changed` sleeps
-            return await self._done(http, principal, slot)
+    return app
 
-    async def _done(self, http: Http, principal: Principal, slot: Slot | None) -> Response:
-        endpoint = self._endpoints.get("GET" if http.method == "HEAD" else http.method)
-        if endpoint is not None:
-            answer = await endpoint.answered(http, principal, slot)
-            tokens: Tokens = http.app.state.tokens
-            if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
-                await in_thread(http, tokens.write_uses)
-            return answer
-        if not self._endpoints:
-            raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
-        allowed = ", ".join(sorted(self._endpoints))
-        raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})
+
+async def _answered(endpoints: Mapping[str, Endpoint], http: Http) -> Response:
+    state = http.app.state
+    strangers: Rate = state.stranger_rate
+    try:
+        principal = await in_thread(http, partial(principal_of, http))  # by its headers: no body has been read
+    except Problem:
+        strangers.count(f"stranger {'' if http.client is None else http.client.host}")
+        raise
+    if principal.token_id is None:
+        strangers.count(f"session {principal.reviewer.identity.folded}")
+        return await _done(endpoints, http, principal, None)
+    rate: Rate = state.rate
+    rate.count(f"token {principal.token_id}")
+    endpoint, in_flight = endpoints.get(http.method), cast("InFlight", state.in_flight)
+    queues = endpoint is not None and endpoint.waits
+    async with in_flight.one_of(principal.token_id, queues=queues) as slot:  # let go while `until_changed` sleeps
+        return await _done(endpoints, http, principal, slot)
+
+
+async def _done(endpoints: Mapping[str, Endpoint], http: Http, principal: Principal, slot: Slot | None) -> Response:
+    endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
+    if endpoint is not None:
+        answer = await endpoint.answered(http, principal, slot)
+        tokens: Tokens = http.app.state.tokens
+        if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
+            await in_thread(http, tokens.write_uses)
+        return answer
+    if not endpoints:
+        raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
+    allowed = ", ".join(sorted(endpoints))
+    raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})

@@ -90,14 +90,13 @@ _counts: dict[tuple[asyncio.AbstractEventLoop, Store], StoreVersion] = {}  # tho
 
 
 async def until_changed(
-    context: Context, store: Store, request_ids: Collection[str], look: Callable[[Collection[str]], T | None],
-    wait: float, *, is_any: bool = False,
+    context: Context, request_ids: Collection[str], look: Callable[[Collection[str]], T | None], wait: float, *,
+    is_any: bool = False,
 ) -> T | None:  # fmt: skip
     """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
 
     Args:
         context: The program's request, whose body has been read; it is in flight but while it sleeps.
-        store: Where to look.
         request_ids: Those whose changes end the wait.
         look: Looks at some of them, all at first; in a thread.
         wait: For how many seconds.
@@ -118,9 +117,9 @@ async def until_changed(
     unwatch: list[Unwatch] = []
     try:
         # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
-        unwatch.extend(store.watch(one, partial(on_change, one)) for one in request_ids)
+        unwatch.extend(context.store.watch(one, partial(on_change, one)) for one in request_ids)
         if is_any:
-            unwatch.append(store.watch_all(on_change))
+            unwatch.append(context.store.watch_all(on_change))
         while True:
             wakeup.clear()
             looked_at, changed = changed, set[str]()

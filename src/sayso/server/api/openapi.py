@@ -9,15 +9,16 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from sayso import __version__
 from sayso.server.api import problems
 from sayso.server.api.endpoint import Endpoint
+from sayso.server.api.messages import ProblemDocument
 from sayso.stores.http_messages import Message
 
-__all__ = ["Problem", "codes_of", "document"]
+__all__ = ["codes_of", "document"]
 
 _ALWAYS = (
     "not_signed_in", "rate_limited", "internal", "store", "store_busy", "store_corrupt", "store_full",
@@ -26,25 +27,13 @@ _ALWAYS = (
 _WITH_BODY = ("invalid_json", "body_too_large", "wrong_content_type", "invalid_input", "not_from_here")
 
 
-class Problem(BaseModel):
-    """What went wrong (RFC 9457). `code` never changes; further members depend on it."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-
-
 def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     """Return the document of these endpoints."""
     endpoints = list(endpoints)
     schemas: dict[type[BaseModel], dict[str, Any]] = {}
     definitions: dict[str, Any] = {}
     modes = {each.answer: "serialization" for each in endpoints} | {each.input: "validation" for each in endpoints}
-    modes = {model: mode for model, mode in modes.items() if model is not None} | {Problem: "serialization"}
+    modes = {model: mode for model, mode in modes.items() if model is not None} | {ProblemDocument: "serialization"}
     # Programs and reviewers have messages of the same names.
     for is_programs, prefix in ((True, "Program"), (False, "")):
         wanted: list[Any] = [each for each in modes.items() if issubclass(each[0], Message) is is_programs]
@@ -138,7 +127,7 @@ def _answers(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]])
         good["content"] = {endpoint.media_type: {"schema": schemas[endpoint.answer]}}
     elif endpoint.media_type != "application/json":
         good["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
-    found: dict[str, Any] = {str(endpoint.status): good}
+    found: dict[str, Any] = {"200": good}
     for status, description in endpoint.also.items():
         found[str(status)] = {**(good if status < 300 else {}), "description": description}
     codes: dict[int, list[problems.ProblemKind]] = {}
@@ -147,7 +136,7 @@ def _answers(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]])
         codes.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(codes.items()):
         description = "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds)
-        content = {problems.MEDIA_TYPE: {"schema": schemas[Problem]}}
+        content = {problems.MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}
         found[str(status)] = {"description": description, "content": content}
     return found
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 
+from starlette.requests import Request as Http
+
 from sayso import errors
 from sayso.model.journal import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunSnapshot, RunUpdate
-from sayso.server.api.endpoint import Context
-from sayso.stores.base import Filter, Page, Store
+from sayso.server.api.endpoint import Context, Principal
+from sayso.server.api.limits import Slot
+from sayso.stores.base import Filter, Page
 from sayso.stores.records import Record
 
 __all__ = ["Ownership"]
@@ -26,19 +29,17 @@ _LOOKED_AT = 2_000  # requests that one page of a list looks through
 _SOMEBODY = Identity(PROGRAM, "somebody")
 
 
-class Ownership:
-    """What one program may see of a store.
+class Ownership(Context):
+    """A program's request to the API, and what the program may see of the store.
 
     Attributes:
-        store: The store.
         me: The program, as its requests say who asked.
         owner: The person or program in whose name the token was made; decides nothing that was asked with it.
     """
 
-    def __init__(self, context: Context) -> None:
-        self.store: Store = context.settings.store
-        self.me = context.principal.requester
-        self.owner = context.principal.reviewer.identity
+    def __init__(self, http: Http, principal: Principal, slot: Slot | None) -> None:
+        super().__init__(http, principal, slot)
+        self.me, self.owner = principal.requester, principal.reviewer.identity
         self._readable: dict[str, bool] = {}
 
     # -- requests ----------------------------------------------------------------------------------------------
@@ -49,10 +50,8 @@ class Ownership:
 
     def request(self, request_id: str) -> Request:
         """Return a request of the program's; raises `RequestNotFoundError` for any other id."""
-        if _ID.fullmatch(request_id) is None:
-            raise errors.RequestNotFoundError(request_id)
-        request = self.store.get(request_id)
-        if not self.is_mine(request):
+        request = self.store.get(request_id) if _ID.fullmatch(request_id) else None
+        if request is None or not self.is_mine(request):
             raise errors.RequestNotFoundError(request_id)
         return request
 

@@ -6,11 +6,12 @@ program sends is believed that can be worked out here (`sayso.server.api.validat
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.model import canonical
@@ -20,7 +21,7 @@ from sayso.model.lifecycle import MOST_KEPT, is_due
 from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
-from sayso.server.api.endpoint import Context, Router
+from sayso.server.api.endpoint import Router
 from sayso.server.api.long_poll import StoreVersion, until_changed
 from sayso.server.api.ownership import Ownership
 from sayso.server.api.problems import Problem
@@ -31,8 +32,8 @@ from sayso.stores.transaction import waiting_kind
 
 __all__ = ["MOST_RETRIES", "router"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 router = Router(kinds=("ask",))
-_V1 = "/v1/program"
 _NOT_THERE = ("request_not_found",)
 _SAVING = ("run_not_found", "run_busy", "request_not_found")
 
@@ -46,15 +47,24 @@ _MAX_WORDS, _MAX_RESULT, _MAX_STEPS = 10_000, 200_000, 10_000
 _locks = tuple(threading.Lock() for _ in range(64))
 
 
+def _verb(summary: str, **options: Any) -> Callable[[F], F]:
+    """Add the decorated function as the endpoint of the message that it takes."""
+
+    def add(handler: F) -> F:
+        _, message = inspect.signature(handler, eval_str=True).parameters.values()
+        return router.post(f"/v1/program{message.annotation.path()}", summary, **options)(handler)
+
+    return add
+
+
 # -- asking ------------------------------------------------------------------------------------------------------
 
 
-@router.post(
-    f"{_V1}/ask", "Ask for a person's decision on a call or question, or find it asked",
+@_verb(
+    "Ask for a person's decision on a call or question, or find it asked",
     problems=("ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", *_SAVING),
-)  # fmt: skip
-def ask(context: Context, message: messages.Ask) -> messages.RequestMessage:
-    own = Ownership(context)
+)
+def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
     request = validate_request(message.request, me=own.me, owner=own.owner, now=clock.now())
     if request.retries > MOST_RETRIES:
         raise errors.AskRefusedError(f"a call is retried {MOST_RETRIES} times at most here; give the gate less")
@@ -65,7 +75,7 @@ def ask(context: Context, message: messages.Ask) -> messages.RequestMessage:
         if known is not None and not own.is_mine(known):
             raise errors.RunNotFoundError(request.run_id)
         if known is None:
-            _must_have_room(context, own, request.run_id)
+            _must_have_room(own, request.run_id)
         # A key is compared with what it was used for by the store.
         if known is not None and update is None and not known.holds and request.key is None:
             return messages.RequestMessage.of_request(known)
@@ -95,12 +105,12 @@ def _lock(own: Ownership) -> threading.Lock:
     return _locks[hash(own.me) % len(_locks)]  # a run is one program's, so that this holds for its runs, too
 
 
-def _must_have_room(context: Context, own: Ownership, run_id: str) -> None:
+def _must_have_room(own: Ownership, run_id: str) -> None:
     """Refuse what is one too many of the run or of the program.
 
     Of the program no more records are read than may wait, and no other request.
     """
-    state, store, now = context.http.app.state, own.store, clock.now()
+    state, store, now = own.http.app.state, own.store, clock.now()
     in_run, kind = Filter(states=frozenset({State.PENDING}), run_id=run_id), waiting_kind(own.me)
     if store.count(in_run) >= state.open_per_run:
         for request in store.list(in_run, limit=1_000).requests:
@@ -147,26 +157,24 @@ def _answer(request: Request) -> messages.RequestMessage:
     return messages.RequestMessage.of_request(request)
 
 
-@router.post(f"{_V1}/get", "How a request of the program's stands", problems=_NOT_THERE)
-def get(context: Context, message: messages.Get) -> messages.RequestMessage:
-    return _answer(Ownership(context).request(message.request_id))
+@_verb("How a request of the program's stands", problems=_NOT_THERE)
+def get(own: Ownership, message: messages.Get) -> messages.RequestMessage:
+    return _answer(own.request(message.request_id))
 
 
-@router.post(f"{_V1}/settle", "Write an end that was reached", problems=_NOT_THERE)
-def settle(context: Context, message: messages.Settle) -> messages.RequestMessage:
-    own = Ownership(context)
+@_verb("Write an end that was reached", problems=_NOT_THERE)
+def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
     return _answer(own.store.settle(own.request(message.request_id).id, gone=message.gone))
 
 
-@router.post(
-    f"{_V1}/start", "Take the single right to run an approved call",
+@_verb(
+    "Take the single right to run an approved call",
     problems=(
         *_NOT_THERE, "already_started", "not_approved", "approval_expired", "effect_taken", "outcome_unknown",
         "start_refused",
     ),
 )  # fmt: skip
-def start(context: Context, message: messages.Start) -> messages.RequestMessage:
-    own = Ownership(context)
+def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
     request = own.request(message.request_id)
     _must_have_starts(own, request)
     try:
@@ -209,11 +217,9 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     return execution.finished_at >= since
 
 
-@router.post(
-    f"{_V1}/finish", "Say how a started call ended", problems=(*_SAVING, "start_refused", "argument")
-)  # fmt: skip
-def finish(context: Context, message: messages.Finish) -> messages.RequestMessage:
-    own, outcome = Ownership(context), message.outcome
+@_verb("Say how a started call ended", problems=(*_SAVING, "start_refused", "argument"))
+def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
+    outcome = message.outcome
     request = own.request(message.request_id)
     for name, text, limit in (
         ("result", outcome.result, _MAX_RESULT), ("kept", outcome.kept, MOST_KEPT),
@@ -236,25 +242,18 @@ def _must_be_shown(result: str) -> None:
         raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
 
 
-@router.post(f"{_V1}/withdraw", "Take a request back, or forget a no", problems=_NOT_THERE)
-def withdraw(context: Context, message: messages.Withdraw) -> messages.RequestMessage:
-    own = Ownership(context)
+@_verb("Take a request back, or forget a no", problems=_NOT_THERE)
+def withdraw(own: Ownership, message: messages.Withdraw) -> messages.RequestMessage:
     return _answer(own.store.withdraw(own.request(message.request_id).id, own.me, message.reason))
 
 
-@router.post(
-    f"{_V1}/send-back", "Let an approved edit wait anew that the function's own types refuse", problems=_NOT_THERE
-)
-def send_back(context: Context, message: messages.SendBack) -> messages.RequestMessage:
-    own = Ownership(context)
+@_verb("Let an approved edit wait anew that the function's own types refuse", problems=_NOT_THERE)
+def send_back(own: Ownership, message: messages.SendBack) -> messages.RequestMessage:
     return _answer(own.store.send_back(own.request(message.request_id).id, own.me, message.problems))
 
 
-@router.post(
-    f"{_V1}/verify", "Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown")
-)  # fmt: skip
-def verify(context: Context, message: messages.Verify) -> messages.RequestMessage:
-    own = Ownership(context)
+@_verb("Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown"))
+def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     request = own.request(message.request_id)
     # Recorded as the program's word: what it calls its hook says nothing that could be known here.
     return _answer(own.store.resolve(
@@ -262,26 +261,21 @@ def verify(context: Context, message: messages.Verify) -> messages.RequestMessag
     ))  # fmt: skip
 
 
-@router.post(
-    f"{_V1}/get-result", "What a call with a key returned", problems=(*_NOT_THERE, "value_not_kept")
-)  # fmt: skip
-def get_result(context: Context, message: messages.GetResult) -> messages.Result:
-    own = Ownership(context)
+@_verb("What a call with a key returned", problems=(*_NOT_THERE, "value_not_kept"))
+def get_result(own: Ownership, message: messages.GetResult) -> messages.Result:
     return messages.Result.of(result=own.store.result(own.request(message.request_id).id))
 
 
 # -- many requests -----------------------------------------------------------------------------------------------
 
 
-@router.post(f"{_V1}/find", "The request that holds a fingerprint")
-def find(context: Context, message: messages.Find) -> messages.Found:
-    own = Ownership(context)
+@_verb("The request that holds a fingerprint")
+def find(own: Ownership, message: messages.Find) -> messages.Found:
     return _found(own, own.store.find(message.fingerprint))
 
 
-@router.post(f"{_V1}/find-key", "The request that was asked with a key in a run")
-def find_key(context: Context, message: messages.FindKey) -> messages.Found:
-    own = Ownership(context)
+@_verb("The request that was asked with a key in a run")
+def find_key(own: Ownership, message: messages.FindKey) -> messages.Found:
     return _found(own, own.store.find_key(message.run_id, message.key))
 
 
@@ -289,22 +283,20 @@ def _found(own: Ownership, found: Request | None) -> messages.Found:
     return messages.Found.of(found=None if found is None or not own.is_mine(found) else _answer(found))
 
 
-@router.post(f"{_V1}/by-effect", "The program's requests with an effect")
-def by_effect(context: Context, message: messages.ByEffect) -> messages.Requests:
-    own = Ownership(context)
+@_verb("The program's requests with an effect")
+def by_effect(own: Ownership, message: messages.ByEffect) -> messages.Requests:
     return messages.Requests.of(requests=[*filter(own.is_mine, own.store.by_effect(message.effect))], cursor=None)
 
 
-@router.post(f"{_V1}/match", "Ids of the program's requests, by how they begin")
-def match(context: Context, message: messages.Match) -> messages.Ids:
-    own = Ownership(context)
+@_verb("Ids of the program's requests, by how they begin")
+def match(own: Ownership, message: messages.Match) -> messages.Ids:
     ids = own.store.match(message.prefix, _MAX_LOOKED_AT)
     return messages.Ids.of(ids=[one for one in ids if own.is_mine(own.store.get(one))][: message.limit])
 
 
-@router.post(f"{_V1}/list", "The program's requests")
-def list_requests(context: Context, message: messages.List) -> messages.Requests:
-    own, wanted = Ownership(context), message.wanted
+@_verb("The program's requests")
+def list_requests(own: Ownership, message: messages.List) -> messages.Requests:
+    wanted = message.wanted
     _must_be_short(wanted.run_id, wanted.name, wanted.risk, wanted.text)
     try:
         page = own.page(wanted, message.cursor, message.limit, newest=message.newest)
@@ -323,24 +315,20 @@ def _unfit(error: ValueError) -> Problem:
     return Problem("invalid_input", f"{error}; nothing was done")
 
 
-@router.post(f"{_V1}/sweep", "Write all ends that were reached")
-def sweep(context: Context, _: messages.Sweep) -> messages.Swept:
-    return messages.Swept.of(changed=Ownership(context).store.sweep())
+@_verb("Write all ends that were reached")
+def sweep(own: Ownership, _: messages.Sweep) -> messages.Swept:
+    return messages.Swept.of(changed=own.store.sweep())
 
 
-@router.post(f"{_V1}/note", "Note in a run's journal what was denied", problems=("run_not_found",))
-def note(context: Context, message: messages.Note) -> messages.Done:
-    own = Ownership(context)
+@_verb("Note in a run's journal what was denied", problems=("run_not_found",))
+def note(own: Ownership, message: messages.Note) -> messages.Done:
     own.claim(message.run_id)
     own.store.note(message.run_id, message.event, own.me, dict[str, Any](message.detail))
     return messages.Done()
 
 
-@router.post(
-    f"{_V1}/journal", "What happened to a request, or in a run", problems=("request_not_found", "run_not_found")
-)
-def journal(context: Context, message: messages.Journal) -> messages.Entries:
-    own = Ownership(context)
+@_verb("What happened to a request, or in a run", problems=("request_not_found", "run_not_found"))
+def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
     if message.request_id is not None:
         own.request(message.request_id)
     elif message.run_id is not None:
@@ -356,18 +344,15 @@ def journal(context: Context, message: messages.Journal) -> messages.Entries:
         after = rows[-1].run_id, rows[-1].seq
 
 
-@router.post(f"{_V1}/wait", "Wait until a request differs from what was seen", waits=True)
-async def wait(context: Context, message: messages.Wait) -> messages.Changes:
-    own = Ownership(context)
+@_verb("Wait until a request differs from what was seen", waits=True)
+async def wait(own: Ownership, message: messages.Wait) -> messages.Changes:
     if message.version is None:
-        return await _changes(context, own, message, None)
+        return await _changes(own, message, None)
     with StoreVersion.counted(own.store) as version:
-        return await _changes(context, own, message, version)
+        return await _changes(own, message, version)
 
 
-async def _changes(
-    context: Context, own: Ownership, message: messages.Wait, version: StoreVersion | None
-) -> messages.Changes:
+async def _changes(own: Ownership, message: messages.Wait, version: StoreVersion | None) -> messages.Changes:
     def look(request_ids: Collection[str]) -> messages.Changes | None:
         found = [_answer(one) for one in map(own.request_or_none, request_ids) if one is not None]
         changed = [one for one in found if one.etag != message.seen[one.request.id]]
@@ -379,7 +364,7 @@ async def _changes(
         )  # fmt: skip
 
     found = await until_changed(
-        context, own.store, message.seen, look, message.seconds, is_any=version is not None
+        own, message.seen, look, message.seconds, is_any=version is not None
     )  # fmt: skip
     return found or messages.Changes.of(changed={}, version=message.version, requests=[])
 
@@ -400,9 +385,8 @@ _READY = (1_000, 10_000, 100_000)  # of all programs' runs, looked through one a
 _READY_TIMEOUT = 2.0  # seconds
 
 
-@router.post(f"{_V1}/runs", "The program's runs, newest first")
-def runs(context: Context, message: messages.Runs) -> messages.RunsPage:
-    own = Ownership(context)
+@_verb("The program's runs, newest first")
+def runs(own: Ownership, message: messages.Runs) -> messages.RunsPage:
     _must_be_short(message.wanted.name)
     found, looked_at, cursor = list[RunRecord](), 0, message.cursor
     while True:
@@ -416,37 +400,33 @@ def runs(context: Context, message: messages.Runs) -> messages.RunsPage:
             return messages.RunsPage.of(runs=found, cursor=cursor)
 
 
-@router.post(f"{_V1}/get-run", "A run and its steps", problems=("run_not_found",))
-def get_run(context: Context, message: messages.GetRun) -> messages.RunSnapshotMessage:
-    return messages.RunSnapshotMessage.of(snapshot=Ownership(context).run(message.run_id))
+@_verb("A run and its steps", problems=("run_not_found",))
+def get_run(own: Ownership, message: messages.GetRun) -> messages.RunSnapshotMessage:
+    return messages.RunSnapshotMessage.of(snapshot=own.run(message.run_id))
 
 
-@router.post(f"{_V1}/save-run", "Save a run that the program holds", problems=_SAVING)
-def save_run(context: Context, message: messages.SaveRun) -> messages.Done:
-    own = Ownership(context)
+@_verb("Save a run that the program holds", problems=_SAVING)
+def save_run(own: Ownership, message: messages.SaveRun) -> messages.Done:
     own.store.save_run(_update(own, message.update))
     return messages.Done()
 
 
-@router.post(f"{_V1}/take-run", "Take a run", problems=_SAVING)
-def take_run(context: Context, message: messages.TakeRun) -> messages.RunSnapshotMessage:
-    own = Ownership(context)
+@_verb("Take a run", problems=_SAVING)
+def take_run(own: Ownership, message: messages.TakeRun) -> messages.RunSnapshotMessage:
     own.must_be_mine(message.run_id)
     return messages.RunSnapshotMessage.of(
         snapshot=own.store.take_run(message.run_id, message.holder, gone=message.gone)
     )
 
 
-@router.post(f"{_V1}/leave-run", "Hand a run back", problems=_SAVING)
-def leave_run(context: Context, message: messages.LeaveRun) -> messages.Done:
-    own = Ownership(context)
+@_verb("Hand a run back", problems=_SAVING)
+def leave_run(own: Ownership, message: messages.LeaveRun) -> messages.Done:
     own.store.leave_run(_update(own, message.update._replace(left=message.state)), message.state)
     return messages.Done()
 
 
-@router.post(f"{_V1}/ready-runs", "Runs that can go on")
-def ready_runs(context: Context, message: messages.ReadyRuns) -> messages.RunsPage:
-    own = Ownership(context)
+@_verb("Runs that can go on")
+def ready_runs(own: Ownership, message: messages.ReadyRuns) -> messages.RunsPage:
     found: list[RunRecord] = []
     for run_id in _ready(own, message.names):
         try:

@@ -117,7 +117,7 @@ def journal(context: Context, query: messages.JournalQuery) -> messages.Journal:
 def _rows(
     context: Context, query: messages.PageQuery | messages.JournalQuery, run_id: str | None, request_id: str | None
 ) -> messages.Journal:
-    store, after = context.settings.store, None
+    store, after = context.store, None
     if query.cursor is not None:
         seq, dot, run = query.cursor.partition(".")
         if not dot or not seq.isascii() or not seq.isdigit() or len(seq) > 18:
@@ -133,7 +133,7 @@ def list_runs(context: Context, query: messages.RunsQuery) -> messages.Runs:
     states = frozenset[RunState]() if query.state is None else frozenset({query.state})
     wanted = RunFilter(states, query.name)
     try:
-        found, cursor = context.settings.store.runs(wanted, cursor=query.cursor, limit=query.limit)
+        found, cursor = context.store.runs(wanted, cursor=query.cursor, limit=query.limit)
     except ValueError as error:
         raise _unfit(error) from None
     return messages.Runs(runs=list(map(messages.Run.of, found)), cursor=cursor)
@@ -141,7 +141,7 @@ def list_runs(context: Context, query: messages.RunsQuery) -> messages.Runs:
 
 @router.get("/v1/runs/{run_id:path}", "Show a run", kinds=_READERS, problems=("run_not_found",))
 def get_run(context: Context) -> messages.Run:
-    return messages.Run.of(context.settings.store.get_run(context.path("run_id")).run)
+    return messages.Run.of(context.store.get_run(context.path("run_id")).run)
 
 
 # -- deciding: each verb of `sayso.reviews` ----------------------------------------------------------------------
@@ -245,12 +245,12 @@ def resolve(context: Context, body: messages.Resolve) -> messages.Request:
 
 @router.get("/v1/tokens", "List tokens", kinds=("admin",))
 def tokens(context: Context) -> messages.Tokens:
-    return messages.Tokens(tokens=list(map(messages.Token.of, Tokens(context.settings.store).all())))
+    return messages.Tokens(tokens=list(map(messages.Token.of, Tokens(context.store).all())))
 
 
 @router.delete("/v1/tokens/{token_id}", "Revoke a token, at once", kinds=("admin",), problems=("not_found",))
 def revoke(context: Context) -> messages.Token:
-    who, all_tokens = context.principal, Tokens(context.settings.store)
+    who, all_tokens = context.principal, Tokens(context.store)
     token = all_tokens.revoke(context.path("token_id"), by=who.reviewer.identity, channel=who.channel)
     if token is None:
         raise Problem("not_found", "there is no token of this id; nothing was changed")
@@ -266,7 +266,7 @@ def revoke(context: Context) -> messages.Token:
 )  # fmt: skip
 def confirm(context: Context) -> Response:
     try:
-        return JSONResponse(mplp.document_of(context.settings.store, context.path("confirm_id")))
+        return JSONResponse(mplp.document_of(context.store, context.path("confirm_id")))
     except mplp.ConfirmNotFoundError:
         raise Problem("not_found", "there is no Confirm, plan or request of this id here; nothing was done") from None
     except mplp.NotConformantError:
