@@ -358,7 +358,7 @@ def test_a_stale_form_decides_nothing(app: Starlette, ada: Browser, clock: Clock
     assert browser(app, "bob").decide(request_id, "approve", f0="900").status_code == 200
     before = sayso.Review().get(request_id)
     stale = ada.submit(f"/r/{request_id}/{verb}", csrf=fields["csrf"], seen=fields["seen"], f0="5", note="x")
-    assert stale.status_code == 409
+    assert stale.status_code == 412
     assert "was changed since you looked" in text_of(stale.text)
     assert "900" in text_of(stale.text)
     assert fields_of(stale.text)["seen"] == before.current_fingerprint != fields["seen"]

@@ -237,7 +237,8 @@ def test_a_token_that_was_rewritten_by_hand_opens_nothing(store: Store) -> None:
     token, text = Tokens(store).new("review", "ada")
     record = store.record("token", token.id)
     assert record is not None
-    for change in ({"kind": "root"}, {"expires_at": "never"}, {"roles": 1}, {"subject": ""}):
+    nobody = {"person": {"issuer": "local", "subject": ""}}
+    for change in ({"kind": "root"}, {"expires_at": "never"}, {"roles": 1}, nobody):
         store.keep(Record("token", token.id, record.body | change))
         with pytest.raises(errors.StoreCorruptError):
             Tokens(store).find(text)

@@ -242,7 +242,7 @@ def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
         assert len(looks) - begun <= 4, looks[begun:]  # one by the decision itself
         for stream in streams:
             await stream.aclose()
-        assert app.state.live_pages.hub().is_left
+        assert app.state.live_pages.here().is_idle
         return [first, second]
 
     first, second = asyncio.run(asyncio.wait_for(both_told(), 30))
@@ -261,10 +261,10 @@ def test_a_page_that_is_left_is_watched_no_more(store: Store) -> None:
         await anext(one)
         await anext(other)
         await one.aclose()
-        watched = len(app.state.live_pages.hub()._unwatch)
+        watched = len(app.state.live_pages.here()._unwatch)
         await other.aclose()
         await asyncio.sleep(0)
-        return watched, len(app.state.live_pages.hub()._unwatch)
+        return watched, len(app.state.live_pages.here()._unwatch)
 
     assert asyncio.run(asyncio.wait_for(leave(), 30)) == (2, 0)
     assert store._bell.is_idle

@@ -122,30 +122,19 @@ def create_app(
     if sign_in.provider is not None and base_url is None:
         raise errors.ConfigError("an OpenID provider needs base_url: it sends people back to that address only")
     names = {*hosts, *([parts.hostname] if base_url else LOOPBACK)}
-    app = Starlette(
-        routes=_routes(), middleware=[Middleware(Guard, hosts=names)], exception_handlers={**HANDLERS},
-        lifespan=None,
-    )  # fmt: skip
-    here = config.open_store(store)
-    signer = TokenSigner(here)
-    sessions = Sessions(
-        here, signer, lasts=sign_in.lasts, options=f"{base_url or ''} {sign_in.fingerprint}", admits=sign_in.admits
-    )
-    app.state.settings = Settings(here, sessions, base_url, who, signer, sign_in)
-    app.state.on_stranger, app.state.on_link_used = on_stranger, None
-    app.state.tokens, app.state.rate = Tokens(app.state.settings.store), Rate(rate)
-    app.state.in_flight, app.state.stranger_rate = InFlight(in_flight), Rate(stranger_rate)
-    app.state.event_log = EventLog(app.state.settings.store)
-    app.state.broadcasters = Broadcasters(app.state.event_log)
-    app.state.metrics = metrics.Metrics(app.state.settings.store, app.state.event_log)
-    app.state.open_per_run, app.state.open_per_token = open_per_run, open_per_token
-    app.state.live_pages, app.state.checkpoints = events.LivePages(app.state.settings.store), None
-    app.state.insights = insights.Insights(app.state.settings.store)
-    app.state.hooks = Hooks(
-        app.state.settings.store, config.table("hooks") if hooks is None else hooks,
-        rate=app.state.stranger_rate,
-        admits=sign_in.admits,
-    )  # fmt: skip
+    app = Starlette(routes=_routes(), middleware=[Middleware(Guard, hosts=names)], exception_handlers={**HANDLERS})
+    store, state = config.open_store(store), app.state
+    signer, options = TokenSigner(store), f"{base_url or ''} {sign_in.fingerprint}"
+    sessions = Sessions(store, signer, lasts=sign_in.lasts, options=options, admits=sign_in.admits)
+    state.settings = Settings(store, sessions, base_url, who, signer, sign_in)
+    state.on_stranger, state.on_link_used, state.checkpoints = on_stranger, None, None
+    state.tokens, state.rate, state.stranger_rate = Tokens(store), Rate(rate), Rate(stranger_rate)
+    state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token
+    state.event_log = EventLog(store)
+    state.broadcasters, state.live_pages = Broadcasters(state.event_log), events.LivePages(store)
+    state.metrics, state.insights = metrics.Metrics(store, state.event_log), insights.Insights(store)
+    tables = config.table("hooks") if hooks is None else hooks
+    state.hooks = Hooks(store, tables, rate=state.stranger_rate, admits=sign_in.admits)
     return app
 
 

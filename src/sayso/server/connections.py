@@ -69,13 +69,7 @@ def raise_file_limit() -> int:
 
 
 class _Limited(H11Protocol):
-    """One connection.
-
-    Args:
-        limits: What it may cost.
-        waiting: Those of its server that ask nothing now, the one that has waited longest first.
-        given: What uvicorn gives.
-    """
+    """One connection."""
 
     def __init__(self, limits: Limits, waiting: dict[_Limited, None], **given: Any) -> None:
         super().__init__(**given)

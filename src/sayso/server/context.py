@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -31,21 +32,9 @@ from sayso.server.auth.signing import Links, TokenSigner
 from sayso.stores.base import Store
 
 __all__ = [
-    "Form",
-    "RequestContext",
-    "Settings",
-    "get_route",
-    "is_same_origin",
-    "is_signed_in",
-    "not_admitted",
-    "path_to",
-    "post_route",
-    "read_form",
-    "redirect",
-    "return_address",
-    "session_of",
-    "set_cookie",
-]
+    "Form", "RequestContext", "Settings", "get_route", "is_same_origin", "is_signed_in", "not_admitted", "path_to",
+    "post_route", "read_form", "redirect", "return_address", "session_of", "set_cookie", "settings_of",
+]  # fmt: skip
 
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]
@@ -72,12 +61,8 @@ class Settings:
     """What a server works with.
 
     Attributes:
-        store: Where the requests are.
-        sessions: Who is signed in at which browser.
         base_url: How people reach it; None where each request's own Host header says it.
         who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
-        signer: What this server signs.
-        sign_in: Which ways to sign in are open.
         failures: How often one address may fail to sign in.
     """
 
@@ -112,12 +97,17 @@ class Settings:
         return f"{parts.scheme}://{parts.netloc}".casefold()
 
 
+def settings_of(http: Http) -> Settings:
+    """Return what the server that was asked works with."""
+    return http.app.state.settings
+
+
 class RequestContext:
     """A request by somebody who is signed in, and the `Review` that decides in their name."""
 
     def __init__(self, http: Http, session: Session, form: Form) -> None:
         self.http, self.session, self.form = http, session, form
-        self.settings: Settings = http.app.state.settings
+        self.settings = settings_of(http)
 
     @cached_property
     def review(self) -> Review:
@@ -157,7 +147,7 @@ def redirect(where: str) -> Response:
 
 def session_of(http: Http) -> Session | None:
     """Return who is signed in at a browser; a program around that knows them has the last word. Reads the store."""
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     cookie = http.cookies.get(settings.cookie(http)[0])
     if settings.who is None:
         return settings.sessions.find(cookie)
@@ -171,28 +161,19 @@ def session_of(http: Http) -> Session | None:
 
 def is_signed_in(http: Http, session: Session) -> bool:
     """Say whether a session of an open page still lasts; this is no use of it. Reads the store."""
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     return clock.now() < session.ends if settings.who is not None else settings.sessions.is_open(session)
 
 
 def is_same_origin(http: Http) -> bool:
     """Say whether a page of this server sent this; every browser sends its Origin with a POST."""
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     return http.headers.get("origin", "").casefold() == settings.origin(http)
 
 
 async def read_form(http: Http, *, is_known: bool) -> Form:
-    """Return the fields of a form, parsed in a thread so that nobody else has to wait.
-
-    Args:
-        http: What brings it.
-        is_known: Whether a session brings it; strangers have less room and less time.
-
-    Raises:
-        HTTPException: It is too long, too slow, or none.
-    """
-    longest = _LONGEST_FORM if is_known else _LONGEST_OF_STRANGER
-    patience = _TIMEOUT if is_known else _TIMEOUT_OF_STRANGER
+    """Return the fields of a form, parsed in a thread so that nobody else has to wait; raises `HTTPException`."""
+    longest, patience = (_LONGEST_FORM, _TIMEOUT) if is_known else (_LONGEST_OF_STRANGER, _TIMEOUT_OF_STRANGER)
     if http.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/x-www-form-urlencoded":
         raise HTTPException(415, "a form of this inbox is needed")
     try:
@@ -217,20 +198,14 @@ async def _read(http: Http, longest: int) -> bytes:
 
 
 def _parsed(body: bytes) -> Form:
-    if len(body) <= _LONGEST_OF_STRANGER:
-        return _fields(body)
-    with _large_form:
-        return _fields(body)
-
-
-def _fields(body: bytes) -> Form:
-    try:
-        pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS, separator="&"
-        )
-    except ValueError:
-        raise HTTPException(400, "the form cannot be read") from None
-    return ImmutableMultiDict(pairs)
+    with nullcontext() if len(body) <= _LONGEST_OF_STRANGER else _large_form:
+        try:
+            return ImmutableMultiDict(parse_qsl(
+                body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS,
+                separator="&",
+            ))  # fmt: skip
+        except ValueError:
+            raise HTTPException(400, "the form cannot be read") from None
 
 
 def not_admitted(person: Reviewer) -> HTTPException:
@@ -248,19 +223,12 @@ def return_address(http: Http, wanted: str) -> str:
 
 def set_cookie(http: Http, response: Response, what: str, value: str | None, *, strict: bool = False) -> None:
     """Set a cookie that no script can read and no form of another site sends; None deletes it."""
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     name, is_https = settings.cookie(http, what)
     response.set_cookie(
         name, value or "", max_age=None if value else 0, path="/", httponly=True, secure=is_https,
         samesite="strict" if strict else "lax",
     )  # fmt: skip
-
-
-def _with_cookie(http: Http, session: Session, response: Response) -> Response:
-    settings: Settings = http.app.state.settings
-    if http.cookies.get(settings.cookie(http)[0]) != session.id:
-        set_cookie(http, response, "sayso", session.id)
-    return response
 
 
 def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
@@ -271,12 +239,14 @@ def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
         if session is None:
             raise HTTPException(401)
         response = await run_in_threadpool(page, RequestContext(http, session, ImmutableMultiDict[str, str]()))
-        return _with_cookie(http, session, response)
+        if http.cookies.get(settings_of(http).cookie(http)[0]) != session.id:
+            set_cookie(http, response, "sayso", session.id)
+        return response
 
     return route
 
 
-def post_route(deed: Callable[[RequestContext], Response]) -> Endpoint:
+def post_route(act: Callable[[RequestContext], Response]) -> Endpoint:
     """Make a route of a function that changes something, for forms of our own pages only."""
 
     async def route(http: Http) -> Response:
@@ -288,6 +258,6 @@ def post_route(deed: Callable[[RequestContext], Response]) -> Endpoint:
         form = await read_form(http, is_known=True)
         if not session.is_mine(form.get("csrf", "")):
             raise HTTPException(403, "this form is not of your session any more; nothing was decided")
-        return await run_in_threadpool(deed, RequestContext(http, session, form))
+        return await run_in_threadpool(act, RequestContext(http, session, form))
 
     return route

@@ -16,37 +16,20 @@ from starlette.responses import PlainTextResponse, Response
 
 from sayso import errors
 from sayso.model.escaping import escape
-from sayso.server.context import Settings
+from sayso.server.api.problems import kind_of
+from sayso.server.context import settings_of
 from sayso.server.hosts import HEADERS
 from sayso.server.pages.rendering import render_public
 
-__all__ = ["HANDLERS", "status_of"]
+__all__ = ["HANDLERS"]
 
 _log = logging.getLogger("sayso.server")
 
 _TITLES = {
     400: "That cannot be read", 401: "Who is there?", 403: "Not allowed", 404: "Not there", 405: "Not this way",
-    408: "Too slow", 409: "Not any more", 413: "Too long", 415: "Not a form", 422: "That does not fit",
-    429: "Too often", 503: "No answer",
+    408: "Too slow", 409: "Not any more", 412: "Not any more", 413: "Too long", 415: "Not a form",
+    422: "That does not fit", 429: "Too often", 503: "No answer",
 }  # fmt: skip
-_STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
-    (errors.RequestNotFoundError, 404),
-    (errors.AmbiguousIdError, 404),
-    (errors.RunNotFoundError, 404),
-    (errors.OwnRequestError, 403),
-    (errors.MissingRoleError, 403),
-    (errors.InvalidChangesError, 422),
-    (errors.InvalidAnswerError, 422),
-    (errors.ReasonMissingError, 422),
-    (errors.WrongKindError, 422),
-    (errors.DecisionRefusedError, 409),
-    (errors.StoreError, 503),
-)
-
-
-def status_of(fault: errors.SaysoError) -> int:
-    """Return the HTTP status that a fault means."""
-    return next((status for kind, status in _STATUS if isinstance(fault, kind)), 500)
 
 
 def _page(http: Http, status: int, message: str) -> Response:
@@ -68,7 +51,7 @@ def _of_http(http: Http, fault: Exception) -> Response:
 
 
 def _stranger(http: Http, *, has_terminal: bool) -> Response:
-    sign_in = cast("Settings", http.app.state.settings).sign_in
+    sign_in = settings_of(http).sign_in
     wanted = f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else ""
     return render_public(
         http, "stranger.html", status=401, has_terminal=has_terminal, has_links=sign_in.has_links, wanted=wanted,
@@ -78,7 +61,7 @@ def _stranger(http: Http, *, has_terminal: bool) -> Response:
 
 def _of_sayso(http: Http, fault: Exception) -> Response:
     fault = cast("errors.SaysoError", fault)
-    status = status_of(fault)
+    status = kind_of(type(fault)).status
     if status >= 500:
         _log.error("%s %s: %s", http.method, http.url.path, fault)
     return _page(http, status, escape(str(fault)))

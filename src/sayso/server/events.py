@@ -11,15 +11,15 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import anyio
-from sse_starlette.sse import AppStatus, EventSourceResponse
+from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
@@ -28,21 +28,96 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.model.request import State
 from sayso.server.auth.sessions import Session
-from sayso.server.context import Settings, is_signed_in, path_to, session_of
+from sayso.server.context import is_signed_in, path_to, session_of, settings_of
 from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
 from sayso.stores.base import Store, Unwatch
 
-__all__ = ["LivePages", "Shutdown", "events"]
+__all__ = ["LivePages", "PerLoop", "Shutdown", "Wakeup", "event_stream", "events"]
 
 _log = logging.getLogger("sayso.server")
 
 _MOST_ROWS, _MOST_NEW = 50, 100
 _BATCH = 0.05
 _PING, _CHECK = 20, 60
-_SHUTDOWN_CHECK = 0.05  # how often it is looked whether the server ends; sse-starlette itself looks twice a second
-_STORE_CHECK_EVERY = 20  # of these, until the store hears again that somebody waits
+_STORE_CHECK = 1.0  # until the store hears again that somebody waits
 _RETRY = 1.0  # until it is looked again after a fault
 _GRACE = 0.2  # for streams to end by themselves, before they are cut off
+
+
+class _Ending(Protocol):
+    @property
+    def is_idle(self) -> bool: ...
+
+
+T = TypeVar("T", bound=_Ending)
+
+
+class PerLoop(Generic[T]):
+    """One object for each event loop, made when it is wanted and forgotten when it is idle or its loop has ended."""
+
+    def __init__(self, make: Callable[[asyncio.AbstractEventLoop], T]) -> None:
+        self._make, self._made = make, dict[asyncio.AbstractEventLoop, T]()
+
+    def here(self) -> T:
+        """Return that of the running loop."""
+        loop = asyncio.get_running_loop()
+        for other, made in list(self._made.items()):  # other loops do the same in their threads
+            if made.is_idle or other.is_closed():
+                self._made.pop(other, None)
+        return self._made.setdefault(loop, self._make(loop))
+
+
+class Wakeup:
+    """An event of one loop that any thread sets; of many changes at once one wakes the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._event, self._is_set = loop, asyncio.Event(), False
+
+    def set(self) -> None:
+        """Wake who waits; in any thread."""
+        if self._is_set:
+            return
+        self._is_set = True
+        with suppress(RuntimeError):  # the loop has ended, and with it every stream
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def set_here(self) -> None:
+        """Wake who waits; in the loop."""
+        self._event.set()
+
+    def set_later(self, seconds: float) -> None:
+        """Wake who waits after a while."""
+        self._loop.call_later(seconds, self._event.set)
+
+    def clear(self) -> None:
+        """Wait anew; before a look, so that what changes while it looks is looked for again."""
+        self._event.clear()
+        self._is_set = False
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for it, and say whether it came in time."""
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        return self._event.is_set()
+
+
+class Shutdown:
+    """Set when the server ends; sets `news` too, so that a stream waits for one event and not for two."""
+
+    def __init__(self, news: asyncio.Event) -> None:
+        self._news = news
+        self.is_set = False
+
+    def set(self) -> None:
+        """Say that the server ends."""
+        self.is_set = True
+        self._news.set()
+
+
+def event_stream(events: Any, shutdown: Shutdown) -> Response:
+    """Return a response that sends events until the server ends."""
+    end: Any = shutdown  # of anyio's event nothing but `set` is asked
+    return EventSourceResponse(events, ping=_PING, shutdown_event=end, shutdown_grace_period=_GRACE)
 
 
 class _Counts(NamedTuple):
@@ -60,7 +135,6 @@ class _Hub:
     Attributes:
         counts: What was found last; None before the first look.
         changed_rows: Rows of open pages that somebody has decided or claimed.
-        is_over: The server ends, and every page is to be closed.
     """
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
@@ -69,14 +143,13 @@ class _Hub:
         self._watched: Counter[str] = Counter()
         self._unwatch: dict[str, Unwatch] = {}
         self._changed: SimpleQueue[str] = SimpleQueue()
-        self._notified, self._is_notified = asyncio.Event(), False
-        self._tasks: list[asyncio.Task[None]] = []
-        self.is_over = False
+        self._wakeup = Wakeup(loop)
+        self._task: asyncio.Task[None] | None = None
         self.counts: _Counts | None = None
         self.changed_rows: dict[str, Row] = {}
 
     @property
-    def is_left(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no page is open any more."""
         return not self._listeners
 
@@ -89,8 +162,8 @@ class _Hub:
             if one not in self._unwatch:
                 self._unwatch[one] = self._store.watch(one, partial(self._notify, one))
                 self._notify(one)
-        if not self._tasks:
-            self._tasks = [self._loop.create_task(self._run()), self._loop.create_task(self._watch_shutdown())]
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
         try:
             yield
         finally:
@@ -103,48 +176,27 @@ class _Hub:
             del self._watched[one]
             self._unwatch.pop(one)()
             self.changed_rows.pop(one, None)
-        if self.is_left:
-            for task in self._tasks:
-                task.cancel()
-            self._tasks = []
+        if self.is_idle and self._task is not None:
+            self._task.cancel()
+            self._task = None
 
-    def _notify(self, request_id: str | None = None) -> None:
-        """Have it looked again; called after a change, by any thread."""
-        if request_id is not None:
-            self._changed.put(request_id)
-        if self._is_notified:
-            return  # of many changes at once one wakes the loop, and the look that follows sees them all
-        self._is_notified = True
-        try:
-            self._loop.call_soon_threadsafe(self._notified.set)
-        except RuntimeError:
-            return  # the loop has ended, and with it every page
+    def _notify(self, request_id: str) -> None:
+        self._changed.put(request_id)
+        self._wakeup.set()
 
     async def _run(self) -> None:
-        unwatch = self._store.watch_all(self._notify)
+        unwatch = self._store.watch_all(self._wakeup.set)
         try:
             while True:
-                # Before the look: what changes while it looks is looked for again.
-                self._notified.clear()
-                self._is_notified = False
+                self._wakeup.clear()
                 await self._refresh()
-                with anyio.move_on_after(_CHECK):
-                    await self._notified.wait()
+                ends = time.monotonic() + _CHECK
+                while not await self._wakeup.wait(_STORE_CHECK) and time.monotonic() < ends:
+                    # A store that nobody asks looks ever less often for what other processes did.
+                    self._store.watch_all(self._wakeup.set)()
                 await asyncio.sleep(_BATCH)  # a burst of changes is one event
         finally:
             unwatch()
-
-    async def _watch_shutdown(self) -> None:
-        ticks = 0
-        while not AppStatus.should_exit:  # a flag is all that there is
-            await asyncio.sleep(_SHUTDOWN_CHECK)
-            ticks += 1
-            if ticks % _STORE_CHECK_EVERY == 0:
-                # A store that nobody asks looks ever less often for what other processes did; somebody looks here.
-                self._store.watch_all(self._notify)()
-        self.is_over = True
-        for news in self._listeners:
-            news.set()
 
     async def _refresh(self) -> None:
         changed = {self._changed.get_nowait() for _ in range(self._changed.qsize())}
@@ -154,7 +206,7 @@ class _Hub:
             _log.warning("open pages could not be updated (%s); it is tried again", fault)
             for one in changed:
                 self._changed.put(one)
-            self._loop.call_later(_RETRY, self._notified.set)
+            self._wakeup.set_later(_RETRY)
             return
         self.changed_rows |= {row.id: row for row in rows if row.id in self._watched}
         for news in self._listeners:
@@ -166,66 +218,32 @@ class _Hub:
         counts = _Counts(self._store.count(wanted), tuple(one.created_at for one in page.requests))
         rows: list[Row] = []
         for request_id in changed:
-            try:
+            with suppress(errors.RequestNotFoundError):
                 row = row_of(self._store.get(request_id), clock.now())
-            except errors.RequestNotFoundError:
-                continue
-            if row.state != str(State.PENDING) or row.claimed:
-                rows.append(row)
+                rows += [row] if row.state != str(State.PENDING) or row.claimed else []
         return counts, rows
 
 
-class LivePages:
+class LivePages(PerLoop[_Hub]):
     """The updates of all open pages: one look at the store for those of one event loop."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._hubs: dict[asyncio.AbstractEventLoop, _Hub] = {}
-
-    def hub(self) -> _Hub:
-        """Return the hub of the running loop."""
-        loop = asyncio.get_running_loop()
-        for other in [other for other, hub in self._hubs.items() if hub.is_left or other.is_closed()]:
-            del self._hubs[other]
-        return self._hubs.setdefault(loop, _Hub(self._store, loop))
-
-
-class Shutdown:
-    """Set when the server ends; sets `news` too, so that a stream waits for one event and not for two."""
-
-    def __init__(self, news: asyncio.Event) -> None:
-        self._news = news
-        self.is_set = False
-
-    def set(self) -> None:
-        """Say that the server ends."""
-        self.is_set = True
-        self._news.set()
+        super().__init__(partial(_Hub, store))
 
 
 class _Stream:
-    """The events of one open page.
-
-    Attributes:
-        end: Set when the server ends.
-
-    Args:
-        since: When the page was made.
-        rows: The requests on it that somebody may decide elsewhere.
-    """
+    """The events of one open page, made at `since`, with `rows` that somebody may decide elsewhere."""
 
     def __init__(self, http: Http, session: Session, since: datetime | None, rows: list[str]) -> None:
-        self._http, self._session = http, session
-        self._settings: Settings = http.app.state.settings
-        self._live_pages: LivePages = http.app.state.live_pages
-        self._inbox = path_to(http)
-        self._since, self._rows = since, rows
+        self._http, self._session, self._since, self._rows = http, session, since, rows
         self._news = asyncio.Event()
         self.end = Shutdown(self._news)
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
         """Yield parts of the page as they change."""
-        hub, last, checked = self._live_pages.hub(), "", time.monotonic()
+        live_pages: LivePages = self._http.app.state.live_pages
+        hub, last, checked = live_pages.here(), "", time.monotonic()
+        sessions = settings_of(self._http).sessions
         with hub.listening(self._news, self._rows):
             while True:
                 self._news.clear()
@@ -235,7 +253,7 @@ class _Stream:
                     yield {"data": part}
                 with anyio.move_on_after(_CHECK):
                     await self._news.wait()
-                if hub.is_over or self.end.is_set or self._settings.sessions.has_ended_here(self._session):
+                if self.end.is_set or sessions.has_ended_here(self._session):
                     return
                 if time.monotonic() - checked >= _CHECK:  # and not at each change: that costs one look for all pages
                     checked = time.monotonic()
@@ -248,11 +266,9 @@ class _Stream:
         return False
 
     def _part_of_page(self, counts: _Counts, changed_rows: dict[str, Row]) -> str:
-        since = self._since
-        new = 0 if since is None else sum(at > since for at in counts.asked)
-        return _rendered(
-            counts.pending, new, tuple(changed_rows[one] for one in self._rows if one in changed_rows), self._inbox
-        )
+        new = 0 if self._since is None else sum(at > self._since for at in counts.asked)
+        rows = tuple(changed_rows[one] for one in self._rows if one in changed_rows)
+        return _rendered(counts.pending, new, rows, path_to(self._http))
 
 
 @lru_cache(maxsize=256)
@@ -275,5 +291,4 @@ async def events(http: Http) -> Response:
     if made is not None and made.tzinfo is None:
         raise HTTPException(400, "since has no time zone")
     stream = _Stream(http, session, made, list(dict.fromkeys(rows)))
-    end: Any = stream.end  # of anyio's event nothing but `set` is asked
-    return EventSourceResponse(stream.events(), ping=_PING, shutdown_event=end, shutdown_grace_period=_GRACE)
+    return event_stream(stream.events(), stream.end)

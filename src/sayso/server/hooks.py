@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Http
@@ -30,10 +31,10 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server.api import problems
-from sayso.server.api.endpoint import parsed, read_bytes
+from sayso.server.api.endpoint import parsed, read_bytes, validated
 from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
-from sayso.server.context import Settings
+from sayso.server.context import settings_of
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 
@@ -50,13 +51,7 @@ _UNSIGNED = frozenset({"body_too_large", "body_too_slow", "not_signed_in"})
 
 @dataclass(frozen=True)
 class Hook:
-    """A program that may send decisions.
-
-    Attributes:
-        name: Its name in the settings.
-        keys: Who has one of them is this program.
-        reviewers: The people for whom it speaks.
-    """
+    """A program that may send decisions: who has one of its keys, for the people whom it lists."""
 
     name: str
     keys: WebhookKeys
@@ -64,11 +59,7 @@ class Hook:
 
     @classmethod
     def of_table(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        """Return the hook that `[hooks.NAME]` describes.
-
-        Raises:
-            ConfigError: A setting is missing, is not known, or cannot be used; or nobody is listed.
-        """
+        """Return the hook that `[hooks.NAME]` describes; raises `ConfigError`."""
         table = Table(f"hooks.{name}", settings, known=_KNOWN)
         listed: list[Any] = table.get("reviewers", list, [])
         if not listed:
@@ -141,10 +132,6 @@ class Hooks:
     def answer(self, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, Any]]:
         """Take the decision of a message, once, and return the status and content of its answer.
 
-        Args:
-            headers: The three of the standard, by name.
-            body: As it came.
-
         Raises:
             Problem: It is not signed, came too soon, or cannot be read; it may be sent again.
             SaysoError: The store failed; it may be sent again.
@@ -156,7 +143,7 @@ class Hooks:
             known = self._known(key, digest)
             if known is not None:
                 return known
-            message = _read(body)
+            message = validated("message", partial(_Message.model_validate, parsed(body)), "nothing was decided")
             status, content = self._decide(hook, message)
             record = Record(
                 _RECORD, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT_FOR
@@ -217,15 +204,6 @@ def _hook(name: str, settings: Any) -> Hook:
     return Hook.of_table(name, cast("dict[str, Any]", settings))
 
 
-def _read(body: bytes) -> _Message:
-    try:
-        return _Message.model_validate(parsed(body))
-    except ValidationError as fault:
-        found = fault.errors(include_url=False, include_input=False, include_context=False)[:20]
-        problems = [f"{'.'.join(map(ascii, each['loc'])) or 'message'}: {each['msg']}" for each in found]
-        raise Problem("invalid_input", "the message does not fit; nothing was decided", problems=problems) from None
-
-
 def _decided(review: Review, message: _Message) -> Request:
     request_id, seen, comment = message.request_id, message.fingerprint, message.comment
     if seen is not None and message.verb in {"answer", "cancel"}:  # whose verbs do not take what was seen
@@ -268,7 +246,7 @@ async def receive(http: Http) -> Response:
 async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
     hooks: Hooks = http.app.state.hooks
     rate: Rate = http.app.state.stranger_rate
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     stranger = f"unsigned {settings.sender(http)}"
     rate.must_have_room(stranger)  # before a body is read, or a signature computed
     try:

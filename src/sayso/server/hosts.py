@@ -56,12 +56,7 @@ def hostname(host: str) -> str | None:
 
 
 class Guard:
-    """ASGI middleware.
-
-    Args:
-        app: What it guards.
-        hosts: The names under which this server may be asked.
-    """
+    """ASGI middleware that answers under the names of `hosts` only, and puts the headers on."""
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
         self._app = app
@@ -110,14 +105,7 @@ def local_hostname(store: Store) -> str:
 
 
 class LocalhostRedirect:
-    """ASGI middleware that leads pages from this machine's shared names to the inbox's own.
-
-    Args:
-        app: The inbox.
-        url: Its own address.
-        on_stranger: Called when somebody comes who cannot be led there.
-        is_neighbour: Says whether the process at the other end is of the same user.
-    """
+    """ASGI middleware that leads pages from this machine's shared names to the inbox's own."""
 
     def __init__(
         self, app: ASGIApp, url: str, *, on_stranger: Callable[[], None] | None = None,

@@ -30,7 +30,7 @@ from sayso.model.request import State
 from sayso.server.api.endpoint import principal_of
 from sayso.server.api.events import EventLog, LoggedEvent
 from sayso.server.api.problems import Problem
-from sayso.server.context import Settings
+from sayso.server.context import settings_of
 from sayso.server.hosts import LOOPBACK
 from sayso.stores.base import Filter, Store, Unwatch
 
@@ -169,18 +169,7 @@ class _Instruments:
 
 
 class Metrics:
-    """The metrics of one server.
-
-    Args:
-        store: Where the requests are.
-        event_log: What happens to them.
-
-    Attributes:
-        token: What a scraper may send; None where none is set.
-
-    Raises:
-        ConfigError: The one that is set is too short.
-    """
+    """The metrics of one server; raises `ConfigError` where the scraper's token is too short."""
 
     def __init__(self, store: Store, event_log: EventLog) -> None:
         self.token = _token()
@@ -281,7 +270,7 @@ def _answer(http: Http, text: Callable[[], bytes]) -> Response:
 
 def _is_at_home(http: Http) -> bool:
     """Say whether somebody on this machine asks a server that is for this machine alone."""
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     # Where people reach it from elsewhere, a proxy on this machine would make everybody look as if they sat here.
     return (
         settings.base_url is None and settings.who is None and http.client is not None and http.client.host in LOOPBACK

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Http
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from sayso import errors
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
@@ -32,11 +32,11 @@ from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, TokenKind, Tokens
-from sayso.server.context import Settings, is_same_origin, is_signed_in
+from sayso.server.context import is_same_origin, is_signed_in, settings_of
 from sayso.stores.base import Store
 
 __all__ = [
-    "MAX_BODY", "Context", "Endpoint", "Principal", "Router", "answer_at", "in_thread", "is_still_good", "parsed",
+    "MAX_BODY", "Context", "Endpoint", "EndpointsAtPath", "Principal", "Router", "in_thread", "is_still_good", "parsed",
     "principal_of", "read_bytes", "validated",
 ]  # fmt: skip
 
@@ -109,7 +109,7 @@ def is_still_good(http: Http, who: Principal) -> bool:
 
 def _session(http: Http) -> Session | None:
     """Return the session that has begun; a program around that knows its people has the last word, and begins none."""
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     cookie = http.cookies.get(settings.cookie(http)[0])
     if settings.who is None:
         return settings.sessions.find(cookie)
@@ -123,7 +123,7 @@ def _bearer(http: Http, given: list[str]) -> Principal:
     token = tokens.find(text.strip()) if len(given) == 1 and scheme.casefold() == "bearer" else None
     if token is None:
         raise _stranger()
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     if token.kind == "review" and not settings.sign_in.admits(token.reviewer):
         raise Problem("not_admitted", "the settings of this server do not let this person review; nothing was done")
     return Principal(token.kind, token.reviewer, token.id, "api")
@@ -141,11 +141,7 @@ _BODY_TIMEOUT = 30.0
 
 
 async def _read_body(http: Http, model: type[_M]) -> _M:
-    """Return the body of a request, checked; an empty one is an empty object.
-
-    Raises:
-        Problem: It is too long, too slow, is not called JSON, is no strict JSON, or does not fit.
-    """
+    """Return the body of a request, checked; an empty one is an empty object; raises `Problem`."""
     try:
         async with asyncio.timeout(_BODY_TIMEOUT):
             body = await read_bytes(http)
@@ -230,7 +226,7 @@ class Context:
     def __init__(self, http: Http, principal: Principal, slot: Slot | None) -> None:
         self.http, self.principal, self.slot, self.status = http, principal, slot, 200
         self.headers: dict[str, str] = {}
-        self.store: Store = http.app.state.settings.store
+        self.store: Store = settings_of(http).store
 
     @cached_property
     def review(self) -> Review:
@@ -338,13 +334,17 @@ class Router:
         return add
 
 
-def answer_at(endpoints: Mapping[str, Endpoint]) -> ASGIApp:
-    """Return an ASGI program for the endpoints at one path, by method; an answer leaves it, and no exception."""
+@dataclass(frozen=True)
+class EndpointsAtPath:
+    """An ASGI program for the endpoints at one path, by method; an answer of any kind leaves it, and no exception."""
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    endpoints: Mapping[str, Endpoint]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
         http = Http(scope, receive)
         try:
-            answer = await _answered(endpoints, http)
+            answer = await self._answered(http)
         except Problem as problem:
             answer = response(problem)
         except errors.SaysoError as fault:
@@ -359,37 +359,33 @@ def answer_at(endpoints: Mapping[str, Endpoint]) -> ASGIApp:
             answer = response(Problem("internal", "something went wrong here; the server's log says more"))
         await answer(scope, receive, send)
 
-    return app
+    async def _answered(self, http: Http) -> Response:
+        state = http.app.state
+        strangers: Rate = state.stranger_rate
+        try:
+            principal = await in_thread(http, partial(principal_of, http))  # by its headers: no body has been read
+        except Problem:
+            strangers.count(f"stranger {'' if http.client is None else http.client.host}")
+            raise
+        if principal.token_id is None:
+            strangers.count(f"session {principal.reviewer.identity.folded}")
+            return await self._done(http, principal, None)
+        rate: Rate = state.rate
+        rate.count(f"token {principal.token_id}")
+        endpoint, in_flight = self.endpoints.get(http.method), cast("InFlight", state.in_flight)
+        queues = endpoint is not None and endpoint.waits
+        async with in_flight.one_of(principal.token_id, queues=queues) as slot:  # let go while `until_changed` sleeps
+            return await self._done(http, principal, slot)
 
-
-async def _answered(endpoints: Mapping[str, Endpoint], http: Http) -> Response:
-    state = http.app.state
-    strangers: Rate = state.stranger_rate
-    try:
-        principal = await in_thread(http, partial(principal_of, http))  # by its headers: no body has been read
-    except Problem:
-        strangers.count(f"stranger {'' if http.client is None else http.client.host}")
-        raise
-    if principal.token_id is None:
-        strangers.count(f"session {principal.reviewer.identity.folded}")
-        return await _done(endpoints, http, principal, None)
-    rate: Rate = state.rate
-    rate.count(f"token {principal.token_id}")
-    endpoint, in_flight = endpoints.get(http.method), cast("InFlight", state.in_flight)
-    queues = endpoint is not None and endpoint.waits
-    async with in_flight.one_of(principal.token_id, queues=queues) as slot:  # let go while `until_changed` sleeps
-        return await _done(endpoints, http, principal, slot)
-
-
-async def _done(endpoints: Mapping[str, Endpoint], http: Http, principal: Principal, slot: Slot | None) -> Response:
-    endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
-    if endpoint is not None:
-        answer = await endpoint.answered(http, principal, slot)
-        tokens: Tokens = http.app.state.tokens
-        if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
-            await in_thread(http, tokens.write_uses)
-        return answer
-    if not endpoints:
-        raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
-    allowed = ", ".join(sorted(endpoints))
-    raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})
+    async def _done(self, http: Http, principal: Principal, slot: Slot | None) -> Response:
+        endpoint = self.endpoints.get("GET" if http.method == "HEAD" else http.method)
+        if endpoint is not None:
+            answer = await endpoint.answered(http, principal, slot)
+            tokens: Tokens = http.app.state.tokens
+            if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
+                await in_thread(http, tokens.write_uses)
+            return answer
+        if not self.endpoints:
+            raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
+        allowed = ", ".join(sorted(self.endpoints))
+        raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})

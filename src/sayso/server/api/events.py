@@ -17,10 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import anyio
-from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -32,20 +30,10 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.server.api.endpoint import Context, Principal, Router, is_still_good
 from sayso.server.api.messages import EventsQuery
-from sayso.server.events import Shutdown
+from sayso.server.events import PerLoop, Shutdown, Wakeup, event_stream
 from sayso.stores.base import Filter, Store, Unwatch
 
-__all__ = [
-    "Batch",
-    "Batches",
-    "Broadcaster",
-    "Broadcasters",
-    "EventLog",
-    "Listener",
-    "LoggedEvent",
-    "encoded_event",
-    "router",
-]
+__all__ = ["Batch", "Batches", "Broadcaster", "Broadcasters", "EventLog", "Listener", "LoggedEvent", "router"]
 
 _log = logging.getLogger("sayso.server")
 
@@ -325,7 +313,7 @@ class Batches:
         """Return what followed, for this reader; it was looked up."""
         found = self._found[seen]
         if isinstance(found, int):
-            return Batch(found, encoded_event(self._event_log.epoch, found, "reset", "{}"))
+            return Batch(found, _encoded_event(self._event_log.epoch, found, "reset", "{}"))
         if not found:
             return Batch(seen, b"")
         requester = who.requester if who.kind == "ask" else None
@@ -338,11 +326,11 @@ class Batches:
 
     def _encoded(self, one: LoggedEvent) -> bytes:
         if one.number not in self._written:
-            self._written[one.number] = encoded_event(self._event_log.epoch, one.number, "request", one.payload)
+            self._written[one.number] = _encoded_event(self._event_log.epoch, one.number, "request", one.payload)
         return self._written[one.number]
 
 
-def encoded_event(epoch: str, number: int, event: str, payload: str) -> bytes:
+def _encoded_event(epoch: str, number: int, event: str, payload: str) -> bytes:
     """Return one event as a stream sends it."""
     return f"id: {epoch}-{number}\r\nevent: {event}\r\ndata: {payload}\r\n\r\n".encode()
 
@@ -386,26 +374,16 @@ class Broadcaster:
 
     def __init__(self, event_log: EventLog, loop: asyncio.AbstractEventLoop) -> None:
         self._event_log, self._loop = event_log, loop
-        self._open = 0
+        self._open, self._look_number = 0, 0
         self._waiting: dict[Listener, None] = {}
-        self._wakeup, self._is_waking = asyncio.Event(), False
-        self._look_number = 0
+        self._wakeup = Wakeup(loop)
         self._task: asyncio.Task[None] | None = None
+        self.wake = self._wakeup.set  # called after a change, by any thread
 
     @property
     def is_idle(self) -> bool:
         """Whether no stream is open any more."""
         return self._open == 0
-
-    def wake(self) -> None:
-        """Have it looked again; called after a change, by any thread."""
-        if self._is_waking:
-            return  # of many changes at once one wakes the loop, and the look that follows sees them all
-        self._is_waking = True
-        try:
-            self._loop.call_soon_threadsafe(self._wakeup.set)
-        except RuntimeError:
-            return  # the loop has ended, and with it every stream
 
     @contextmanager
     def open(self) -> Generator[None]:
@@ -418,17 +396,13 @@ class Broadcaster:
         finally:
             self._open -= 1
             if self.is_idle:
-                self._end()
-
-    def _end(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+                self._task.cancel()
+                self._task = None
 
     async def next_payload(self, one: Listener) -> bytes | None:
         """Wait for what this stream sends next; None where its reader is shut out, or whoever has its event set it."""
         if one.look != self._look_number:
-            self._wakeup.set()  # it has just begun, or a look went by while it sent
+            self._wakeup.set_here()  # it has just begun, or a look went by while it sent
         self._waiting[one] = None
         try:
             await one.wakeup.wait()
@@ -440,12 +414,9 @@ class Broadcaster:
 
     async def _run(self) -> None:
         while True:
-            with anyio.move_on_after(_RECHECK):
-                await self._wakeup.wait()
+            await self._wakeup.wait(_RECHECK)
             await asyncio.sleep(_BATCH_DELAY)  # a burst is one look
-            # Before the look: what happens while it looks is looked for again.
             self._wakeup.clear()
-            self._is_waking = False
             self._look_number += 1
             asked = list(self._waiting)
             for one in asked:
@@ -465,7 +436,7 @@ class Broadcaster:
                 self._deliver(one, batch)
         if fault is not None:
             _log.warning("streams of events could not be sent what happened (%s); it is tried again", fault)
-            self._loop.call_later(_RETRY, self._wakeup.set)
+            self._wakeup.set_later(_RETRY)
 
     def _deliver(self, one: Listener, batch: Batch | None) -> None:
         if batch is not None:
@@ -474,7 +445,7 @@ class Broadcaster:
                 one.look = -1  # when it comes back, the rest is looked up at once
             if not batch.payload:
                 if not batch.is_all:
-                    self._wakeup.set()
+                    self._wakeup.set_here()
                 return
         del self._waiting[one]  # now and not when it wakes: what it was handed must not be replaced
         one.payload = None if batch is None else batch.payload
@@ -505,37 +476,19 @@ def _is_open(one: Listener) -> bool | errors.StoreError:
         return fault
 
 
-class Broadcasters:
+class Broadcasters(PerLoop[Broadcaster]):
     """The broadcasters of one server, one for each event loop."""
 
     def __init__(self, event_log: EventLog) -> None:
-        self._event_log = event_log
-        self._broadcasters: dict[asyncio.AbstractEventLoop, Broadcaster] = {}
-
-    def here(self) -> Broadcaster:
-        """Return the broadcaster of the running loop."""
-        loop = asyncio.get_running_loop()
-        for other, broadcaster in list(self._broadcasters.items()):  # other loops do the same in their threads
-            if broadcaster.is_idle or other.is_closed():
-                self._broadcasters.pop(other, None)
-        return self._broadcasters.setdefault(loop, Broadcaster(self._event_log, loop))
+        super().__init__(partial(Broadcaster, event_log))
 
 
-_PING = 20
-_GRACE = 0.2  # for streams to end by themselves, before they are cut off
 _MEDIA_TYPE = "text/event-stream"
 router = Router()
 
 
 class _Stream:
-    """The events of one client.
-
-    Attributes:
-        over: Set when the server ends.
-
-    Args:
-        last: Id of the last event that it saw; None for one that begins.
-    """
+    """The events of one client."""
 
     def __init__(self, context: Context, last: str | None) -> None:
         self._context = context
@@ -554,7 +507,7 @@ class _Stream:
                 seen = self._last_seen()
                 if seen is None:
                     seen = self._event_log.number
-                    yield encoded_event(self._event_log.epoch, seen, "open" if self._last is None else "reset", "{}")
+                    yield _encoded_event(self._event_log.epoch, seen, "open" if self._last is None else "reset", "{}")
                 is_authorized = partial(is_still_good, self._context.http, self._context.principal)
                 listener = Listener(self._context.principal, is_authorized, seen, self._wakeup)
                 while (payload := await broadcaster.next_payload(listener)) is not None and not self.over.is_set:
@@ -579,5 +532,4 @@ async def events(context: Context, query: EventsQuery) -> Response:
         return Response(media_type=_MEDIA_TYPE)
     last = context.http.headers.get("last-event-id") or query.after
     stream = _Stream(context, last)
-    over: Any = stream.over  # of anyio's event nothing but `set` is asked
-    return EventSourceResponse(stream.events(), ping=_PING, shutdown_event=over, shutdown_grace_period=_GRACE)
+    return event_stream(stream.events(), stream.over)

@@ -27,13 +27,10 @@ _QUEUE_TIMEOUT = 5.0  # seconds in which a request that waits for a change has t
 
 
 class Rate:
-    """A limit for each of those who ask.
+    """A limit for each of those who ask; raises `ConfigError` where the text is no limit.
 
     Args:
         limit: `600/minute`, or None for none.
-
-    Raises:
-        ConfigError: The text is no limit.
     """
 
     def __init__(self, limit: str | None) -> None:
@@ -63,7 +60,7 @@ class Rate:
 
 
 class InFlight:
-    """How many requests of one token are worked on at a time; used in the event loop alone.
+    """How many requests of one token are worked on at a time; used in the event loop alone; raises `ConfigError`.
 
     Attributes:
         threads: In which all requests to the API are worked on. There are twice as many as one token may take, so that
@@ -71,9 +68,6 @@ class InFlight:
 
     Args:
         most: For each token.
-
-    Raises:
-        ConfigError: Not one would be.
     """
 
     def __init__(self, most: int) -> None:
@@ -85,13 +79,7 @@ class InFlight:
 
     @asynccontextmanager
     async def one_of(self, who: str, *, queues: bool = False) -> AsyncGenerator[Slot]:
-        """Hold a slot while the block runs; raises `Problem` where all of them are taken.
-
-        Args:
-            who: Whose.
-            queues: Whether to wait a few seconds for one: of 500 programs that come back to a server that was
-                restarted, none is refused.
-        """
+        """Hold a slot while the block runs; raises `Problem` where all of them are taken."""
         token = self._tokens.setdefault(who, _Token(CapacityLimiter(self._most)))
         slot = Slot(token.limiter)
         token.requests += 1
@@ -119,11 +107,7 @@ class _Token:
 
 
 class Slot:
-    """One slot among the requests of a token that are worked on.
-
-    Args:
-        limiter: Of the token.
-    """
+    """One slot among the requests of a token that are worked on."""
 
     def __init__(self, limiter: CapacityLimiter) -> None:
         self._limiter, self._is_held = limiter, False

@@ -93,15 +93,7 @@ async def until_changed(
     context: Context, request_ids: Collection[str], look: Callable[[Collection[str]], T | None], wait: float, *,
     is_any: bool = False,
 ) -> T | None:  # fmt: skip
-    """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
-
-    Args:
-        context: The program's request, whose body has been read; it is in flight but while it sleeps.
-        request_ids: Those whose changes end the wait.
-        look: Looks at some of them, all at first; in a thread.
-        wait: For how many seconds.
-        is_any: Whether every change ends the wait.
-    """
+    """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone."""
     loop, wakeup, changed = asyncio.get_running_loop(), asyncio.Event(), set(request_ids)
 
     def on_change(request_id: str | None = None) -> None:

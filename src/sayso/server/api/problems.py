@@ -23,13 +23,7 @@ _TYPE = "https://sayso.invalid/problems/"
 
 
 class ProblemKind(NamedTuple):
-    """One kind of problem, the same in every answer.
-
-    Attributes:
-        code: Its name, which never changes.
-        status: Its HTTP status.
-        title: What it is, in a few words that never depend on the request.
-    """
+    """One kind of problem, the same in every answer."""
 
     code: str
     status: int
@@ -85,14 +79,7 @@ _DECIDED_BY = {"approved": "approve", "answered": "answer", "cancelled": "cancel
 
 
 class Problem(Exception):
-    """An answer that says what went wrong, and that nothing was done.
-
-    Args:
-        code: One of those that HTTP needs, or of a fault's class.
-        detail: What happened this time.
-        headers: Further headers of the answer.
-        data: Further members of the document.
-    """
+    """An answer that says what went wrong, and that nothing was done."""
 
     def __init__(self, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> None:
         super().__init__(detail)

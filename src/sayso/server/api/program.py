@@ -128,11 +128,6 @@ def _must_have_room(own: Ownership, run_id: str) -> None:
 def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
     """Return what is to be saved of a run, which is the program's from now on.
 
-    Args:
-        own: What is the program's.
-        update: What it sent.
-        asked_in: The run of the request that it is saved with, whose own journal says whose it is.
-
     Raises:
         RunNotFoundError: Another began it.
         RequestNotFoundError: It waits for another's request.

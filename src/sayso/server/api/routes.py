@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from sayso.server.api import events, openapi, program, review
-from sayso.server.api.endpoint import Context, Endpoint, Router, answer_at
+from sayso.server.api.endpoint import Context, Endpoint, EndpointsAtPath, Router
 
 __all__ = ["endpoints", "mounted"]
 
@@ -33,7 +33,7 @@ def mounted() -> Mount:
         at.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     # What takes a whole rest of a path comes after what stands below it, and what takes anything last.
     paths = sorted(at, key=lambda path: (path == "/{rest:path}", ":path}" in path, path))
-    return _whole(Mount("/api", routes=[_whole(Route(path, answer_at(at[path]))) for path in paths]))
+    return _whole(Mount("/api", routes=[_whole(Route(path, EndpointsAtPath(at[path]))) for path in paths]))
 
 
 def _whole(route: _R) -> _R:

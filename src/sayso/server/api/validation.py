@@ -49,15 +49,7 @@ MAX_CLASSES = 200
 
 
 def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
-    """Return the tree of a call's arguments.
-
-    Args:
-        form: Their canonical form.
-        schema_text: The JSON Schema of the function's arguments.
-
-    Raises:
-        AskRefusedError: They are too many, not in canonical form, or not what a gate of this function binds.
-    """
+    """Return the tree of a call's arguments; raises `AskRefusedError`."""
     tree = canonical.load(form)
     _must_be_few(tree)
     if len(canonical.load(schema_text).get("$defs", ())) > MAX_CLASSES:  # pyright: ignore[reportArgumentType]
@@ -179,12 +171,6 @@ _COPIED = (
 
 def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now: datetime) -> Request:
     """Return the request that a program asks, pending from now on, with everything checked or set here.
-
-    Args:
-        asked: What came from the program.
-        me: Who asks, as the token says.
-        owner: In whose name the token was made; may not decide it.
-        now: The server's instant.
 
     Raises:
         AskRefusedError: It is not what it says, or cannot be shown.

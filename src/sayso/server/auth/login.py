@@ -29,7 +29,6 @@ from sayso.server.auth.oidc import Provider, SignInError
 from sayso.server.context import (
     Form,
     RequestContext,
-    Settings,
     is_same_origin,
     not_admitted,
     path_to,
@@ -38,20 +37,17 @@ from sayso.server.context import (
     return_address,
     session_of,
     set_cookie,
-)
+    settings_of,
+)  # fmt: skip
 from sayso.server.pages.rendering import render_public
 
-__all__ = [
-    "count_failure",
-    "link_page",
-    "logout",
-    "oidc_callback",
-    "oidc_finish",
-    "oidc_start",
-    "sign_in_form",
-    "start_session",
-    "use_link",
-]
+__all__ = ["link_page", "logout", "oidc_callback", "oidc_finish", "oidc_start", "use_link"]
+
+_log = logging.getLogger("sayso.server")
+
+_PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
+_ANSWER = ("code", "state", "iss", "error")
+_NO_FLOW = "this sign-in did not begin in this browser, was used, or took too long; start again from the inbox"
 
 
 async def link_page(http: Http) -> Response:
@@ -64,8 +60,8 @@ async def link_page(http: Http) -> Response:
 
 async def use_link(http: Http) -> Response:
     """Begin a session by a link."""
-    settings: Settings = http.app.state.settings
-    token = (await sign_in_form(http)).get("token", "")
+    settings = settings_of(http)
+    token = (await _sign_in_form(http)).get("token", "")
     if not settings.sign_in.has_links:
         raise HTTPException(403, "this inbox takes no login links; nobody was signed in")
     person = await run_in_threadpool(settings.links.use, token)
@@ -73,20 +69,18 @@ async def use_link(http: Http) -> Response:
         on_used: Callable[[str], None] | None = http.app.state.on_link_used
         if on_used is not None:
             on_used(token)
-        return await run_in_threadpool(start_session, http, person, path_to(http))
-    if (
-        await run_in_threadpool(session_of, http) is not None
-    ):  # the link was used here: a second click, or the button after going back
-        return redirect(path_to(http))
-    raise count_failure(http, HTTPException(401))
+        return await run_in_threadpool(_start_session, http, person, path_to(http))
+    if await run_in_threadpool(session_of, http) is not None:
+        return redirect(path_to(http))  # the link was used here: a second click, or the button after going back
+    raise _count_failure(http, HTTPException(401))
 
 
-async def sign_in_form(http: Http) -> Form:
+async def _sign_in_form(http: Http) -> Form:
     """Return a form by which somebody signs in, who is not known yet: few from one address, and short.
 
     What was not sent by a page of ours is refused: it would sign somebody in as somebody else, unseen.
     """
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     rate: Rate = http.app.state.stranger_rate
     try:
         rate.count(f"form {settings.sender(http)}")  # first of all: nothing has been read
@@ -97,9 +91,9 @@ async def sign_in_form(http: Http) -> Form:
     return await read_form(http, is_known=False)
 
 
-def start_session(http: Http, person: Reviewer, where: str) -> Response:
+def _start_session(http: Http, person: Reviewer, where: str) -> Response:
     """Begin the session of somebody who is known, and send the browser on."""
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     if not settings.sign_in.admits(person):
         raise not_admitted(person)
     name = settings.cookie(http)[0]
@@ -111,12 +105,12 @@ def start_session(http: Http, person: Reviewer, where: str) -> Response:
     return response
 
 
-def count_failure(http: Http, fault: HTTPException) -> HTTPException:
+def _count_failure(http: Http, fault: HTTPException) -> HTTPException:
     """Count a failed attempt, and return what to answer: to come later, where there were too many from one address.
 
     What is right is never held up: else whoever shares an address with somebody could keep them out.
     """
-    settings: Settings = http.app.state.settings
+    settings = settings_of(http)
     try:
         settings.failures.count(settings.sender(http))
     except Problem as problem:
@@ -133,54 +127,49 @@ def logout(context: RequestContext) -> Response:
     return response
 
 
-_OIDC_PURPOSE, _OIDC_COOKIE, _OIDC_LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
-_OIDC_ANSWER = ("code", "state", "iss", "error")
-_NO_FLOW = "this sign-in did not begin in this browser, was used, or took too long; start again from the inbox"
-
-_log = logging.getLogger("sayso.server")
-
-
 async def oidc_start(http: Http) -> Response:
     """Send the browser to the provider."""
-    form = await sign_in_form(http)
-    provider, settings = _provider(http), _settings(http)
+    form = await _sign_in_form(http)
+    provider, signer = _provider(http), settings_of(http).signer
     where = return_address(http, form.get("next", ""))
-    flow = {"state": _random(), "nonce": _random(), "verifier": _random()}
+    flow = {name: new_token() + new_token() for name in ("state", "nonce", "verifier")}
     try:
         address = await run_in_threadpool(provider.address, back=_redirect_uri(http), **flow)
     except SignInError as fault:
         raise _public_error(http, fault) from fault
     # By a page and not by a redirect: a browser would hold that against `form-action 'self'`.
     response = render_public(http, "depart.html", address=address, provider=provider.oidc.name)
-    cookie = await run_in_threadpool(settings.signer.sign, _OIDC_PURPOSE, {**flow, "next": where}, _OIDC_LASTS)
-    set_cookie(http, response, _OIDC_COOKIE, cookie, strict=True)
+    cookie = await run_in_threadpool(signer.sign, _PURPOSE, {**flow, "next": where}, _LASTS)
+    set_cookie(http, response, _COOKIE, cookie, strict=True)
     return response
 
 
 async def oidc_callback(http: Http) -> Response:
     """Show the button that takes the provider's answer."""
     provider = _provider(http)
-    answer = {name: http.query_params.get(name, "") for name in _OIDC_ANSWER}
+    answer = {name: http.query_params.get(name, "") for name in _ANSWER}
     return render_public(http, "arrive.html", answer=answer, provider=provider.oidc.name)
 
 
 async def oidc_finish(http: Http) -> Response:
     """Begin a session by the provider's answer."""
-    answer = dict(await sign_in_form(http))
-    flow = await run_in_threadpool(_oidc_flow, http, answer.get("state", ""))
+    answer = dict(await _sign_in_form(http))
+    flow = await run_in_threadpool(_flow, http, answer.get("state", ""))
     if flow is None:
         if await run_in_threadpool(session_of, http) is not None:  # the button after going back, or of another tab
             return redirect(path_to(http))
-        raise count_failure(http, HTTPException(403, _NO_FLOW))
+        raise _count_failure(http, HTTPException(403, _NO_FLOW))
     if answer.get("error"):
-        raise count_failure(http, HTTPException(403, f"the provider signed nobody in: {escape(answer['error'][:200])}"))
+        raise _count_failure(
+            http, HTTPException(403, f"the provider signed nobody in: {escape(answer['error'][:200])}")
+        )
     try:
         person = await run_in_threadpool(_person, http, answer, flow)
     except SignInError as fault:
         told = _public_error(http, fault)
-        raise (told if fault.is_away else count_failure(http, told)) from fault
-    response = await run_in_threadpool(start_session, http, person, return_address(http, flow["next"]))
-    set_cookie(http, response, _OIDC_COOKIE, None)
+        raise (told if fault.is_away else _count_failure(http, told)) from fault
+    response = await run_in_threadpool(_start_session, http, person, return_address(http, flow["next"]))
+    set_cookie(http, response, _COOKIE, None)
     return response
 
 
@@ -192,17 +181,17 @@ def _person(http: Http, answer: dict[str, str], flow: dict[str, Any]) -> Reviewe
     )
 
 
-def _oidc_flow(http: Http, state: str) -> dict[str, Any] | None:
+def _flow(http: Http, state: str) -> dict[str, Any] | None:
     """Mark the OpenID flow of this browser as used, and return it; None where it has none, or another one."""
-    settings = _settings(http)
-    flow = settings.signer.read(_OIDC_PURPOSE, http.cookies.get(settings.cookie(http, _OIDC_COOKIE)[0], ""))
+    settings = settings_of(http)
+    flow = settings.signer.read(_PURPOSE, http.cookies.get(settings.cookie(http, _COOKIE)[0], ""))
     if flow is None or not hmac.compare_digest(flow["state"].encode(), state.encode()):
         return None
     return flow if settings.signer.use_once(flow) else None
 
 
 def _public_error(http: Http, fault: SignInError) -> HTTPException:
-    _log.warning("%s; from %s", escape(str(fault)), escape(_settings(http).sender(http)))
+    _log.warning("%s; from %s", escape(str(fault)), escape(settings_of(http).sender(http)))
     if fault.is_away:
         return HTTPException(503, "the provider does not answer; nobody was signed in, try again in a moment")
     return HTTPException(
@@ -211,19 +200,11 @@ def _public_error(http: Http, fault: SignInError) -> HTTPException:
 
 
 def _provider(http: Http) -> Provider:
-    provider = _settings(http).sign_in.provider
+    provider = settings_of(http).sign_in.provider
     if provider is None:
         raise HTTPException(404)
     return provider
 
 
 def _redirect_uri(http: Http) -> str:
-    return _settings(http).origin(http) + path_to(http, "login", "openid")
-
-
-def _settings(http: Http) -> Settings:
-    return http.app.state.settings
-
-
-def _random() -> str:
-    return new_token() + new_token()
+    return settings_of(http).origin(http) + path_to(http, "login", "openid")

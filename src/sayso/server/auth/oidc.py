@@ -111,14 +111,7 @@ class _Cached:
 
 
 class Provider:
-    """An OpenID provider.
-
-    Args:
-        oidc: What is set about it.
-
-    Raises:
-        ConfigError: The extra `oidc` is not installed.
-    """
+    """An OpenID provider; raises `ConfigError` where the extra `oidc` is not installed."""
 
     def __init__(self, oidc: Oidc) -> None:
         self.oidc = oidc
@@ -139,32 +132,20 @@ class Provider:
         self._keys = _Cached(self._fetch_keys)
 
     def address(self, *, back: str, state: str, nonce: str, verifier: str) -> str:
-        """Return where to send a browser so that the person signs in.
-
-        Raises:
-            SignInError: The provider does not answer, or not as one.
-        """
+        """Return where to send a browser so that the person signs in; raises `SignInError`."""
         with self._client(back) as client:
             return client.create_authorization_url(
                 self._metadata.get()["authorization_endpoint"], state=state, nonce=nonce, code_verifier=verifier
             )[0]
 
     def check_sender(self, sender: str | None) -> None:
-        """See that an answer came from this provider, where it says so (RFC 9207).
-
-        Raises:
-            SignInError: It came from another one, or says nothing though the provider always does.
-        """
+        """See that an answer came from this provider, where it says so (RFC 9207); raises `SignInError`."""
         is_told = self._metadata.get().get("authorization_response_iss_parameter_supported") is True
         if (is_told or sender is not None) and sender != self.oidc.issuer:
             raise SignInError(f"the answer came from {sender!r}")
 
     def reviewer(self, code: str, *, back: str, nonce: str, verifier: str) -> Reviewer:
-        """Trade a code for who signed in.
-
-        Raises:
-            SignInError: The provider does not answer, or what it says is not to be believed.
-        """
+        """Trade a code for who signed in; raises `SignInError`."""
         with self._client(back) as client:
             answer = self._asked(
                 lambda: client.fetch_token(self._metadata.get()["token_endpoint"], code=code, code_verifier=verifier)
@@ -254,11 +235,7 @@ class Provider:
 
 
 def _roles_in(claims: Mapping[str, Any], claim: str | None) -> list[str]:
-    """Return the roles that a claim lists; none where it is not there.
-
-    Raises:
-        ValueError: It lists something else.
-    """
+    """Return the roles that a claim lists; none where it is not there; raises `ValueError`."""
     if claim is None:
         return []
     found: Any = claims

@@ -25,11 +25,7 @@ _log = logging.getLogger("sayso.server")
 
 
 def networks(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Return the networks that texts such as `10.0.0.0/8` and `::1` name.
-
-    Raises:
-        ConfigError: One names none.
-    """
+    """Return the networks that texts such as `10.0.0.0/8` and `::1` name; raises `ConfigError` where one names none."""
     try:
         found = tuple(ipaddress.ip_network(text) for text in texts)
     except ValueError as error:

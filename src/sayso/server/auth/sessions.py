@@ -34,14 +34,7 @@ _DELETED_AT_ONCE, _MOST_ENDED = 100, 1_000
 
 @dataclass(frozen=True)
 class Session:
-    """One browser at which one reviewer is signed in.
-
-    Attributes:
-        id: What the cookie holds.
-        reviewer: In whose name it decides.
-        csrf: What every form of this session carries.
-        ends: When it ends at the latest, if it is not used again.
-    """
+    """One browser at which one reviewer is signed in: its cookie, what its forms carry, and when it ends if unused."""
 
     id: str = field(repr=False)
     reviewer: Reviewer
@@ -73,11 +66,7 @@ class Sessions:
         self._ended: dict[str, None] = {}  # those that ended here, so that their open pages are closed without a look
 
     def begin(self, reviewer: Reviewer) -> Session:
-        """Begin a session of somebody who has signed in. Durable on return.
-
-        Raises:
-            StoreError: It cannot be recorded; nobody is signed in.
-        """
+        """Begin a session of somebody who has signed in. Durable on return; raises `StoreError`."""
         now, session_id = clock.now(), new_token() + new_token()
         body = {
             "issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles),

@@ -101,11 +101,7 @@ _DELETED_AT_ONCE = 100
 
 
 class TokenSigner:
-    """What one server signs.
-
-    Args:
-        store: Where it records which tokens were used.
-    """
+    """What one server signs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -172,21 +168,13 @@ _LINK_PURPOSE = "login link"
 
 
 class Links:
-    """The login links of one store.
-
-    Args:
-        signer: What signs them.
-    """
+    """The login links of one store."""
 
     def __init__(self, signer: TokenSigner) -> None:
         self._signer = signer
 
     def token(self, reviewer: Reviewer, lasts: timedelta = LASTS) -> str:
-        """Return a token that begins one session of this reviewer.
-
-        Raises:
-            ConfigError: The server's secret cannot be used.
-        """
+        """Return a token that begins one session of this reviewer; raises `ConfigError`."""
         named: dict[str, Any] = {"name": reviewer.subject}
         if reviewer.issuer != LOCAL:
             named["by"] = reviewer.issuer

@@ -16,6 +16,8 @@ from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import Any, Literal, get_args
 
+from pydantic import TypeAdapter, ValidationError
+
 from sayso import clock, config, errors
 from sayso.model.ids import new_token
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
@@ -41,14 +43,8 @@ _NOBODY = "0" * 64
 class Token:
     """One token as it is kept, without its secret.
 
-    Attributes:
-        id: Its name in lists; opens nothing.
-        kind: `ask` asks and never decides, `review` decides and never starts, `admin` looks after tokens and outcomes.
-        person: In whose name it acts. Who has the name of an `ask` token never decides what was asked
-            through it.
-        roles: What the person may be asked for.
-        made_at, expires_at, revoked_at: Its life.
-        used_on: The last day on which it was used, ISO 8601; None before the first.
+    An `ask` token asks and never decides, and who has its name never decides what was asked through it; `review`
+    decides and never starts; `admin` looks after tokens and outcomes. `used_on` is the last day on which it was used.
     """
 
     id: str
@@ -142,13 +138,7 @@ class Tokens:
                 return [_token(record) for record in found]
 
     def revoke(self, token_id: str, *, by: Identity | None = None, channel: str = "python") -> Token | None:
-        """End a token at once, and return it; None where there is none of this id. Durable on return.
-
-        Args:
-            token_id: Which one; where it was revoked before, that stays as it was.
-            by: Who ends it, for the journal; None is the configured reviewer.
-            channel: Through which channel.
-        """
+        """End a token at once, and return it; None where there is none of this id. Durable on return."""
         return self._change(
             token_id, lambda body: {"revoked_at": body["revoked_at"] or clock.now().isoformat()},
             lambda token: _note("token_revoked", token, by, channel),
@@ -193,27 +183,18 @@ def _note(event: str, token: Token, by: Identity | None, channel: str) -> Note:
     return Note(CHAIN, event, config.default_reviewer().identity if by is None else by, channel, detail)
 
 
+_body = TypeAdapter(Token)
+
+
 def _record(token: Token) -> Record:
-    body = {
-        "kind": token.kind, "issuer": token.person.issuer, "subject": token.person.subject,
-        "roles": sorted(token.roles), "made_at": token.made_at.isoformat(), "expires_at": token.expires_at.isoformat(),
-        "revoked_at": None, "used_on": None, "digest": token.digest,
-    }  # fmt: skip
-    return Record(_RECORD, token.id, body)
+    return Record(_RECORD, token.id, _body.dump_python(token, mode="json"))
 
 
 def _token(record: Record) -> Token:
-    body = record.body
     try:
-        kind = KINDS[KINDS.index(body["kind"])]
-        return Token(
-            record.key, kind, Identity(body["issuer"], body["subject"]),
-            frozenset(body["roles"]), datetime.fromisoformat(body["made_at"]),
-            datetime.fromisoformat(body["expires_at"]),
-            None if body["revoked_at"] is None else datetime.fromisoformat(body["revoked_at"]),
-            body["used_on"], body["digest"],
-        )  # fmt: skip
-    except (LookupError, TypeError, ValueError) as error:
+        return _body.validate_python(record.body)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise errors.StoreCorruptError(
-            f"token {record.key!r} cannot be read ({error}); revoke it by a new one"
+            f"token {record.key!r} cannot be read ({problem}); revoke it by a new one"
         ) from error

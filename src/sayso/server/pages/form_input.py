@@ -48,13 +48,7 @@ class Edit:
 
 
 def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:
-    """Return what a form changes of a call.
-
-    Args:
-        widgets: The fields as they are made of the call as it stands.
-        form: What was sent.
-        classes: The classes of the call's schema (`Schema.classes`).
-    """
+    """Return what a form changes of a call."""
     reader = _Reader(form, classes)
     edit = Edit(reader.filled(widgets), problems=reader.problems)
     for widget in widgets:

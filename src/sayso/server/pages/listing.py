@@ -107,11 +107,7 @@ def _listing(context: RequestContext, lists: Lists, *page: str, newest: bool = F
 
 
 def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:
-    """Return everything that matches the filters in the address, read page by page.
-
-    Raises:
-        HTTPException: What stands in the address is no filter; at once, and not at the first request.
-    """
+    """Return everything that matches the filters in the address, read page by page; raises `HTTPException`."""
     try:
         return _Search(context, lists, newest=newest).every()
     except ValueError as error:
@@ -119,11 +115,7 @@ def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> It
 
 
 class _Search:
-    """The filters of one address, and what they find in several lists, one after another.
-
-    Raises:
-        ValueError: A field of the address cannot be read.
-    """
+    """The filters of one address, and what they find in several lists, one after another; raises `ValueError`."""
 
     def __init__(self, context: RequestContext, lists: Lists, *, newest: bool) -> None:
         asked = self.asked = {name: context.query(name) for name in _FIELDS}

@@ -20,8 +20,8 @@ from sayso.model.escaping import escape
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import TOKENS
+from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
-from sayso.server.error_pages import status_of
 from sayso.server.pages.form_input import Edit, read_answer, read_edit
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, with_problems
 from sayso.server.pages.rendering import facts, render, row_of
@@ -243,7 +243,7 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
             sent = replace(sent, widgets=_edit(context, request).widgets)
         elif _is_open(request, "question"):
             sent = replace(sent, widgets=read_answer(_fields(request), context.form, schema_of(request))[2])
-    return _page(context, request, status=status_of(fault), sent=sent)
+    return _page(context, request, status=kind_of(type(fault)).status, sent=sent)
 
 
 def _edit(context: RequestContext, request: Request) -> Edit:
