@@ -186,10 +186,6 @@ class SqliteEvidence(ABC):
 T = TypeVar("T")
 
 
-def _on_transaction(work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any], tx: Transaction) -> T:
-    return work(tx, *args, **options)
-
-
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
 _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
 _VERSIONS = "SELECT id, schema_digest FROM request WHERE run_id = ? AND tool = ? AND state IN (?, ?) ORDER BY n"
@@ -358,33 +354,32 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
-        if args or options:
-            work = partial(_on_transaction, work, args, options)
         if not self._queue and self._write_lock.acquire(blocking=False):
             try:
-                result, changed = self._alone(work)
+                result, changed = self._alone(work, args, options)
             finally:
                 self._write_lock.release()
             if not self._bell.is_idle:
                 self._bell.ring(changed)
         else:
-            result = self._together(work)
+            result = self._together(lambda tx: work(tx, *args, **options))
         if isinstance(result, errors.SaysoError):
             raise result
         return result
 
-    def _alone(self, work: Callable[[SqliteTransaction], T]) -> tuple[T, list[str]]:
+    def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
         """Run one verb while nobody else waits: in one statement, or where that is not enough, in a transaction."""
         try:
-            connection = self._writing or self._writer()
-            # The second try stands outside of the first one's fault, so that what it raises does not tell of it.
-            with suppress(Stale, errors.SaysoError):
-                tx = SqliteTransaction(connection, self._cache, self.seal, self._schema, is_alone=True)
-                result = work(tx)
+            tx = SqliteTransaction(self._writing or self._writer(), self._cache, self.seal, self._schema, is_alone=True)
+            try:
+                result = work(tx, *args, **options)
                 tx.commit_alone()
+            except (Stale, errors.SaysoError):
+                pass  # the second try stands outside of this fault, so that what it raises does not tell of it
+            else:
                 self._cache.committed(tx)
                 return result, tx.changed
-            return self._once(work, is_fresh=True)
+            return self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 

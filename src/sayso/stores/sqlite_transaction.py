@@ -151,15 +151,6 @@ class RowCache:
                 return None
         return None if held is None else held.request
 
-    def wrote(self, written: CachedRow) -> None:
-        """Remember a row that was written here."""
-        self.put(written)
-        request = written.request
-        if request.holds:
-            self._holders[request.fingerprint] = written
-        else:
-            self._holders.pop(request.fingerprint, None)
-
     def rolled_back(self) -> None:
         """Find nothing by memory alone, and go on from no end of a chain, that a transaction wrote which failed."""
         self._holders.clear()
@@ -184,11 +175,18 @@ class RowCache:
         return read
 
     def put(self, read: CachedRow) -> None:
-        """Remember a row."""
+        """Remember a row; one that was written here is found by its fingerprint, too."""
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
             self._holders.clear()
-        self.rows[read.request.id] = read
+        request = read.request
+        self.rows[request.id] = read
+        if read.newest is not None:
+            return
+        if request.holds:
+            self._holders[request.fingerprint] = read
+        else:
+            self._holders.pop(request.fingerprint, None)
 
     def committed(self, tx: SqliteTransaction) -> None:
         """Remember what a transaction left behind."""
@@ -236,7 +234,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         self._cache, self._seal, self._schema, self._is_fresh, self._is_alone = cache, seal, schema, is_fresh, is_alone
         self._loaded: CachedRow | None = None  # the last one
         self._verified: CachedRow | None = None
-        self._pending: tuple[str, tuple[Any, ...], CachedRow, Entry] | None = None
+        self._pending: tuple[str, tuple[Any, ...], Entry, CachedRow] | None = None
         self._now: datetime | None = None
         self.has_guessed = False
         self.changed: list[str] = []
@@ -302,9 +300,9 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         digest = transition.detail["asked"] = asked_digest(asked, seal)
         transition.detail["row_digest"] = codec.row_digest(values, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        written = (*values, entry.link, *_entry_values(entry))
+        written = (*values, entry.link, *entry[1:3], *entry[4:8])  # ENTRY_COLUMNS
         self._write(
-            _INSERT_ALONE if self._is_alone else _INSERT, written, CachedRow(written, request, None, digest), entry
+            _INSERT_ALONE if self._is_alone else _INSERT, written, entry, CachedRow(written, request, None, digest)
         )
 
     def update(self, transition: Transition) -> None:
@@ -315,14 +313,15 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
             raise codec.altered(request.id)
         detail, seal, old = transition.detail, self._seal, before.row
         asked = old[:_ASKED_END]
-        again = codec.asked_again(before.request, request, seal, detail)
-        if again:
+        again: dict[str, Any] = {}
+        if request.purged_at is not before.request.purged_at:
+            again = codec.asked_again(before.request, request, seal, detail)
             asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END]
         digest = detail["asked"] if again else before.asked or asked_digest(asked, seal)
         holds, state, live, *rest = progress = codec.progress_values(request, seal)
         detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        newest = (entry.link, *_entry_values(entry))
+        newest = (entry.link, *entry[1:3], *entry[4:8])  # ENTRY_COLUMNS
         # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
         # and so does the newest row of the journal.
         is_start = transition.event == "started"
@@ -333,7 +332,7 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
             sql = _update(*again, *PROGRESS_COLUMNS, is_start=is_start, is_alone=self._is_alone)
         values = (*again.values(), *progress, *newest, request.id, old[_LINK], *(old if is_start else ()))
         row = (*asked, holds, state, live, *rest, *newest)
-        self._write(sql, values, CachedRow(row, request, None, digest), entry)
+        self._write(sql, values, entry, CachedRow(row, request, None, digest))
 
     def verify(self, request: Request) -> bool:
         read = self._loaded
@@ -349,32 +348,22 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         entry = self._entry(run_id, "", event, by, channel, detail)
-        self._run(_APPEND, entry)
-        self.heads[run_id] = entry.seq, entry.link
+        self._run(_APPEND, entry, entry)
 
     def commit_alone(self) -> None:
         """Write the one row in a statement of its own, which is a transaction; raises `Stale` where it cannot be."""
         if self._pending is None:
             raise Stale  # an answer from memory that no compare-and-set has confirmed
-        sql, values, written, entry = self._pending
         self._execute = self._connection.execute
-        self._run(sql, values)
-        self._keep(written, entry)
+        self._run(*self._pending)
 
-    def _write(self, sql: str, values: tuple[Any, ...], written: CachedRow, entry: Entry) -> None:
+    def _write(self, sql: str, values: tuple[Any, ...], entry: Entry, written: CachedRow) -> None:
         if not self._is_alone:
-            self._run(sql, values)
-            self._keep(written, entry)
+            self._run(sql, values, entry, written)
         elif self._pending is None:
-            self._pending = sql, values, written, entry
+            self._pending = sql, values, entry, written
         else:
             raise Stale
-
-    def _keep(self, written: CachedRow, entry: Entry) -> None:
-        self.heads[entry.run_id] = entry.seq, entry.link
-        self._loaded = self._verified = written
-        self._cache.wrote(written)
-        self.changed.append(written.request.id)
 
     def _entry(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
@@ -392,7 +381,8 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
         seq, before = head
         return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, dumps_sorted(detail))
 
-    def _run(self, sql: str, values: tuple[Any, ...]) -> None:
+    def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None) -> None:
+        """Write a row of the journal, perhaps with that of its request, and remember them."""
         try:
             if self._execute(sql, values).rowcount != 1:
                 if self._is_fresh:
@@ -406,10 +396,11 @@ class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
             if self._is_fresh:
                 raise
             raise Stale from None
-
-
-def _entry_values(entry: Entry) -> tuple[Any, ...]:
-    return entry.seq, entry.at, entry.event, entry.by, entry.channel, entry.detail
+        self.heads[entry.run_id] = entry.seq, entry.link
+        if written is not None:
+            self._loaded = self._verified = written
+            self._cache.put(written)
+            self.changed.append(written.request.id)
 
 
 def _not_alone(*_: Any) -> Any:

@@ -185,9 +185,9 @@ def changed_if_any(tx: Transaction, request_id: str, rule: Callable[..., Transit
 
 def _lapsed(request: Request, now: datetime) -> Transition | None:
     """Return what time alone has made of a request."""
-    if request.state is not State.PENDING and request.state is not State.APPROVED:
-        return None  # only what waits has an end
-    return lifecycle.expire(request, now) or lifecycle.escalate(request, now)
+    if lifecycle.is_due(request, now):
+        return lifecycle.expire(request, now)
+    return None if request.escalation is None else lifecycle.escalate(request, now)
 
 
 def _noted(tx: Transaction, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
