@@ -44,12 +44,10 @@ from sayso.stores.codec import (
 from sayso.stores.filter import NOT_DECIDED, read_cursor
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import (
-    RecordReads,
     RecordTable,
-    RecordWrites,
-    RunReads,
     RunTable,
-    RunWrites,
+    TableReads,
+    TableWrites,
     run_of,
     run_values,
 )
@@ -282,7 +280,7 @@ def step_column(n: int, place: str) -> str:
     return f"step/{n}/{place}"
 
 
-class JsonlTransaction(RunWrites, RecordWrites, Transaction):
+class JsonlTransaction(TableWrites, Transaction):
     """The verbs' view of the state while the store is alone with its file.
 
     Attributes:
@@ -290,8 +288,7 @@ class JsonlTransaction(RunWrites, RecordWrites, Transaction):
     """
 
     def __init__(self, state: JsonlState, seal: Seal) -> None:
-        RunWrites.__init__(self, state.run_table)
-        RecordWrites.__init__(self, state.record_table)
+        super().__init__(state.run_table, state.record_table)
         self._state, self._seal = state, seal
         self._line: dict[str, Any] = {}
         self._heads: dict[str, tuple[int, str]] = {}
@@ -391,7 +388,7 @@ T = TypeVar("T")
 _TRIES = 3
 
 
-class JsonlStore(Watched, RunReads, RecordReads, Store):
+class JsonlStore(Watched, TableReads, Store):
     """The store behind `jsonl:path`.
 
     Args:

@@ -22,7 +22,7 @@ from sayso.model.reviewer import Identity
 from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.codec import Seal, asked_digest, asked_values
 from sayso.stores.filter import NOT_DECIDED, matches, read_cursor
-from sayso.stores.memory_tables import RecordReads, RecordTable, RecordWrites, RunReads, RunTable, RunWrites
+from sayso.stores.memory_tables import RecordTable, RunTable, TableReads, TableWrites
 from sayso.stores.watch import Bell
 
 __all__ = ["MemoryStore"]
@@ -32,12 +32,11 @@ T = TypeVar("T")
 _OPEN = Seal()
 
 
-class _Memory(RunWrites, RecordWrites, Transaction):
+class _Memory(TableWrites, Transaction):
     """Collects what a verb writes, so that a verb that fails half-way leaves nothing behind."""
 
     def __init__(self, store: MemoryStore) -> None:
-        RunWrites.__init__(self, store.run_table)
-        RecordWrites.__init__(self, store.record_table)
+        super().__init__(store.run_table, store.record_table)
         self._requests = store.requests
         self._holders = store.holders
         self._keys, self._effects = store.keys, store.effects
@@ -64,11 +63,10 @@ class _Memory(RunWrites, RecordWrites, Transaction):
     def with_effect(self, effect: str) -> Sequence[Request]:
         return [self._requests[request_id] for request_id in self._effects.get(effect, ())]
 
-    def insert(self, transition: Transition) -> None:
-        self.writes.append(transition)
-
     def update(self, transition: Transition) -> None:
         self.writes.append(transition)
+
+    insert = update
 
     def verify(self, request: Request) -> bool:
         return self._requests.get(request.id) is request  # nobody else can have written here
@@ -108,7 +106,7 @@ class _Chain:
                 self.rows[place] = (at, request_id, event, by, channel, detail)
 
 
-class MemoryStore(RunReads, RecordReads, Store):
+class MemoryStore(TableReads, Store):
     """The store behind `memory:`."""
 
     blocks = False
@@ -140,9 +138,8 @@ class MemoryStore(RunReads, RecordReads, Store):
                 self._keep(transition)
             for run_id, event, by, channel, detail in tx.notes:
                 self._add(run_id, "", event, by, channel, detail)
-            tx.keep_runs()
-            if tx.records:
-                self.record_table.apply(tx.sealed_records())
+            if tx.runs or tx.steps or tx.dropped or tx.records:
+                tx.keep()
         if not self._bell.is_idle and (tx.writes or tx.runs or tx.steps):
             self._bell.ring([transition.request.id for transition in tx.writes])
         if isinstance(result, errors.SaysoError):

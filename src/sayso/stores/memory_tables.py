@@ -15,17 +15,7 @@ from sayso.stores.codec import Seal
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.records import RecordRow
 
-__all__ = [
-    "RecordReads",
-    "RecordTable",
-    "RecordWrites",
-    "RunReads",
-    "RunTable",
-    "RunWrites",
-    "record_column",
-    "run_of",
-    "run_values",
-]
+__all__ = ["RecordTable", "RunTable", "TableReads", "TableWrites", "record_column", "run_of", "run_values"]
 
 T = TypeVar("T")
 
@@ -137,73 +127,6 @@ def run_of(values: Mapping[str, Any]) -> RunRecord:
     return RunRecord(**fields)
 
 
-class RunReads(ABC):
-    """The part of a store that reads runs."""
-
-    @abstractmethod
-    def _read_runs(self, read: Callable[[RunTable], T]) -> T:
-        """Read the table as it stands now, alone."""
-
-    def get_run(self, run_id: str) -> RunSnapshot:
-        """Do as `sayso.stores.base.ProgramStore.get_run` says."""
-        return self._read_runs(lambda table: table.kept(run_id))
-
-    def runs(
-        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
-    ) -> tuple[Sequence[RunRecord], str | None]:
-        """Do as `sayso.stores.base.ProgramStore.runs` says."""
-        return self._read_runs(lambda table: table.page(wanted, cursor, limit))
-
-    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
-        """Do as `sayso.stores.base.ProgramStore.ready_runs` says."""
-        return self._read_runs(lambda table: table.ready(names, limit))
-
-
-class RunWrites:
-    """What one transaction writes of runs; nothing is kept before it has succeeded.
-
-    Attributes:
-        runs: Those that were written, by id.
-        steps: Those that were added, by id of the run.
-        dropped: Ids of the runs whose steps were taken away.
-    """
-
-    def __init__(self, table: RunTable) -> None:
-        self._run_table = table
-        self.runs: dict[str, RunRecord] = {}
-        self.steps: dict[str, list[Step]] = {}
-        self.dropped: list[str] = []
-
-    def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, as this transaction left it."""
-        return self.runs.get(run_id) or self._run_table.find(run_id)
-
-    def put_run(self, run: RunRecord) -> None:
-        """Write a run."""
-        self.runs[run.id] = run
-
-    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Add steps."""
-        self.steps.setdefault(run_id, []).extend(steps)
-
-    def drop_steps(self, run_id: str) -> None:
-        """Take all steps of a run away."""
-        self.dropped.append(run_id)
-
-    def changed_runs(self) -> set[str]:
-        """Return the ids of the runs that were written, or whose steps were taken away."""
-        return self.runs.keys() | self.steps.keys() | set(self.dropped)
-
-    def keep_runs(self) -> None:
-        """Put everything on the table."""
-        for run in self.runs.values():
-            self._run_table.put(run)
-        for run_id, steps in self.steps.items():
-            self._run_table.add(run_id, steps)
-        for run_id in self.dropped:
-            self._run_table.drop(run_id)
-
-
 Written = tuple[str, str, str | None, int | None]  # kind, key, body as it is kept (None: dropped), due
 
 
@@ -259,12 +182,30 @@ class RecordTable:
         return row._replace(body=self.seal.open(row.body, row.key, record_column(row.kind)))
 
 
-class RecordReads(ABC):
-    """The part of a store that reads records."""
+class TableReads(ABC):
+    """The part of a store that reads runs and records out of tables."""
+
+    @abstractmethod
+    def _read_runs(self, read: Callable[[RunTable], T]) -> T:
+        """Read the table as it stands now, alone."""
 
     @abstractmethod
     def _read_records(self, read: Callable[[RecordTable], T]) -> T:
         """Read the table as it stands now, alone."""
+
+    def get_run(self, run_id: str) -> RunSnapshot:
+        """Do as `sayso.stores.base.ProgramStore.get_run` says."""
+        return self._read_runs(lambda table: table.kept(run_id))
+
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        """Do as `sayso.stores.base.ProgramStore.runs` says."""
+        return self._read_runs(lambda table: table.page(wanted, cursor, limit))
+
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        """Do as `sayso.stores.base.ProgramStore.ready_runs` says."""
+        return self._read_runs(lambda table: table.ready(names, limit))
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         return self._read_records(lambda table: table.find(kind, key))
@@ -273,16 +214,53 @@ class RecordReads(ABC):
         return self._read_records(lambda table: table.rows(kind, due_by, after, limit))
 
 
-class RecordWrites:
-    """What one transaction writes of records; nothing is kept before it has succeeded.
+class TableWrites:
+    """What one transaction writes of runs and records; nothing is kept before it has succeeded.
 
     Attributes:
+        runs: Those that were written, by id.
+        steps: Those that were added, by id of the run.
+        dropped: Ids of the runs whose steps were taken away.
         records: Those that were written, by kind and key, as they are now; None where one was dropped.
     """
 
-    def __init__(self, table: RecordTable) -> None:
-        self._record_table = table
+    def __init__(self, run_table: RunTable, record_table: RecordTable) -> None:
+        self._run_table, self._record_table = run_table, record_table
+        self.runs: dict[str, RunRecord] = {}
+        self.steps: dict[str, list[Step]] = {}
+        self.dropped: list[str] = []
         self.records: dict[tuple[str, str], RecordRow | None] = {}
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run, as this transaction left it."""
+        return self.runs.get(run_id) or self._run_table.find(run_id)
+
+    def put_run(self, run: RunRecord) -> None:
+        """Write a run."""
+        self.runs[run.id] = run
+
+    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Add steps."""
+        self.steps.setdefault(run_id, []).extend(steps)
+
+    def drop_steps(self, run_id: str) -> None:
+        """Take all steps of a run away."""
+        self.dropped.append(run_id)
+
+    def changed_runs(self) -> set[str]:
+        """Return the ids of the runs that were written, or whose steps were taken away."""
+        return self.runs.keys() | self.steps.keys() | set(self.dropped)
+
+    def keep(self) -> None:
+        """Put everything on the tables."""
+        for run in self.runs.values():
+            self._run_table.put(run)
+        for run_id, steps in self.steps.items():
+            self._run_table.add(run_id, steps)
+        for run_id in self.dropped:
+            self._run_table.drop(run_id)
+        if self.records:
+            self._record_table.apply(self.sealed_records())
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         """Return a record, as this transaction left it."""
