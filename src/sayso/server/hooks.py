@@ -58,9 +58,11 @@ class Hook:
     reviewers: Mapping[str, Reviewer]
 
     @classmethod
-    def of_table(cls, name: str, settings: Mapping[str, Any]) -> Self:
+    def of_table(cls, name: str, settings: Any) -> Self:
         """Return the hook that `[hooks.NAME]` describes; raises `ConfigError`."""
-        table = Table(f"hooks.{name}", settings, known=_KNOWN)
+        if not isinstance(settings, dict):
+            raise errors.ConfigError(f"hooks.{name} must be a table, [hooks.{name}]; no decision is taken from it")
+        table = Table(f"hooks.{name}", cast("dict[str, Any]", settings), known=_KNOWN)
         listed: list[Any] = table.get("reviewers", list, [])
         if not listed:
             raise table.error(
@@ -125,7 +127,7 @@ class Hooks:
     ) -> None:  # fmt: skip
         self._store, self._admits = store, admits
         self._rate = Rate(None) if rate is None else rate
-        self._hooks = [_hook(name, settings) for name, settings in tables.items()]
+        self._hooks = [Hook.of_table(name, settings) for name, settings in tables.items()]
         # Of a message that comes twice at once, the second waits here for what the first is answered.
         self._one_by_one = threading.Lock()
 
@@ -196,12 +198,6 @@ class Hooks:
                 "not_admitted", "the settings of this server do not let this person review; nothing was decided"
             )
         return Review(self._store, reviewer=reviewer, channel=f"hook-{hook.name}")
-
-
-def _hook(name: str, settings: Any) -> Hook:
-    if not isinstance(settings, dict):
-        raise errors.ConfigError(f"hooks.{name} must be a table, [hooks.{name}]; no decision is taken from it")
-    return Hook.of_table(name, cast("dict[str, Any]", settings))
 
 
 def _decided(review: Review, message: _Message) -> Request:

@@ -20,6 +20,8 @@ from sayso.stores.http_messages import Message
 
 __all__ = ["codes_of", "document"]
 
+_Schemas = dict[type[BaseModel], dict[str, Any]]
+
 _ALWAYS = (
     "not_signed_in", "rate_limited", "internal", "store", "store_busy", "store_corrupt", "store_full",
     "store_read_only", "store_sealed", "store_unavailable", "store_version",
@@ -30,7 +32,7 @@ _WITH_BODY = ("invalid_json", "body_too_large", "wrong_content_type", "invalid_i
 def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     """Return the document of these endpoints."""
     endpoints = list(endpoints)
-    schemas: dict[type[BaseModel], dict[str, Any]] = {}
+    schemas: _Schemas = {}
     definitions: dict[str, Any] = {}
     modes = {each.answer: "serialization" for each in endpoints} | {each.input: "validation" for each in endpoints}
     modes = {model: mode for model, mode in modes.items() if model is not None} | {ProblemDocument: "serialization"}
@@ -43,7 +45,7 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             definitions |= {prefix + name: schema for name, schema in found["$defs"].items()}
     paths: dict[str, Any] = {}
     for each in endpoints:
-        paths.setdefault(_path(each), {})[each.method.lower()] = _operation(each, schemas)
+        paths.setdefault(_path(each), {})[each.method.lower()] = _operation(each, schemas, definitions)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -66,14 +68,14 @@ def _path(endpoint: Endpoint) -> str:
     return re.sub(r":\w+}", "}", endpoint.path)
 
 
-def _operation(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any]) -> dict[str, Any]:
     kinds = sorted(endpoint.kinds)
     found: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "description": f"For tokens of the kind {', '.join(kinds)}.",
         "x-token-kinds": kinds,
-        "parameters": [*_in_path(endpoint), *_in_query(endpoint), *_in_headers(endpoint)],
+        "parameters": [*_in_path(endpoint), *_in_query(endpoint, schemas, definitions), *_in_headers(endpoint)],
         "responses": _answers(endpoint, schemas),
     }
     if endpoint.input is not None and endpoint.method != "GET":
@@ -88,30 +90,18 @@ def _in_path(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
-def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _in_query(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any]) -> list[dict[str, Any]]:
     if endpoint.input is None or endpoint.method != "GET":
         return []
-    schema = endpoint.input.model_json_schema()
-    definitions = schema.get("$defs", {})
-    found: list[dict[str, Any]] = []
-    for name, field in schema.get("properties", {}).items():
-        given = {key: value for key, value in field.items() if key != "description"}
-        found.append({
-            "name": name, "in": "query", "required": name in schema.get("required", ()),
-            "schema": _inlined(given, definitions), "description": field.get("description", ""),
-        })  # fmt: skip
-    return found
-
-
-def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Return a schema without references: a parameter's stands alone."""
-    if isinstance(schema, list):
-        return [_inlined(each, definitions) for each in schema]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _inlined(definitions[str(schema["$ref"]).rpartition("/")[2]], definitions)  # pyright: ignore[reportUnknownArgumentType]
-    return {key: _inlined(value, definitions) for key, value in schema.items()}  # pyright: ignore[reportUnknownVariableType]
+    query = definitions[schemas[endpoint.input]["$ref"].rpartition("/")[2]]
+    return [
+        {
+            "name": name, "in": "query", "required": name in query.get("required", ()),
+            "schema": {key: value for key, value in field.items() if key != "description"},
+            "description": field.get("description", ""),
+        }
+        for name, field in query.get("properties", {}).items()
+    ]  # fmt: skip
 
 
 def _in_headers(endpoint: Endpoint) -> list[dict[str, Any]]:
@@ -121,7 +111,7 @@ def _in_headers(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _answers(endpoint: Endpoint, schemas: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+def _answers(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Done."}
     if endpoint.answer is not None:
         good["content"] = {endpoint.media_type: {"schema": schemas[endpoint.answer]}}

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -30,25 +31,22 @@ class ProblemKind(NamedTuple):
     title: str
 
 
-_OF_HTTP = {
-    kind.code: kind
-    for kind in (
-        ProblemKind("invalid_json", 400, "The body is not JSON as RFC 8259 has it"),
-        ProblemKind("not_signed_in", 401, "Nobody is known by this token or session"),
-        ProblemKind("not_from_here", 403, "A session's change needs its own CSRF token and Origin"),
-        ProblemKind("wrong_token_kind", 403, "Tokens of this kind do not do this"),
-        ProblemKind("not_found", 404, "There is nothing here"),
-        ProblemKind("method_not_allowed", 405, "This cannot be done here"),
-        ProblemKind("not_admitted", 403, "This person may not review here"),
-        ProblemKind("body_too_slow", 408, "The body did not come in time"),
-        ProblemKind("body_too_large", 413, "The body is too long"),
-        ProblemKind("wrong_content_type", 415, "The body is not JSON by its type"),
-        ProblemKind("invalid_input", 422, "The input does not fit"),
-        ProblemKind("seen_required", 428, "An approval says what was seen"),
-        ProblemKind("rate_limited", 429, "Too many requests"),
-        ProblemKind("internal", 500, "Something went wrong here"),
-    )
-}
+_OF_HTTP = (
+    ProblemKind("invalid_json", 400, "The body is not JSON as RFC 8259 has it"),
+    ProblemKind("not_signed_in", 401, "Nobody is known by this token or session"),
+    ProblemKind("not_from_here", 403, "A session's change needs its own CSRF token and Origin"),
+    ProblemKind("wrong_token_kind", 403, "Tokens of this kind do not do this"),
+    ProblemKind("not_found", 404, "There is nothing here"),
+    ProblemKind("method_not_allowed", 405, "This cannot be done here"),
+    ProblemKind("not_admitted", 403, "This person may not review here"),
+    ProblemKind("body_too_slow", 408, "The body did not come in time"),
+    ProblemKind("body_too_large", 413, "The body is too long"),
+    ProblemKind("wrong_content_type", 415, "The body is not JSON by its type"),
+    ProblemKind("invalid_input", 422, "The input does not fit"),
+    ProblemKind("seen_required", 428, "An approval says what was seen"),
+    ProblemKind("rate_limited", 429, "Too many requests"),
+    ProblemKind("internal", 500, "Something went wrong here"),
+)
 
 # The first that fits decides; what is in none of them is 500.
 _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
@@ -75,6 +73,7 @@ _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.StoreCorruptError, 500),  # to ask again does not help
     (errors.StoreError, 503),
 )
+_PLAIN = (str, int, datetime, tuple, type(None))
 _DECIDED_BY = {"approved": "approve", "answered": "answer", "cancelled": "cancel", "feedback": "feedback"}
 
 
@@ -100,15 +99,11 @@ def kind_of(fault: type[errors.SaysoError]) -> ProblemKind:
     return ProblemKind(_code(fault), status, title)
 
 
+@cache
 def kinds() -> dict[str, ProblemKind]:
     """Return all kinds of problems by their codes."""
-    if len(_known) == len(_OF_HTTP):
-        faults = [getattr(errors, name) for name in errors.__all__]
-        _known.update({kind.code: kind for kind in map(kind_of, faults)})
-    return _known
-
-
-_known = dict(_OF_HTTP)
+    faults = [kind_of(getattr(errors, name)) for name in errors.__all__]
+    return {kind.code: kind for kind in (*_OF_HTTP, *faults)}
 
 
 def problem_of(fault: errors.SaysoError) -> Problem:
@@ -131,15 +126,11 @@ def problem_of(fault: errors.SaysoError) -> Problem:
 
 
 def _facts(fault: errors.SaysoError) -> dict[str, Any]:
-    facts = {name: _plain(value) for name, value in vars(fault).items() if _is_plain(value)}
+    facts = {name: _plain(value) for name, value in vars(fault).items() if isinstance(value, _PLAIN)}
     if not isinstance(fault, errors.AlreadyDecidedError):
         return facts
     facts |= {"decided_by": facts.pop("by"), "decided_at": facts.pop("at")}
     return facts | {"verb": _DECIDED_BY.get(fault.state, "reject")}
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str | int | datetime | tuple | None)
 
 
 def _plain(value: Any) -> Any:

@@ -27,62 +27,48 @@ from sayso.stores.codec import Seal, asked_values
 from sayso.stores.http_messages import AskedRequest
 from sayso.view.card import headline, subject_rows
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_CLASSES",
-    "MAX_LIFETIME",
-    "MAX_VALUES",
-    "must_be_canonical",
-    "must_be_small",
-    "validate_arguments",
-    "validate_request",
-]
+__all__ = ["validate_arguments", "validate_request"]
 
-MAX_BYTES = 65_536
-"""The most bytes of a call, or of what is said beside it, that a token asks with; every list of requests reads them."""
-
-MAX_VALUES = 2_000
-"""The most values in them, nested ones counted."""
-
-MAX_CLASSES = 200
-"""The most classes that the schema of such a call describes; validators are compiled of each."""
+_MAX_BYTES = 65_536  # of a call, or of what is said beside it: every list of requests reads them
+_MAX_VALUES = 2_000  # in them, nested ones counted
+_MAX_CLASSES = 200  # that the schema of such a call describes; validators are compiled of each
 
 
 def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
     """Return the tree of a call's arguments; raises `AskRefusedError`."""
     tree = canonical.load(form)
     _must_be_few(tree)
-    if len(canonical.load(schema_text).get("$defs", ())) > MAX_CLASSES:  # pyright: ignore[reportArgumentType]
-        _refuse(f"the schema describes more than {MAX_CLASSES} classes")
+    if len(canonical.load(schema_text).get("$defs", ())) > _MAX_CLASSES:  # pyright: ignore[reportArgumentType]
+        _refuse(f"the schema describes more than {_MAX_CLASSES} classes")
     if canonical.text_of(tree) != form:
         _refuse("the arguments are not in their canonical form")
     try:
-        must_be_canonical(tree)
+        _must_be_canonical(tree)
     except errors.ArgumentError as error:
         _refuse(f"the arguments are not in their canonical form ({error.argument} {error.reason})")
     _must_fit(fields_of(tree) or {}, Schema.from_text(schema_text))
     return tree
 
 
-def must_be_small(**texts: str) -> None:
+def _must_be_small(**texts: str) -> None:
     """Refuse a request of which a text is so large that it would hold up the lists that it is in.
 
     Raises:
         AskRefusedError: With the name of the text.
     """
     for name, text in texts.items():
-        if len(text.encode(errors="replace")) > MAX_BYTES:
-            _refuse(f"`{name}` is larger than {MAX_BYTES:,} bytes; pass a reference in place of the content")
+        if len(text.encode(errors="replace")) > _MAX_BYTES:
+            _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference in place of the content")
 
 
 def _must_be_few(tree: Json) -> None:
-    left, waiting = MAX_VALUES, [tree]
+    left, waiting = _MAX_VALUES, [tree]
     while waiting:
         item = waiting.pop()
         parts = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
         left -= len(parts)
         if left < 0:
-            _refuse(f"the arguments hold more than {MAX_VALUES:,} values; pass a reference in place of the content")
+            _refuse(f"the arguments hold more than {_MAX_VALUES:,} values; pass a reference in place of the content")
         waiting += parts
 
 
@@ -111,7 +97,7 @@ def _is_other(given: Json, fitted: Json) -> bool:
     return parts.keys() == others.keys() and any(_is_other(part, others[step]) for step, part in parts.items())
 
 
-def must_be_canonical(tree: Json) -> None:
+def _must_be_canonical(tree: Json) -> None:
     """Refuse a tree that `encode` would not have written, whatever its classes are: they are not here.
 
     Raises:
@@ -138,7 +124,7 @@ def must_be_canonical(tree: Json) -> None:
         case _:
             pass
     for part in [*(named or {}).values(), *(items or ())]:
-        must_be_canonical(part)
+        _must_be_canonical(part)
 
 
 def _must_be_a_model(own: dict[str, Json], rest: list[Json]) -> None:
@@ -157,9 +143,7 @@ def _refuse(reason: str) -> NoReturn:
     raise errors.AskRefusedError(reason)
 
 
-MAX_LIFETIME = timedelta(days=30)
-"""No request waits for longer, and no approval counts for longer, whatever a program says."""
-
+_MAX_LIFETIME = timedelta(days=30)  # no request waits for longer, and no approval counts for longer
 _MIN_LIFETIME = timedelta(seconds=1)
 _MAX_SCHEMA = 500_000
 _EQUAL_QUESTIONS = 1_000  # in one run, each with a digest of its own
@@ -176,7 +160,7 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
         AskRefusedError: It is not what it says, or cannot be shown.
     """
     subject = asked.subject
-    must_be_small(
+    _must_be_small(
         form=subject.text if isinstance(subject, Question) else subject.form,
         request=asked.model_dump_json(exclude={"subject"}),
     )
@@ -248,4 +232,4 @@ def _draw(request: Request) -> None:
 
 
 def _span(span: timedelta) -> timedelta:
-    return min(max(span, _MIN_LIFETIME), MAX_LIFETIME)
+    return min(max(span, _MIN_LIFETIME), _MAX_LIFETIME)
