@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,11 +33,7 @@ __all__ = [
     "register",
 ]
 
-# By type: the module whose `make` makes the channel, and the extra that it needs.
-_TYPES = {
-    "apprise": ("sayso.channels.apprise", "notify"), "slack": ("sayso.channels.slack", "slack"),
-    "terminal": ("sayso.channels.notification", None), "webhook": ("sayso.channels.webhook", None),
-}  # fmt: skip
+_EXTRAS = {"apprise": "notify", "slack": "slack", "terminal": None, "webhook": None}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -58,12 +53,21 @@ def make(name: str, settings: Mapping[str, Any]) -> Channel:
         raise ConfigError(
             f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_channel there, and take this out"
         )
-    if not isinstance(kind, str) or kind not in _TYPES:
-        raise ConfigError(f"[channels.{name}] type is one of {', '.join(_TYPES)}, not {kind!r}")
-    module, extra = _TYPES[kind]
+    if not isinstance(kind, str) or kind not in _EXTRAS:
+        raise ConfigError(f"[channels.{name}] type is one of {', '.join(_EXTRAS)}, not {kind!r}")
     try:
-        return importlib.import_module(module).make(name, settings)
+        match kind:
+            case "apprise":
+                from sayso.channels.apprise import make as made
+            case "slack":
+                from sayso.channels.slack import make as made
+            case "webhook":
+                from sayso.channels.webhook import make as made
+            case _:
+                from sayso.channels.notification import make as made
+        return made(name, settings)
     except ModuleNotFoundError as error:
+        extra = _EXTRAS[kind]
         if extra is None:
             raise
         raise ConfigError(
