@@ -141,6 +141,7 @@ _NAME_LIMIT = 2_000
 _FACT_ROOM = 15
 _AFTER_NAME = 6  # what a fact leaves to words behind a name, as how long ago; a run has none
 _CAUTION_INDENT = len("  warning")
+_WORDS = ("title", "summary", "effect", "prompt", "description", "rule", "context")  # those of the program
 
 
 def headline(request: Request, limit: int = 100) -> str:
@@ -203,9 +204,7 @@ def unverified(request: Request) -> list[str]:
 
     Who holds a token writes whatever it likes for the gate's rule, description and facts; nobody here has them in code.
     """
-    names = ("summary", "effect", "prompt")
-    if request.requester.issuer == TOKENS:
-        names = ("title", *names, "description", "rule", "context")
+    names = _WORDS if request.requester.issuer == TOKENS else ("summary", "effect", "prompt")
     return [name for name in names if getattr(request, name) is not None]
 
 
@@ -226,35 +225,15 @@ def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
 
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
-    words: dict[str, Any] = {
-        "title": request.title,
-        "summary": request.summary,
-        "effect": request.effect,
-        "prompt": request.prompt,
-        "description": request.description,
-        "rule": request.rule,
-        "context": request.context,
-    }
-    given = {name: text for name, text in words.items() if text is not None}
+    given = {name: getattr(request, name) for name in _WORDS if getattr(request, name) is not None}
     return ["  the program says, unverified:", *_columned(given, 4, width, full=full)] if given else []
 
 
 def cautions(request: Request) -> list[str]:
     """Return what about a request may deceive the eye, one sentence each."""
     subject = request.subject
-    named: dict[str, Any] = {
-        "run": request.run_id,
-        "key": request.key,
-        "effect": request.effect,
-        "title": request.title,
-        "summary": request.summary,
-        "requester": str(request.requester),
-        "risk": request.risk,
-        "prompt": request.prompt,
-        "description": request.description,
-        "rule": request.rule,
-        "context": request.context,
-    }
+    named: dict[str, Any] = {"run": request.run_id, "requester": str(request.requester)}
+    named |= {name: getattr(request, name) for name in ("key", "risk", *_WORDS)}
     if isinstance(subject, Question):
         found = [f"the question {what}" for what in warnings(subject.text)]
     else:

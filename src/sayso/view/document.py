@@ -20,6 +20,9 @@ from sayso.view.summary import columns, padded, token
 __all__ = ["event_rows", "moment", "request_document"]
 
 
+_PLAIN = ("key", "effect", "title", "summary", "prompt", "description", "risk", "rule", "context")
+
+
 def _at(moment: datetime | None) -> str | None:
     return None if moment is None else written(moment)
 
@@ -43,15 +46,7 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
         **({} if program_gone is None else {"program_gone": program_gone}),
         "fingerprint": request.current_fingerprint,
         **_subject(request),
-        "key": request.key,
-        "effect": request.effect,
-        "title": request.title,
-        "summary": request.summary,
-        "prompt": request.prompt,
-        "description": request.description,
-        "risk": request.risk,
-        "rule": request.rule,
-        "context": request.context,
+        **{name: getattr(request, name) for name in _PLAIN},
         "unverified": card.unverified(request),
         "warnings": card.cautions(request),
         "requester": _who(request.requester),
@@ -99,15 +94,8 @@ def _subject(request: Request) -> dict[str, Any]:
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    return {
-        "verb": decision.verb,
-        "by": decision.by.qualified,
-        "at": _at(decision.at),
-        "channel": decision.channel,
-        "comment": decision.comment,
-        "edited": decision.edited,
-        "again": decision.again,
-    }
+    plain = {name: getattr(decision, name) for name in ("channel", "comment", "edited", "again")}
+    return {"verb": decision.verb, "by": decision.by.qualified, "at": _at(decision.at), **plain}
 
 
 def _execution(execution: Execution) -> dict[str, Any]:
