@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
@@ -75,24 +76,12 @@ class Schema:
             function: Any callable.
             redact: Names that mark a secret, besides the usual ones: a default under them is not written down.
         """
-
-        def read() -> PythonTypes:
-            from sayso.model.schema_of_types import of_function
-
-            return of_function(function, redact)
-
-        return cls(read)
+        return cls(lambda: _types().of_function(function, redact))
 
     @classmethod
     def of_type(cls, annotation: Any) -> Schema:
         """Return the schema of an answer of this type."""
-
-        def read() -> PythonTypes:
-            from sayso.model.schema_of_types import of_type
-
-            return of_type(annotation)
-
-        return cls(read)
+        return cls(lambda: _types().of_type(annotation))
 
     @classmethod
     def of_json(cls, schema: Mapping[str, Any], *, option: str = "schema=") -> Schema:
@@ -414,6 +403,12 @@ class Schema:
         listed = f"there are {', '.join(self.names)}" if self.names else "it takes none"
         more = f"; give the whole of {whole} as JSON" if whole != name and whole in self.properties else ""
         return f"{ascii(name)[1:-1]}: there is no such argument ({listed}){more}"
+
+
+def _types() -> ModuleType:
+    from sayso.model import schema_of_types  # it imports pydantic, which most programs need only at a held call
+
+    return schema_of_types
 
 
 def _refused(name: str, error: ArgumentError) -> Problem:
