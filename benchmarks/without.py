@@ -108,7 +108,7 @@ def _schema() -> None:
 
 
 def _channels() -> None:
-    _replace_method("record_keys", lambda *_: (), "SqliteRecordWrites", "TableWrites")
+    _replace_method("record_keys", lambda *_: (), "SqliteTableWrites", "TableWrites")
     transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
     transaction._NO_CHANNEL, transaction._INSERT_ALONE = "1", transaction._INSERT
     transaction._update.cache_clear()

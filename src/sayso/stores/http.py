@@ -7,11 +7,9 @@ store: people decide on the server. If the server does not confirm a verb, the v
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection
@@ -30,7 +28,7 @@ from sayso.stores.base import Filter, Page, Store, Unwatch
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
 from sayso.stores.records import RecordRow
-from sayso.stores.watch import Bell
+from sayso.stores.watch import Bell, forget_after_fork
 
 __all__ = ["HttpStore", "Listener"]
 
@@ -65,7 +63,7 @@ class HttpStore(Store):
         self._patience, self._looking_patience = patience, min(patience, _LOOKING_PATIENCE)
         self._etags = dict[str, str]()
         self._begin_afresh()
-        _stores.add(self)
+        forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
         self._bell = Bell()
@@ -324,18 +322,6 @@ def _people_decide() -> NoReturn:
     raise _on_the_server(
         "nothing was decided: people decide in the server's inbox, or with a token of the kind `review` by its HTTP API"
     )
-
-
-_stores: weakref.WeakSet[HttpStore] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for store in list(_stores):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------

@@ -9,9 +9,7 @@ locks are unreliable.
 from __future__ import annotations
 
 import heapq
-import os
 import threading
-import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,10 +48,11 @@ from sayso.stores.memory_tables import (
     TableWrites,
     run_of,
     run_values,
+    step_column,
 )
-from sayso.stores.watch import Bell, Watched, Watcher
+from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
 
-__all__ = ["JsonlState", "JsonlStore", "JsonlTransaction", "step_column"]
+__all__ = ["JsonlState", "JsonlStore", "JsonlTransaction"]
 
 _NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
 _LIVE = frozenset(state.value for state in LIVE)
@@ -275,11 +274,6 @@ def _passes(row: Row, wanted: Filter) -> bool:
     )
 
 
-def step_column(n: int, place: str) -> str:
-    """Return the place for which a step's body is sealed."""
-    return f"step/{n}/{place}"
-
-
 class JsonlTransaction(TableWrites, Transaction):
     """The verbs' view of the state while the store is alone with its file.
 
@@ -406,7 +400,7 @@ class JsonlStore(Watched, TableReads, Store):
         self.seal = Seal(key)
         self._file = JsonlFile(self._path)
         self._begin_process()
-        _stores.add(self)
+        forget_after_fork(self)
 
     def _begin_process(self) -> None:
         # Always taken in this order. Readers need only the second, so that none waits for another process.
@@ -566,15 +560,3 @@ class JsonlStore(Watched, TableReads, Store):
             for n, step in enumerate(kept.steps, 1)
         )
         return RunSnapshot(kept.run, tuple(opened))
-
-
-_stores: weakref.WeakSet[JsonlStore] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for store in list(_stores):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -5,9 +5,7 @@ It is the reference implementation of the contract: one lock and plain dictionar
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
@@ -23,7 +21,7 @@ from sayso.stores.base import Filter, Page, Store, Transaction, Unwatch
 from sayso.stores.codec import Seal, asked_digest, asked_values
 from sayso.stores.filter import NOT_DECIDED, matches, read_cursor
 from sayso.stores.memory_tables import RecordTable, RunTable, TableReads, TableWrites
-from sayso.stores.watch import Bell
+from sayso.stores.watch import Bell, forget_after_fork
 
 __all__ = ["MemoryStore"]
 
@@ -123,7 +121,7 @@ class MemoryStore(TableReads, Store):
         self._places: dict[str, int] = {}  # of each request's last row in its chain
         self._lock = threading.RLock()
         self._bell = Bell()
-        _stores.add(self)
+        forget_after_fork(self)
 
     def after_fork(self) -> None:
         """Forget lock and waiters in a forked child: their threads are not there any more."""
@@ -258,15 +256,3 @@ class MemoryStore(TableReads, Store):
 
     def close(self) -> None:
         self._bell.ring_all()
-
-
-_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for store in list(_stores):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -15,7 +15,16 @@ from sayso.stores.codec import Seal
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.records import RecordRow
 
-__all__ = ["RecordTable", "RunTable", "TableReads", "TableWrites", "record_column", "run_of", "run_values"]
+__all__ = [
+    "RecordTable",
+    "RunTable",
+    "TableReads",
+    "TableWrites",
+    "record_column",
+    "run_of",
+    "run_values",
+    "step_column",
+]
 
 T = TypeVar("T")
 
@@ -133,6 +142,11 @@ Written = tuple[str, str, str | None, int | None]  # kind, key, body as it is ke
 def record_column(kind: str) -> str:
     """Return the place for which the body of a record is sealed, together with its key."""
     return f"record/{kind}"
+
+
+def step_column(n: int, place: str) -> str:
+    """Return the place for which a step's body is sealed, together with its run."""
+    return f"step/{n}/{place}"
 
 
 class RecordTable:

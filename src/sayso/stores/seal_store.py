@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 from sayso import errors
 from sayso.stores.codec import SEALED_COLUMNS, Seal, sealed_search
-from sayso.stores.memory_tables import record_column
+from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.migrate import migrate
 from sayso.stores.sqlite import DATABASE_ERRORS, fault
-from sayso.stores.sqlite_runs import step_column
 
 __all__ = ["SealReport", "seal_store"]
 

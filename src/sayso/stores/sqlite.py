@@ -14,8 +14,6 @@ import os
 import sqlite3
 import threading
 import time
-import weakref
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -32,7 +30,7 @@ from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.codec import Seal, anchor_of, legible
 from sayso.stores.filter import read_cursor
 from sayso.stores.migrate import migrate, refuse_foreign
-from sayso.stores.sqlite_runs import SqliteRecordReads, SqliteRunReads
+from sayso.stores.sqlite_runs import SqliteTableReads
 from sayso.stores.sqlite_transaction import (
     BY_EFFECT,
     COLUMNS,
@@ -47,9 +45,9 @@ from sayso.stores.sqlite_transaction import (
     SqliteTransaction,
     Stale,
 )
-from sayso.stores.watch import Bell, Watched, Watcher
+from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
 
-__all__ = ["DATABASE_ERRORS", "SqliteEvidence", "SqliteStore", "fault", "is_busy", "make_file", "where_of"]
+__all__ = ["DATABASE_ERRORS", "SqliteStore", "fault", "is_busy", "make_file", "where_of"]
 
 _SMALLEST = 512  # bytes of a database with one page
 
@@ -153,36 +151,6 @@ _PAGE = 1000
 _HEADS = "SELECT run_id, max(seq), link FROM journal WHERE run_id > ? GROUP BY run_id ORDER BY run_id LIMIT ?"
 
 
-class SqliteEvidence(ABC):
-    """The part of a store that is about evidence."""
-
-    _path: str
-
-    @abstractmethod
-    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Return all rows."""
-
-    def heads(self) -> Iterator[Head]:
-        after: Any = ""
-        while True:
-            page = self._query(_HEADS, (after, _PAGE))
-            yield from map(Head._make, page)
-            if len(page) < _PAGE:
-                return
-            after = page[-1][0]
-
-    def scrub(self) -> bool:
-        try:
-            with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
-                # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid
-                # of those; then the log, which holds the pages as they were.
-                connection.execute("VACUUM")
-                connection.execute("PRAGMA busy_timeout = 1000")  # who reads for longer is told about instead
-                return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-        except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
-
-
 T = TypeVar("T")
 
 
@@ -226,7 +194,7 @@ def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
     tx.has_guessed = False
 
 
-class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, Store):
+class SqliteStore(Watched, SqliteTableReads, Store):
     """The store behind `sqlite:///path`.
 
     Args:
@@ -246,7 +214,7 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
         self._bell = Bell()
         self._left_behind: list[sqlite3.Connection] = []
         self._begin_afresh()
-        _stores.add(self)
+        forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
         self._queue: deque[_Op] = deque()
@@ -555,6 +523,26 @@ class SqliteStore(Watched, SqliteRunReads, SqliteRecordReads, SqliteEvidence, St
             found = self._query(_ANCHORS_OF, (after, run_id, limit))
         return [_anchor(row, self.seal) for row in found]
 
+    def heads(self) -> Iterator[Head]:
+        after: Any = ""
+        while True:
+            page = self._query(_HEADS, (after, _PAGE))
+            yield from map(Head._make, page)
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def scrub(self) -> bool:
+        try:
+            with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
+                # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid
+                # of those; then the log, which holds the pages as they were.
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA busy_timeout = 1000")  # who reads for longer is told about instead
+                return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        except DATABASE_ERRORS as error:
+            raise fault(error, self._path) from error
+
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)
 
@@ -564,15 +552,3 @@ def _anchor(found: tuple[Any, ...], seal: Seal) -> Anchor:
     link, *entry = found[-len(ENTRY_COLUMNS) - 1 :]
     is_same = link != anchor.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
     return anchor if is_same else anchor._replace(row_digest="")
-
-
-_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for store in list(_stores):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -22,10 +22,10 @@ from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import worker
 from sayso.stores.codec import Seal
 from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
-from sayso.stores.memory_tables import record_column
+from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.records import RecordRow
 
-__all__ = ["SqliteRecordReads", "SqliteRecordWrites", "SqliteRunReads", "SqliteRunWrites", "step_column"]
+__all__ = ["SqliteTableReads", "SqliteTableWrites"]
 
 _COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
 _GET_RUN = f"""
@@ -56,10 +56,16 @@ SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
 ORDER BY updated_at, n LIMIT ?
 """
 _HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
+_GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
+_RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
+_PUT_RECORD = "INSERT OR REPLACE INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
+_DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
+_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
+_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key LIMIT ?"
 
 
-class SqliteRunWrites:
-    """The part of a transaction that is about runs."""
+class SqliteTableWrites:
+    """The part of a transaction that is about runs and records."""
 
     _execute: Callable[..., sqlite3.Cursor]
     _seal: Seal
@@ -102,6 +108,27 @@ class SqliteRunWrites:
             self._write_run(found[0], None)
         self.changed_runs.append(run_id)
 
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record, as this transaction left it."""
+        try:
+            found = self._execute(_GET_RECORD, (kind, key)).fetchone()
+        except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
+            return None
+        return None if found is None else _opened(found, self._seal)
+
+    def record_keys(self, kind: str) -> Sequence[str]:
+        """Return the keys of a kind, as this transaction left them."""
+        found = self._execute(_RECORD_KEYS, (kind,)).fetchall()
+        return [key for (key,) in found] if found else ()  # asked in nearly every transaction, and mostly there is none
+
+    def put_record(self, row: RecordRow) -> None:
+        """Write a record."""
+        self._execute(_PUT_RECORD, row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind))))
+
+    def drop_record(self, kind: str, key: str) -> None:
+        """Take a record away."""
+        self._execute(_DROP_RECORD, (kind, key))
+
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
         """Return a run, and the number and the link of its newest step."""
         found = self._execute(_GET_RUN, (run_id,)).fetchone()
@@ -117,8 +144,8 @@ class SqliteRunWrites:
         self.changed_runs.append(run.id)
 
 
-class SqliteRunReads(ABC):
-    """The part of a store that is about runs."""
+class SqliteTableReads(ABC):
+    """The part of a store that reads runs and records."""
 
     seal: Seal
 
@@ -163,10 +190,13 @@ class SqliteRunReads(ABC):
         values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free), limit)
         return [run_id for (run_id,) in self._query(_READY, values)]
 
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        found = self._query(_GET_RECORD, (kind, key))
+        return _opened(found[0], self.seal) if found else None
 
-def step_column(n: int, place: str) -> str:
-    """Return the place for which a step's body is sealed, together with its run."""
-    return f"step/{n}/{place}"
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
+        return [_opened(row, self.seal) for row in self._query(sql, (kind, bound, limit))]
 
 
 def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:
@@ -215,60 +245,6 @@ def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
         f"run {run_id!r} cannot be read: its {what} does not match the rest of its record, it was altered; nothing ran."
         " Restore the store from a copy"
     )
-
-
-_GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
-_RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
-_PUT_RECORD = "INSERT OR REPLACE INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
-_DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
-_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
-_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key LIMIT ?"
-
-
-class SqliteRecordWrites:
-    """The part of a transaction that is about records."""
-
-    _execute: Callable[..., sqlite3.Cursor]
-    _seal: Seal
-
-    def find_record(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record, as this transaction left it."""
-        try:
-            found = self._execute(_GET_RECORD, (kind, key)).fetchone()
-        except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
-            return None
-        return None if found is None else _opened(found, self._seal)
-
-    def record_keys(self, kind: str) -> Sequence[str]:
-        """Return the keys of a kind, as this transaction left them."""
-        found = self._execute(_RECORD_KEYS, (kind,)).fetchall()
-        return [key for (key,) in found] if found else ()  # asked in nearly every transaction, and mostly there is none
-
-    def put_record(self, row: RecordRow) -> None:
-        """Write a record."""
-        self._execute(_PUT_RECORD, row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind))))
-
-    def drop_record(self, kind: str, key: str) -> None:
-        """Take a record away."""
-        self._execute(_DROP_RECORD, (kind, key))
-
-
-class SqliteRecordReads(ABC):
-    """The part of a store that reads records."""
-
-    seal: Seal
-
-    @abstractmethod
-    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Return all rows."""
-
-    def _record_row(self, kind: str, key: str) -> RecordRow | None:
-        found = self._query(_GET_RECORD, (kind, key))
-        return _opened(found[0], self.seal) if found else None
-
-    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
-        return [_opened(row, self.seal) for row in self._query(sql, (kind, bound, limit))]
 
 
 def _opened(found: Sequence[Any], seal: Seal) -> RecordRow:

@@ -24,7 +24,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
-from sayso.stores.sqlite_runs import SqliteRecordWrites, SqliteRunWrites
+from sayso.stores.sqlite_runs import SqliteTableWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
 __all__ = [
@@ -207,7 +207,7 @@ def verify_cached(read: CachedRow, seal: Seal) -> bool:
     return tuple(entry) == row[WIDTH:] and codec.verify_row(row[:WIDTH], (link, row[-1]), seal)
 
 
-class SqliteTransaction(SqliteRunWrites, SqliteRecordWrites, Transaction):
+class SqliteTransaction(SqliteTableWrites, Transaction):
     """The verbs' view of the writing connection.
 
     Args:

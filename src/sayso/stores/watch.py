@@ -8,12 +8,15 @@ so one poll serves any number of them.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import sleep, thread_time
+from typing import Protocol
+from weakref import WeakSet
 
-__all__ = ["BUSY", "IDLE", "Bell", "Watched", "Watcher"]
+__all__ = ["BUSY", "IDLE", "Bell", "Watched", "Watcher", "forget_after_fork"]
 
 _log = logging.getLogger("sayso")
 
@@ -176,3 +179,24 @@ class Watched:
         remove = self._bell.add_for_any(wake)
         self._watcher.ensure()
         return remove
+
+
+class _Forked(Protocol):
+    def after_fork(self) -> None: ...
+
+
+_stores: WeakSet[_Forked] = WeakSet()
+
+
+def forget_after_fork(store: _Forked) -> None:
+    """Have a store forget its locks, threads and connections in forked children, for as long as it is there."""
+    _stores.add(store)
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
