@@ -20,7 +20,6 @@ from starlette.applications import Starlette
 import sayso
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
-from sayso.server import create_app
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import Pay, flaky, held, payer, state_of, unknown
@@ -88,16 +87,6 @@ def gated(kind: Any, ran: list[Any], **options: Any) -> Callable[..., Any]:
 
     act.__annotations__ = {"value": kind, "other": int, "return": None}
     return sayso.gate(wait="raise", **options)(act)
-
-
-@pytest.fixture
-def app(store: Store) -> Starlette:
-    return create_app(store)
-
-
-@pytest.fixture
-def ada(app: Starlette) -> Browser:
-    return browser(app, "ada")
 
 
 @pytest.mark.parametrize("name", TYPES)

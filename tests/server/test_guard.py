@@ -33,16 +33,6 @@ from tests.support.browsing import BASE, Browser, browser, fields_of
 ALL_STATIC = Path(sayso.__file__).parent / "server" / "static"
 
 
-@pytest.fixture
-def app(store: Store) -> Starlette:
-    return create_app(store)
-
-
-@pytest.fixture
-def ada(app: Starlette) -> Browser:
-    return browser(app, "ada")
-
-
 def pages(request_id: str) -> list[str]:
     return [
         "/", f"/r/{request_id}", f"/bulk?verb=approve&id={request_id}", "/history", "/runs", "/runs/nothing",

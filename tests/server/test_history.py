@@ -16,23 +16,12 @@ from starlette.applications import Starlette
 
 import sayso
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
-from sayso.server import create_app
 from sayso.server.pages import listing
 from sayso.server.pages.export import COLUMNS
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
-from tests.support.browsing import Browser, browser, text_of
-
-
-@pytest.fixture
-def app(store: Store) -> Starlette:
-    return create_app(store)
-
-
-@pytest.fixture
-def ada(app: Starlette) -> Browser:
-    return browser(app, "ada")
+from tests.support.browsing import Browser, text_of
 
 
 def shown(text: str) -> list[str]:

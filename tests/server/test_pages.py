@@ -14,21 +14,19 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from starlette.applications import Starlette
 
 import sayso
 from sayso import clock as sayso_clock
 from sayso import config
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from sayso.view import card
 from sayso.view.document import request_document
 from tests.conftest import Clock
 from tests.support.acting import Pay, approved, held, payer
-from tests.support.browsing import Browser, browser, fields_of, text_of
+from tests.support.browsing import Browser, fields_of, text_of
 from tests.support.running import agent_of, started
 
 HOSTILE = [
@@ -40,16 +38,6 @@ HOSTILE = [
 ]  # fmt: skip
 TEMPLATES = Path(sayso.__file__).parent / "server" / "templates"
 RAW = re.compile("[\u202e\u2066\u200b\u200d\ufeff\x1b\x00\x07\x9b\u2028\u2029\U000e0041]")
-
-
-@pytest.fixture
-def app(store: Store) -> Starlette:
-    return create_app(store)
-
-
-@pytest.fixture
-def ada(app: Starlette) -> Browser:
-    return browser(app, "ada")
 
 
 def shown(text: str) -> list[str]:

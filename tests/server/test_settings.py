@@ -26,16 +26,6 @@ from tests.conftest import Clock
 from tests.support.browsing import Browser, browser, fields_of, text_of
 
 
-@pytest.fixture
-def app(store: Store) -> Starlette:
-    return create_app(store)
-
-
-@pytest.fixture
-def ada(app: Starlette) -> Browser:
-    return browser(app, "ada")
-
-
 class Channel:
     """A channel that keeps what is sent, or fails."""
 
