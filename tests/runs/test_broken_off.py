@@ -21,6 +21,8 @@ from sayso.stores.base import Store
 from sayso.testing import ScriptedModel
 from tests.support.running import agent_of, awaited, ids, reason, yes
 
+WAYS = ("break", "aclose", "raise", "dropped")
+
 
 class Desk:
     """An agent with a free tool, a gated one and a gated agent below it; what ran is in `ran`."""
@@ -62,10 +64,10 @@ async def _count(each_store: Store) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["break", "aclose", "raise", "dropped"])
+@pytest.mark.parametrize("way", WAYS)
 @awaited
 async def test_a_stream_that_its_consumer_leaves_can_be_gone_on_with(each_store: Store, way: str) -> None:
-    for n in range(await _count(each_store)):
+    for n in range(WAYS.index(way) % 2, await _count(each_store), 2):  # two ways at each place
         desk = Desk()
         run_id = await _left(aiter(desk.agent(prompt="go")), n, way)
         output = await desk.to_its_end(run_id)
