@@ -25,6 +25,7 @@ from sayso.model.request import State
 from sayso.runs.runnable import Runnable
 from sayso.stores.sqlite import SqliteStore
 from tests.gates.doomed import in_child
+from tests.support.altering import leaves, replaced
 from tests.support.evidence import as_somebody_with_the_file
 from tests.support.running import agent_of
 
@@ -258,25 +259,6 @@ def changes(column: str, value: Any, others: list[Any]) -> Iterator[tuple[str, A
                 continue  # there are hundreds, and one column is all that anybody compares
             new = (..., None, 0, "", "other", True)[number % 6]
             yield f".{'.'.join(map(str, path))} = {new!r}", json.dumps(replaced(tree, path, new))
-
-
-def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    items: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for name, value in items:
-        yield (*path, name)
-        yield from leaves(value, (*path, name))
-
-
-def replaced(tree: Any, path: tuple[Any, ...], new: Any) -> Any:
-    copy: Any = json.loads(json.dumps(tree))
-    inner = copy
-    for name in path[:-1]:
-        inner = inner[name]
-    if new is ...:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = new
-    return copy
 
 
 @pytest.mark.slow

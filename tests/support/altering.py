@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sayso.model.request import State
 from sayso.stores.codec import Row, Seal, row_digest
 
-__all__ = ["Alteration", "alterations", "rewrite"]
+__all__ = ["Alteration", "alterations", "leaves", "replaced", "rewrite"]
 
 _SAY = (
     """
@@ -105,25 +105,25 @@ def _others(column: str, value: Any) -> list[Any]:
 
 def _fields(tree: Any, added: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the tree with each of its fields altered, taken away, or added."""
-    for path, leaf in _leaves(tree):
+    for path, leaf in leaves(tree):
         name = ".".join(map(str, path))
         for new in ("other", 7, True):
             if new != leaf:
-                yield f".{name} = {new!r}", _replaced(tree, path, new)
-        yield f".{name} removed", _replaced(tree, path, ...)
+                yield f".{name} = {new!r}", replaced(tree, path, new)
+        yield f".{name} removed", replaced(tree, path, ...)
     for name, value in added.items():
         if tree.get(name) != value:
             yield f".{name} = {value!r} added", {**tree, name: value}
 
 
-def _leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     items: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for name, value in items:
         yield (*path, name), value
-        yield from _leaves(value, (*path, name))
+        yield from leaves(value, (*path, name))
 
 
-def _replaced(tree: Any, path: tuple[Any, ...], new: Any) -> Any:
+def replaced(tree: Any, path: tuple[Any, ...], new: Any) -> Any:
     copy: Any = json.loads(json.dumps(tree))
     inner = copy
     for name in path[:-1]:
