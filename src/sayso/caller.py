@@ -21,7 +21,61 @@ from sayso.scope import requester
 from sayso.stores.program import ProgramStore
 from sayso.view.summary import is_random
 
-__all__ = ["Block", "Caller", "open_request", "withdraw"]
+__all__ = ["Block", "Caller", "open_request", "started_before", "withdraw"]
+
+
+class Block(NamedTuple):
+    """How to wait where the call stands.
+
+    Attributes:
+        timeout: How long a call waits, however often it asks anew; None without end. The request itself does not end.
+        on_expiry: `reject` raises when the request expires meanwhile, `ask` asks anew.
+        is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
+    """
+
+    timeout: timedelta | None = None
+    on_expiry: Literal["reject", "ask"] = "reject"
+    is_quiet: bool = False
+
+
+def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
+    """Take back a request that nobody waits for any more, because of `error` where there is one.
+
+    Raises:
+        StoreError: The store failed; the request may still be pending.
+    """
+    verb = partial(store.withdraw, is_brief=True)  # whoever stops waiting must not be held up
+    if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+        verb(request_id, requester(), why)
+    else:
+        yield StoreCall(verb, request_id, requester(), why)
+
+
+def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
+    """Record a request, and return the open one of its fingerprint or key, this or an earlier one. Durable on return.
+
+    A cancelled task or Ctrl-C may break this off when the request is stored already; it is withdrawn then. It stays
+    where somebody can come back to it: in a run with a name, or one that is saved together with it.
+    """
+    if saved is not None or not is_random(request.run_id):
+        return telemetry.asked((yield StoreCall(store.ask, request, saved)))
+    is_left = threading.Event()
+    try:
+        return telemetry.asked((yield StoreCall(_opened, store, request, is_left)))
+    except BaseException as error:
+        is_left.set()
+        with suppress(errors.SaysoError):
+            why = f"the program stopped waiting ({type(error).__name__})"
+            yield from withdraw(store, request.id, why, error)
+        raise
+
+
+def _opened(store: ProgramStore, request: Request, is_left: threading.Event) -> Request:
+    found = store.ask(request)
+    if is_left.is_set():  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
+        with suppress(errors.SaysoError):
+            drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
+    return found
 
 
 class Caller:
@@ -37,9 +91,7 @@ class Caller:
         """Return what the function is called with where the rule lets the call through."""
         return gate.signature.spread(arguments)
 
-    def ask(self, store: ProgramStore, request: Request) -> Effects[Request]:
-        """Record a new request; return the open one of its fingerprint or key, this or an earlier one."""
-        return open_request(store, request)
+    ask = staticmethod(open_request)
 
     def wait(self, request: Request) -> Effects[None]:
         """Wait until it is decided; may raise instead."""
@@ -49,8 +101,7 @@ class Caller:
     def running(self, request: Request) -> Effects[Request]:
         """Wait until a call that runs elsewhere has ended, and return its request; raises where nobody waits for it."""
         yield from ()
-        at = None if request.execution is None else request.execution.started_at
-        raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+        raise started_before(request)
 
     def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  for those that look
         """Say whether a call whose request expired or was withdrawn meanwhile is asked anew, or is refused."""
@@ -84,56 +135,15 @@ class Caller:
         """Take note that the call was made."""
         yield from ()
 
+    def break_off(self, error: BaseException) -> Effects[None]:  # noqa: ARG002  for those that wait
+        """Take back what nobody waits for any more, because the call ends with `error`."""
+        yield from ()
 
-class Block(NamedTuple):
-    """How to wait where the call stands.
-
-    Attributes:
-        timeout: How long a call waits, however often it asks anew; None without end. The request itself does not end.
-        on_expiry: `reject` raises when the request expires meanwhile, `ask` asks anew.
-        is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
-    """
-
-    timeout: timedelta | None = None
-    on_expiry: Literal["reject", "ask"] = "reject"
-    is_quiet: bool = False
+    def close(self) -> None:
+        """Take note that the call is over."""
 
 
-def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
-    """Record a request, and return the open one of its fingerprint or key, this or an earlier one. Durable on return.
-
-    A cancelled task or Ctrl-C may break this off when the request is stored already; it is withdrawn then. It stays
-    where somebody can come back to it: in a run with a name, or one that is saved together with it.
-    """
-    if saved is not None or not is_random(request.run_id):
-        return telemetry.asked((yield StoreCall(store, store.ask, request, saved)))
-    is_left = threading.Event()
-    try:
-        return telemetry.asked((yield StoreCall(store, _opened, store, request, is_left)))
-    except BaseException as error:
-        is_left.set()
-        with suppress(errors.SaysoError):
-            why = f"the program stopped waiting ({type(error).__name__})"
-            yield from withdraw(store, request.id, why, error)
-        raise
-
-
-def _opened(store: ProgramStore, request: Request, is_left: threading.Event) -> Request:
-    found = store.ask(request)
-    if is_left.is_set():  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
-        with suppress(errors.SaysoError):
-            drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
-    return found
-
-
-def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
-    """Take back a request that nobody waits for any more, because of `error` where there is one.
-
-    Raises:
-        StoreError: The store failed; the request may still be pending.
-    """
-    verb = partial(store.withdraw, is_brief=True)  # whoever stops waiting must not be held up
-    if isinstance(error, GeneratorExit):  # nothing can be awaited any more
-        verb(request_id, requester(), why)
-    else:
-        yield StoreCall(store, verb, request_id, requester(), why)
+def started_before(request: Request) -> errors.AlreadyStartedError:
+    """Return what is raised where a call was started already, and nobody here waits for it."""
+    at = None if request.execution is None else request.execution.started_at
+    return errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")

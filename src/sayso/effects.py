@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -25,43 +24,36 @@ T = TypeVar("T")
 _THREADS = 8
 
 
-class Effect(ABC):
+class Effect(Protocol):
     """Something that a generator wants done; its result, or its error, goes back into the generator."""
 
-    @abstractmethod
-    def run(self) -> Any:
+    def __call__(self) -> Any:
         """Do it here and now."""
+        ...
 
-    @abstractmethod
     async def arun(self) -> Any:
         """Do it without blocking the event loop."""
+        ...
 
 
 Effects = Generator[Effect, Any, T]
 
 
-class StoreCall(Effect):
-    """A call of a store's method, or of a function that calls some.
+class StoreCall(partial[Any]):
+    """A call of a store's method, or of a function that takes the store first; leaves the event loop where it blocks.
 
-    Args:
-        store: Anything with `blocks`: whether the call may block, and has to leave the event loop.
-        function: What is called.
-        args: Its arguments.
+    A `partial` and nothing around it: each cycle makes five of these.
     """
 
-    __slots__ = ("_args", "_function", "_store")
-
-    def __init__(self, store: Any, function: Callable[..., Any], *args: Any) -> None:
-        self._store, self._function, self._args = store, function, args
-
-    def run(self) -> Any:
-        return self._function(*self._args)
-
     async def arun(self) -> Any:
-        return await offload(partial(self._function, *self._args)) if self._store.blocks else self.run()
+        """Do it in the pool, unless its store says that it never blocks."""
+        store = getattr(self.func, "__self__", None)
+        if store is None:
+            store = self.args[0]
+        return await offload(self) if getattr(store, "blocks", True) else self()
 
 
-class HookCall(Effect):
+class HookCall:
     """A call of a rule, a prompt or another hook, which may be async where the gated function is; its error is raised.
 
     Args:
@@ -81,7 +73,7 @@ class HookCall(Effect):
     ) -> None:
         self._function, self.kwargs, self._snapshot = function, kwargs, snapshot
 
-    def run(self) -> Any:
+    def __call__(self) -> Any:
         value = self._function(**self.kwargs)
         if value is not True and value is not False and inspect.isawaitable(value):  # rules mostly say True or False
             close = getattr(value, "close", None)
@@ -122,7 +114,7 @@ class Suspended(BaseException):
     """Raised by a call that stops to wait for a person: it has not ended, and may be started again as approved."""
 
 
-class UserCall(Effect):
+class UserCall:
     """A call of the gated function; its error is a result too, an `Attempt`.
 
     Where the caller is async and the function is not, it runs in a thread.
@@ -131,7 +123,7 @@ class UserCall(Effect):
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
 
-    def run(self) -> Attempt:
+    def __call__(self) -> Attempt:
         try:
             return Attempt(self._function(*self._args, **self._kwargs), None)
         except BaseException as error:  # noqa: BLE001  user code; recorded by the gate, then raised again unchanged
@@ -144,7 +136,7 @@ class UserCall(Effect):
             import asyncio
 
             # The attempt and not the error comes back: a future takes no StopIteration, and would never be done.
-            return await asyncio.to_thread(self.run)
+            return await asyncio.to_thread(self)
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
             return Attempt(None, error)
 
@@ -160,7 +152,7 @@ def drive(effects: Effects[T], value: Any = None) -> T:
         effect = effects.send(value)
         while True:
             try:
-                value = effect.run()
+                value = effect()
             except BaseException as error:  # noqa: BLE001  it belongs to the generator, which decides what to do about it
                 effect = effects.throw(error)
             else:
@@ -216,7 +208,7 @@ async def offload(function: Callable[[], T]) -> T:
             done.set_result(None)
 
     def work() -> None:
-        loop.call_soon_threadsafe(on_done, UserCall(function, (), {}).run())
+        loop.call_soon_threadsafe(on_done, UserCall(function, (), {})())
 
     _pool().submit(contextvars.copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None

@@ -159,35 +159,38 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     made, block, store = _declared(function, **declared)
     is_off = made.when is False
 
-    def taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
-        return given_for_no(call_function(made, args, kwargs, block=block, store=store), on_reject)
+    is_raised = on_reject == "raise"
+
+    def through_gate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
+        effects = call_function(made, args, kwargs, block=block, store=store)
+        return effects if is_raised else given_for_no(effects, on_reject)
 
     if inspect.iscoroutinefunction(function):
 
-        async def held_async(*args: Any, **kwargs: Any) -> Any:
+        async def gated_async(*args: Any, **kwargs: Any) -> Any:
             if is_off:
                 args, kwargs = _bounded(made, args, kwargs)
                 return await function(*args, **kwargs)
             try:
-                return (await adrive(taken(args, kwargs))).unwrap()
+                return (await adrive(through_gate(args, kwargs))).unwrap()
             except BaseException as error:
                 trim(error)
                 raise
 
-        return _named_after(held_async, function, made.name)
+        return _named_after(gated_async, function, made.name)
 
-    def not_held(*args: Any, **kwargs: Any) -> Any:
+    def ungated(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = _bounded(made, args, kwargs)
         return function(*args, **kwargs)
 
-    def held(*args: Any, **kwargs: Any) -> Any:
+    def gated(*args: Any, **kwargs: Any) -> Any:
         try:
-            return drive(taken(args, kwargs)).unwrap()
+            return drive(through_gate(args, kwargs)).unwrap()
         except BaseException as error:
             trim(error)
             raise
 
-    return _named_after(not_held if is_off else held, function, made.name)
+    return _named_after(ungated if is_off else gated, function, made.name)
 
 
 def _named_after(wrapper: Callable[..., Any], function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -242,16 +245,12 @@ def _declared(
 class _FunctionCaller(Waiter):
     """The call of a decorated function, which may wait where it stands."""
 
-    def __init__(
-        self, run: scope.Scope, store: Store, block: Block | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        super().__init__(run, store, block)
-        self._given = args, kwargs
-        self.recalled: scope.Recalled | None = None
+    given: tuple[tuple[Any, ...], Mapping[str, Any]]
+    recalled: scope.Recalled | None = None
 
     def allowed(self, gate: Gate, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return what was given, with defaults that only pydantic's Field has."""
-        return gate.signature.spread(arguments) if gate.signature.fields else self._given
+        return gate.signature.spread(arguments) if gate.signature.fields else self.given
 
     def saving(self, attempt: Attempt) -> RunUpdate | None:
         """Return what the run around it saves of its end."""
@@ -273,19 +272,18 @@ def call_function(
     """
     arguments = gate.signature.bind(args, kwargs)
     opened, run = config.open_store(store), scope.current()
-    caller = _FunctionCaller(run, opened, block, args, kwargs)
+    caller = _FunctionCaller(run, opened, block)
+    caller.given = args, kwargs
     if run.memory is not None:
         caller.recalled = recalled = run.memory.recall(gate, opened, arguments)
         if recalled is not None and recalled.known is not None:
-            return recalled.known
-    try:
-        occasion = run.occasion_of_call(blocks=block is not None)
-        return (yield from gated_call(gate, opened, arguments, occasion, caller))
-    except BaseException as error:
-        yield from caller.break_off(error)
-        raise
-    finally:
-        caller.close()
+            return _known(recalled.known)
+    return gated_call(gate, opened, arguments, run.occasion_of_call(blocks=block is not None), caller)
+
+
+def _known(attempt: Attempt) -> Effects[Attempt]:
+    yield from ()
+    return attempt
 
 
 def checked_on_reject(given: object) -> OnReject:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar, cast
 
 from sayso import config, errors, scope, signals
-from sayso.caller import Block, Caller, withdraw
+from sayso.caller import Block, Caller, started_before, withdraw
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import Gate, Started, begin, end, find_or_ask, gated_call
 from sayso.gates.call import note_denial, replay, send_back, wanted_again, wanted_of
@@ -132,7 +132,7 @@ class HeldBase:
 
     def _refreshing(self) -> Effects[Request | None]:
         if self._request is not None:
-            self._request = yield StoreCall(self._store, self._store.settle, self._request.id)
+            self._request = yield StoreCall(self._store.settle, self._request.id)
         return self._request
 
     def _waiting(self, timeout: timedelta | str | float | None) -> Effects[None]:
@@ -161,9 +161,8 @@ class HeldBase:
         if request.state is State.DONE and request.key is None and own is not None and own.raised is None:
             return own
         gate, caller = replace(self._gate, function=function), _OnceCaller(self._run, self._store, stays=True)
-        call = gated_call(gate, self._store, None, self._occasion, caller, request)
         try:
-            attempt = yield from _over(caller, call)
+            attempt = yield from gated_call(gate, self._store, self._given, self._occasion, caller, request)
         finally:
             self._request = caller.latest or request
         if caller.has_run:
@@ -183,8 +182,7 @@ class HeldBase:
         if request.state is State.UNKNOWN:
             raise errors.OutcomeUnknownError(request.id)
         if request.state is not State.APPROVED:
-            at = None if request.execution is None else request.execution.started_at
-            raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+            raise started_before(request)
         returned = yield from send_back(self._gate, self._store, request)
         if returned is not None:  # what a reviewer changed does not fit: it waits again
             self._request = returned
@@ -441,7 +439,7 @@ def holding(
     elif verdict.kind == "hold":
         request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
-            raise errors.AlreadyStartedError(request.id, state=request.state, at=None, age="before")
+            raise started_before(request)
     return kind(gate, where, here, occasion, given, request, denial, withdraw_on_exit=withdraw_on_exit)
 
 

@@ -75,12 +75,12 @@ class Asking:
             InvalidAnswerError: They refuse it.
             StoreCorruptError: The row does not match the journal: this is not what was answered.
         """
-        request = yield StoreCall(store, store.settle, request.id)
+        request = yield StoreCall(store.settle, request.id)
         text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
         try:
             answer = self._schema.validate(canonical.decode(text, self._schema.classes))["answer"]
         except SchemaError as error:
-            yield StoreCall(store, store.withdraw, request.id, requester())
+            yield StoreCall(store.withdraw, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
         for known in self._here.lineage():
             known.forget(request.id)
@@ -92,19 +92,19 @@ class Asking:
     def _found_or_asked(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
         wanted, digest = self._around._replace(quorum=quorum), self._subject.digest
         for find in self._finds(store):
-            found = yield StoreCall(store, find)
+            found = yield StoreCall(find)
             if found is not None and is_due(found, clock.now()):
-                found = yield StoreCall(store, store.settle, found.id)
+                found = yield StoreCall(store.settle, found.id)
             if found is None or not found.holds:
                 continue
             lacks = wanted.lack_of(found) if found.state in {State.PENDING, State.ANSWERED} else None
             if lacks is None:
                 return found
-            yield StoreCall(store, store.withdraw, found.id, requester(), lacks)
+            yield StoreCall(store.withdraw, found.id, requester(), lacks)
             wanted = wanted.joined(found)
         if wanted.pool is not None:
             raise not_found_again("the question", wanted.pool)
-        now, run_id = clock.now(), wanted.run_id
+        now, run_id = clock.now(), wanted.run_ids[0]
         request = Request(
             id=new_request_id(),
             kind="question",

@@ -24,7 +24,7 @@ from weakref import ref
 from sayso import threads
 from sayso.effects import Attempt
 from sayso.model.ids import new_run_id
-from sayso.model.request import Request, State
+from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
@@ -72,19 +72,13 @@ class Occasion(NamedTuple):
     retries: int = sys.maxsize
     idempotent: bool = True
 
-    @property
-    def run_id(self) -> str:
-        """The own run."""
-        return self.run_ids[0]
-
     def lack_of(self, request: Request) -> str | None:
         """Return why a request that waits, or that was approved, is less than is asked for; None where it is not."""
         if not request.quorum.covers(self.quorum):
             return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
         if self.quorum.roles and self._is_too_open(request):
             return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
-        lacks = self._no_start_left(request)
-        if lacks is not None:
+        if request.execution is not None and (lacks := self._no_start_left(request, request.execution)) is not None:
             return lacks
         if not self.acts_for:
             return None
@@ -104,10 +98,9 @@ class Occasion(NamedTuple):
             return False
         return theirs != self.escalation and not theirs.is_within(self.escalation)
 
-    def _no_start_left(self, request: Request) -> str | None:
+    def _no_start_left(self, request: Request, last: Execution) -> str | None:
         """Return why an approval has no start left; the stricter of the record and the gate counts."""
-        last = request.execution
-        if last is None or (request.idempotent and self.idempotent):
+        if request.idempotent and self.idempotent:
             return None
         before = last.attempt - (request.state is State.RUNNING)
         allowed = min(request.retries, self.retries)
@@ -218,8 +211,10 @@ class Scope:
 
     def executed(self, request: Request, attempt: Attempt) -> None:
         """Note that an approved call of this run was made; a start that is left counts in this run alone."""
-        for known in self.lineage():
+        known: Scope | None = self
+        while known is not None:
             known.forget(request.id)
+            known = known.parent
         if attempt.raised is not None and self.owner is not None:
             self.open_calls[request.call.digest] = request.id  # a try may be left, or nobody knows how it ended
 
@@ -259,8 +254,8 @@ class Scope:
         In a run without a name, no earlier decision counts for a call that blocks, and one that raises asks nothing in
         a pool's thread, where nobody could come back to it.
         """
-        if self.owner is None:
-            return self.occasion
+        if self._occasion is not None and self.owner is None:
+            return self._occasion
         if blocks:
             return Occasion(_OneCall(), self.open_calls, self.occasion.acts_for, has_name=False)
         return self.occasion._replace(pool=self.pool)
@@ -336,6 +331,8 @@ def current_task() -> Any:
 def current() -> Scope:
     """Return the scope of this call; a new one where the thread or task has none yet."""
     scope = _scope.get()
+    if scope is not None and scope.owner is None:
+        return scope  # a named run is for everything that happens inside it
     task = current_task()
     if scope is not None and _covers(scope, task):
         return scope

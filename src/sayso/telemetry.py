@@ -62,7 +62,7 @@ def denied(tool: str) -> None:
 
 def decided(request: Request, verb: Verb, channel: str) -> Request:
     """Record a decision or a vote, and return the request."""
-    if not _is_recording():
+    if _API not in sys.modules or not _is_recording():
         return request
     with _recording() as instruments:
         if instruments is not None:
@@ -90,22 +90,22 @@ class _TracedCall(UserCall):
     def __init__(self, request: Request, effect: UserCall) -> None:
         self._request, self._effect = request, effect
 
-    def run(self) -> Attempt:
+    def __call__(self) -> Attempt:
         with _Span("execute_tool", self._request, **_EXECUTE) as span:
-            return span.ended(self._effect.run())
+            return span.ended(self._effect())
 
     async def arun(self) -> Attempt:
         with _Span("execute_tool", self._request, **_EXECUTE) as span:
             return span.ended(await self._effect.arun())
 
 
-class _TracedWait(Effect):
+class _TracedWait:
     def __init__(self, request: Request, effect: Effect) -> None:
         self._request, self._effect = request, effect
 
-    def run(self) -> Any:
+    def __call__(self) -> Any:
         with _Span("sayso.wait", self._request) as span:
-            return span.waited(self._effect.run())
+            return span.waited(self._effect())
 
     async def arun(self) -> Any:
         with _Span("sayso.wait", self._request) as span:

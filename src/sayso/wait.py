@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sayso import clock, errors, scope, signals, telemetry, terminal, threads
 from sayso.caller import Block, Caller, withdraw
-from sayso.effects import Attempt, Effect, Effects, StoreCall, offload
+from sayso.effects import Attempt, Effects, StoreCall, offload
 from sayso.errors import StoreUnavailableError
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
@@ -104,8 +104,8 @@ class Waiter(Caller):
 
     def look(self) -> None:
         """Look for everything that ends the wait: some of it sends no signal."""
-        task = scope.current_task()
-        for run in self.run.enclosing():
+        task, run = scope.current_task(), self.run
+        while run is not None:
             if run.ended is not None:
                 self.end(run.ended)
             if run.owner is not None and run.owner.task is not None:
@@ -113,8 +113,12 @@ class Waiter(Caller):
                 owner = run.owner.task()
                 if owner is not task and (owner is None or owner.done()):
                     self.end(_TASK_ENDED)
-        if task is not None:
-            return
+            run = run.outer
+        if task is None and threading.current_thread() is not threading.main_thread():
+            self._look_at_job()
+
+    def _look_at_job(self) -> None:
+        """End the wait where the task that waited for this thread of a pool was cancelled."""
         self._job = self._job or threads.job()
         if self._job is None:
             return
@@ -184,7 +188,8 @@ class Waiter(Caller):
         with self._lock:  # an end comes before this step, or is late
             self.raise_if_ended(request)
             self._has_begun = True
-        self._leave_request()
+        if self._request is not None:
+            self._leave_request()
 
     def resume(self, request: Request) -> None:
         """Go back from running to waiting: the call was not started after all.
@@ -306,7 +311,7 @@ _LOOK_AGAIN = 5.0
 _SOON = 0.05  # a server's clock may be behind this one's: until it agrees that the end is reached, it is asked calmly
 
 
-class _Decided(Effect):
+class _Decided:
     """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
 
     def __init__(self, store: Store, request: Request, waiter: Waiter, is_quiet: bool) -> None:  # noqa: FBT001  private
@@ -341,7 +346,7 @@ class _Decided(Effect):
             ends.append(self._until - time.monotonic())
         return min(ends)
 
-    def run(self) -> Request:
+    def __call__(self) -> Request:
         wake = threading.Event()
         unwatch = self._store.watch(self._request.id, wake.set)
         try:
@@ -465,7 +470,7 @@ def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Reques
         raise errors.StartRefusedError(
             request_id, f"the call of {request_id} runs here, and asks for its own result: it would wait for itself"
         )
-    request: Request = yield StoreCall(store, store.get, request_id)
+    request: Request = yield StoreCall(store.get, request_id)
     waiter.wait_for(request)
     after: Request = yield _Ended(store, request, waiter, is_quiet=True)
     waiter.raise_if_ended(after)

@@ -94,7 +94,7 @@ def install() -> None:
     sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
     for verb in ("ask", "decide", "start", "finish"):
         setattr(Store, verb, wrapped(verb))
-    run = effects.UserCall.run
+    run = effects.UserCall.__call__
 
     def call(self: effects.UserCall) -> effects.Attempt:
         reach("call: before the effect")
@@ -102,7 +102,7 @@ def install() -> None:
         reach("call: after the effect")
         return attempt
 
-    effects.UserCall.run = call
+    effects.UserCall.__call__ = call
 
 
 # -- the program ---------------------------------------------------------------------------------------------------

@@ -275,7 +275,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call fits its own types", "gates/options.py",
-        "if problems:", "if False:",
+        "if problems := self.schema.misfits(arguments):", "if False:",
         "gates/test_proposed.py::test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
     ),
     Mutant(
@@ -347,7 +347,7 @@ MUTANTS = [
     ),
     Mutant(
         "what the function's own types refuse does not run", "gates/call.py",
-        "    problems = _refused_by_types(gate, request)\n    if not", "    problems: list[str] = []\n    if not",
+        "    problems = _refused_by_types(gate, request, request.edited)\n    if not", "    problems: list[str] = []\n    if not",
         "gates/test_edits.py::test_validators_of_the_program_have_the_last_word_on_an_edit",
     ),
     Mutant(
@@ -790,7 +790,7 @@ MUTANTS = [
     ),
     Mutant(
         "no key and no effect shows a secret", "gates/hooks.py",
-        "if text is not None and redaction.scrub(text, secrets) != text:", "if False:",
+        "if redaction.scrub(text, secrets) != text:", "if False:",
         "gates/test_held.py::test_a_key_or_an_effect_that_would_show_a_secret_is_refused",
     ),
     # -- runs --------------------------------------------------------------------------------------------------------

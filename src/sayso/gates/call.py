@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors, telemetry
-from sayso.caller import Caller
+from sayso.caller import Caller, started_before
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
 from sayso.gates.hooks import (
     ask_rule,
@@ -23,7 +23,7 @@ from sayso.gates.hooks import (
     key_of,
     must_show_no_secret,
     prompt_of,
-    words_of,
+    text_of,
 )  # fmt: skip
 from sayso.gates.masking import is_as_shown, masked_call, secrets_among, secrets_of
 from sayso.gates.options import Gate, check_function, forget_function
@@ -36,12 +36,11 @@ from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
 from sayso.stores import worker
-from sayso.stores.base import ProgramStore
+from sayso.stores.program import ProgramStore
 
 __all__ = [
     "Started", "begin", "current_request", "end", "execute", "find_or_ask", "gated_call", "not_found_again",
@@ -51,6 +50,7 @@ __all__ = [
 _OPEN = {State.PENDING, State.APPROVED}
 _CHANGED = (errors.NotApprovedError, errors.ApprovalExpiredError, errors.AlreadyStartedError)
 _HOLD = verdict_of(True, "")
+_NOBODY = Caller()
 
 
 def current_request() -> Request | None:
@@ -62,8 +62,8 @@ def current_request() -> Request | None:
     return running[-1] if running else None
 
 
-def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
+def gated_call(  # noqa: PLR0912  one loop, read in one go
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, caller: Caller,
     request: Request | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
     """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the end.
@@ -73,9 +73,9 @@ def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
     Args:
         gate: The gate of the function that is called.
         store: Where its request lives.
-        arguments: The arguments by name; None for those of `request`.
+        arguments: The arguments by name.
         occasion: Where the call stands, and for whom it is made.
-        caller: Who makes it: how it waits, what a no raises, what is saved with it.
+        caller: Who makes it: how it waits, what a no raises, what is saved with it. It is closed at the end.
         request: The request that the call waits for already, where its caller knows it. Then no rule is asked, unless
             it has to be asked anew.
 
@@ -89,45 +89,44 @@ def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
         StoreError: The store failed.
         OutcomeNotRecordedError: The call ran, and the store could not be told.
     """
-    wanted, earlier = occasion, request
-    if request is not None:
-        wanted = wanted_again(gate, occasion, request)
-        if (yield from _is_taken_back(gate, store, wanted, request)):
+    wanted = occasion if request is None else wanted_again(gate, occasion, request)
+    try:
+        if request is not None and (yield from _is_taken_back(gate, store, wanted, request)):
             request = None
-    while True:
-        if request is None:
-            if arguments is None:
-                arguments = canonical.decode(cast("Request", earlier).call.form, gate.schema.classes)
-            verdict = _HOLD if gate.when is True else (yield from ask_rule(gate, arguments))
-            if verdict.kind == "allow":
-                gate.check_bounds(arguments)
-                return (yield UserCall(gate.function, *caller.allowed(gate, arguments)))
-            if verdict.kind == "deny":
-                raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
-            wanted = wanted_of(gate, occasion, verdict)
-            request = yield from find_or_ask(gate, store, arguments, wanted, caller, verdict)
-        match request.state:
-            case State.PENDING:
-                yield from caller.wait(request)
-                request = None  # what was decided meanwhile is found, and the rule may say otherwise by now
-            case State.RUNNING:
-                request = yield from caller.running(request)
-            case State.APPROVED | State.UNKNOWN:
-                after = yield from _run(gate, store, request, wanted, caller)
-                if isinstance(after, Attempt):
-                    return after
-                request = after
-            case State.DONE | State.FAILED if request.key is not None:
-                value = yield from replay(gate, store, request)
-                caller.happened(request)
-                return Attempt(value, None)
-            case State.EXPIRED | State.CANCELLED if not (request.holds or request.key) and caller.asks_anew(request):
-                request = None
-            case State.DONE | State.FAILED:  # it ended between being found and being read; the next call asks anew
-                at = None if request.execution is None else request.execution.started_at
-                raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
-            case _:
-                raise caller.refused(request)
+        while True:
+            if request is None:
+                verdict = _HOLD if gate.when is True else (yield from ask_rule(gate, arguments))
+                if verdict.kind != "hold":
+                    return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
+                wanted = wanted_of(gate, occasion, verdict)
+                request = yield from find_or_ask(gate, store, arguments, wanted, caller, verdict)
+            match request.state:
+                case State.PENDING:  # what is decided meanwhile is found, and the rule may say otherwise by then
+                    after = yield from caller.wait(request)
+                case State.RUNNING:
+                    after = yield from caller.running(request)
+                case State.APPROVED | State.UNKNOWN:
+                    after = yield from _run(gate, store, request, wanted, caller)
+                case _:
+                    after = yield from _closed(gate, store, request, caller)
+            if isinstance(after, Attempt):
+                return after
+            request = after
+    except BaseException as error:
+        yield from caller.break_off(error)
+        raise
+    finally:
+        caller.close()
+
+
+def _unasked(
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, caller: Caller, verdict: Verdict
+) -> Effects[Attempt]:
+    """Let a call through, or refuse it, as the rule says without asking a person."""
+    if verdict.kind == "deny":
+        raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
+    gate.check_bounds(arguments)
+    return (yield UserCall(gate.function, *caller.allowed(gate, arguments)))
 
 
 def _run(
@@ -143,16 +142,31 @@ def _run(
         found = yield from _look_into(gate, store, request, wanted, caller)
         if found is not request:
             return found
-    elif (returned := (yield from send_back(gate, store, request))) is not None:
+    elif request.edited is not None and (returned := (yield from send_back(gate, store, request))) is not None:
         return returned
     caller.begin(request)
     try:
         attempt = yield from execute(gate, store, request, wanted, caller)
     except _CHANGED:  # since it was read; what it has become says the rest
         caller.resume(request)
-        return (yield StoreCall(store, store.settle, request.id))
+        return (yield StoreCall(store.settle, request.id))
     yield from caller.executed(request, attempt)
     return attempt
+
+
+def _closed(gate: Gate, store: ProgramStore, request: Request, caller: Caller) -> Effects[Attempt | None]:
+    """Return what the call of a key gave; None where the call is asked anew; raise what its request has become."""
+    match request.state:
+        case State.DONE | State.FAILED if request.key is not None:
+            value = yield from replay(gate, store, request)
+            caller.happened(request)
+            return Attempt(value, None)
+        case State.DONE | State.FAILED:  # it ended between being found and being read; the next call asks anew
+            raise started_before(request)
+        case State.EXPIRED | State.CANCELLED if not (request.holds or request.key) and caller.asks_anew(request):
+            return None
+        case _:
+            raise caller.refused(request)
 
 
 # -- what the gate asks for ----------------------------------------------------------------------------------------
@@ -175,12 +189,16 @@ def _is_taken_back(gate: Gate, store: ProgramStore, wanted: Occasion, request: R
     """
     if request.state not in _OPEN:
         return False
-    lack = yield from _lack_of(gate, wanted, request)
+    lack = wanted.lack_of(request)
+    if lack is None and gate.effect is not None and request.edited is None:
+        effect = yield from effect_of(gate, canonical.decode(request.call.form, gate.schema.classes))
+        if effect != request.effect:
+            lack = f"it was asked for the effect {request.effect!r}, and the gate names {effect!r} now"
     if lack is None:
         return False
     if request.key is not None:
         raise errors.KeyReusedError(request.run_id, request.key, request_id=request.id, what=f"less asked for: {lack}")
-    yield StoreCall(store, store.withdraw, request.id, requester(), lack)
+    yield StoreCall(store.withdraw, request.id, requester(), lack)
     return True
 
 
@@ -193,17 +211,6 @@ def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
     )
 
 
-def _lack_of(gate: Gate, wanted: Occasion, request: Request) -> Effects[str | None]:
-    """Return why a request that waits, or was approved, is less than the gate asks for now; None where it is not."""
-    lack = wanted.lack_of(request)
-    if lack is not None or gate.effect is None or request.edited is not None:
-        return lack
-    effect = yield from effect_of(gate, canonical.decode(request.call.form, gate.schema.classes))
-    if effect == request.effect:
-        return None
-    return f"it was asked for the effect {request.effect!r}, and the gate names {effect!r} now"
-
-
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:
     """Let an approved edit wait anew that only the program can refuse: by its own types, or for another effect.
 
@@ -212,15 +219,15 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Requ
     """
     if request.edited is None:
         return None
-    problems = _refused_by_types(gate, request)
+    problems = _refused_by_types(gate, request, request.edited)
     if not problems and gate.effect is not None:
         effect = yield from effect_of(gate, canonical.decode(request.edited.form, gate.schema.classes))
         problems = [] if effect == request.effect else [_moved(effect, request)]
     if not problems:
         return None
     # The row is compared with the journal first: sending an altered one back would hide that it was altered.
-    yield StoreCall(store, store.settle, request.id)
-    return (yield StoreCall(store, store.send_back, request.id, requester(), problems))
+    yield StoreCall(store.settle, request.id)
+    return (yield StoreCall(store.send_back, request.id, requester(), problems))
 
 
 def _moved(effect: str | None, request: Request) -> str:
@@ -230,14 +237,12 @@ def _moved(effect: str | None, request: Request) -> str:
     )
 
 
-def _refused_by_types(gate: Gate, request: Request) -> list[str]:
+def _refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
     """Return what the function's own types say against an edit; the reviewer's process may not have had them."""
-    if request.edited is None:
-        return []
-    before, after = (canonical.load(call.form) for call in (request.call, request.edited))
+    before, after = canonical.load(request.call.form), canonical.load(edited.form)
     kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
     try:
-        gate.schema.validate(canonical.decode(request.edited.form, gate.schema.classes), kept=kept)
+        gate.schema.validate(canonical.decode(edited.form, gate.schema.classes), kept=kept)
     except SchemaError as error:
         return error.problems
     except errors.ArgumentError:
@@ -252,7 +257,7 @@ def note_denial(
     secrets = secrets_among(gate, arguments)
     reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
     detail = {"tool": gate.tool, "rule": gate.rule, "reason": reason}
-    yield StoreCall(store, store.note, occasion.run_id, "denied", requester(), detail)
+    yield StoreCall(store.note, occasion.run_ids[0], "denied", requester(), detail)
     telemetry.denied(gate.name)
     return reason or f"{gate.rule} denies {gate.name}"
 
@@ -284,47 +289,50 @@ def find_or_ask(
     digest = call_digest(gate.tool, schema.digest, form.digest_input)
     if gate.key is not None or wanted.key is not None:
         wanted = wanted._replace(key=(yield from key_of(gate, arguments, wanted)))
+    own = fingerprint(wanted.run_ids[0], digest, wanted.place, wanted.key)
     while True:
         if wanted.key is not None:
             found = yield from _find_keyed(gate, store, digest, wanted)
         else:
-            found = (yield from _find(store, digest, wanted)) if caller.finds else None
+            found = (yield from _find(store, digest, own, wanted)) if caller.finds else None
         if found is None:
             if wanted.pool is not None:
                 raise not_found_again(gate.name, wanted.pool)
             call = masked_call(gate, arguments, form, schema, digest)
-            request = yield from _new_request(gate, store, call, arguments, wanted, verdict)
+            request = yield from _new_request(gate, store, call, own, arguments, wanted, verdict)
             found = yield from caller.ask(store, request)
-        if not wanted.place:  # a journaled run knows its own code, and each of its calls by its place
+            is_new = found.id == request.id
+        else:
+            is_new = False
+        if not (wanted.place or gate.is_self_contained):  # a journaled run knows its calls by their places
             check_function(gate, found)
-        if not (yield from _is_taken_back(gate, store, wanted, found)):
+        if is_new or not (yield from _is_taken_back(gate, store, wanted, found)):
             return found
         # Asked of everybody: two programs that differ would else withdraw each other's requests for ever.
         wanted = wanted.joined(found)
 
 
-def _find(store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
+def _find(store: ProgramStore, digest: str, own: str, occasion: Occasion) -> Effects[Request | None]:
     """Return the request that answers for this call here: one decided from here, the run's own, a parent's."""
-    adopted = occasion.adopted.get(digest)
+    adopted, now = occasion.adopted.get(digest), clock.now()
+    finds = [StoreCall(store.find, own)]
     if adopted is not None:
-        with suppress(errors.RequestNotFoundError):
-            found = yield from _settled(store, (yield StoreCall(store, store.get, adopted)))
-            if found.holds:
-                return found
-    for run_id in occasion.run_ids:
-        found = yield StoreCall(store, store.find, fingerprint(run_id, digest, occasion.place))
-        if found is not None:
-            found = yield from _settled(store, found)
-            if found.holds:
-                return found
+        finds.insert(0, StoreCall(_get, store, adopted))
+    finds += [StoreCall(store.find, fingerprint(run_id, digest, occasion.place)) for run_id in occasion.run_ids[1:]]
+    for find in finds:
+        found: Request | None = yield find
+        # An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
+        if found is not None and (found.state not in _OPEN or is_due(found, now)):
+            found = yield StoreCall(store.settle, found.id)
+        if found is not None and found.holds:
+            return found
     return None
 
 
-def _settled(store: ProgramStore, request: Request) -> Effects[Request]:
-    # An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
-    if request.state not in _OPEN or is_due(request, clock.now()):
-        return (yield StoreCall(store, store.settle, request.id))
-    return request
+def _get(store: ProgramStore, request_id: str) -> Request | None:
+    with suppress(errors.RequestNotFoundError):
+        return store.get(request_id)
+    return None
 
 
 def _find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
@@ -333,41 +341,51 @@ def _find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion
     Raises:
         KeyReusedError: It was asked for another call.
     """
-    run_id, key = occasion.run_id, cast("str", occasion.key)
-    found: Request | None = yield StoreCall(store, store.find_key, run_id, key)
+    run_id, key = occasion.run_ids[0], cast("str", occasion.key)
+    found: Request | None = yield StoreCall(store.find_key, run_id, key)
     if found is None:
         return None
     if found.subject.digest != digest:
         is_same = getattr(found.subject, "tool", None) == gate.tool
         what = "other arguments" if is_same else f"another tool, {getattr(found.subject, 'tool', 'a question')}"
         raise errors.KeyReusedError(run_id, key, request_id=found.id, what=what)
-    return (yield StoreCall(store, store.settle, found.id))
+    return (yield StoreCall(store.settle, found.id))
 
 
 def _new_request(
-    gate: Gate, store: ProgramStore, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
+    gate: Gate, store: ProgramStore, call: Call, own: str, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
 ) -> Effects[Request]:
     gate.check_types(arguments)
-    secrets = secrets_of(gate, call.form, call.masked)
-    must_show_no_secret(gate, "key", wanted.key, secrets)
+    secrets = frozenset[str]() if call.masked is None else secrets_of(gate, call.form, call.masked)
+    if wanted.key is not None:
+        must_show_no_secret(gate, "key", wanted.key, secrets)
     facts = yield from facts_of(gate, store, call, arguments, wanted, verdict, secrets)
-    prompt = yield from prompt_of(gate, verdict, arguments)
+    prompt = gate.prompt if verdict.prompt is None else verdict.prompt
+    if prompt is not None:
+        prompt = redaction.fit((yield from prompt_of(gate, prompt, arguments)), secrets)
     rule = verdict.reason
     if not isinstance(gate.when, bool):
         rule = gate.rule if rule is None else f"{gate.rule}: {rule}"
-    words = yield from words_of(gate, arguments, secrets)
-    now, run_id = clock.now(), wanted.run_id
+    effect = title = summary = None
+    if gate.effect is not None:
+        effect = yield from effect_of(gate, arguments)
+        must_show_no_secret(gate, "effect", effect, secrets)
+    if gate.title is not None:
+        title = yield from text_of(gate, "title", gate.title, arguments, secrets)
+    if gate.summary is not None:
+        summary = yield from text_of(gate, "summary", gate.summary, arguments, secrets)
+    now = clock.now()
     return Request(
         id=new_request_id(),
         kind="call",
-        run_id=run_id,
-        fingerprint=fingerprint(run_id, call.digest, wanted.place, wanted.key),
+        run_id=wanted.run_ids[0],
+        fingerprint=own,
         place=wanted.place,
         subject=call,
         key=wanted.key,
-        effect=words.effect,
-        title=words.title,
-        summary=words.summary,
+        effect=effect,
+        title=title,
+        summary=summary,
         requester=requester(),
         created_at=now,
         expires_at=now + (verdict.expires or gate.expires),
@@ -376,7 +394,7 @@ def _new_request(
         on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
         also_for=wanted.acts_for[1:],
         process=None if wanted.has_name else worker.current(),
-        prompt=None if prompt is None else redaction.fit(prompt, secrets),
+        prompt=prompt,
         description=gate.description,
         risk=verdict.risk or gate.risk,
         rule=None if rule is None else redaction.fit(rule, secrets),
@@ -423,9 +441,9 @@ def _look_into(
         token=None if request.execution is None else request.execution.token,
     )  # fmt: skip
     try:
-        resolved: Request = yield StoreCall(store, resolve, request.id, hook)
+        resolved: Request = yield StoreCall(resolve, request.id, hook)
     except errors.NotUnknownError:  # somebody else found out, and may have started it again: what became of that counts
-        return (yield StoreCall(store, store.settle, request.id))
+        return (yield StoreCall(store.settle, request.id))
     if answer:
         caller.happened(resolved)
         return Attempt(answer.result if isinstance(answer, Happened) else None, None)
@@ -441,7 +459,7 @@ def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
     """
     if request.state is State.FAILED:
         raise errors.CallFailedError(request.id, error=None if request.execution is None else request.execution.error)
-    text: str = yield StoreCall(store, store.result, request.id)
+    text: str = yield StoreCall(store.result, request.id)
     try:
         return canonical.decode(text, _result_classes(gate.function))["result"]
     except errors.ArgumentError as error:
@@ -461,7 +479,7 @@ class Started(NamedTuple):
 
     Attributes:
         request: The request, running.
-        token: What `Store.finish` wants back.
+        token: What `ProgramStore.finish` wants back.
         args: The positional arguments to run with.
         kwargs: The keyword arguments.
     """
@@ -473,7 +491,7 @@ class Started(NamedTuple):
 
 
 def execute(
-    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, caller: Caller | None = None
+    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, caller: Caller = _NOBODY
 ) -> Effects[Attempt]:
     """Start an approved call, run it from its stored form, and record how it ended.
 
@@ -508,20 +526,26 @@ def begin(gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | 
     """Start an approved call: the first half of `execute`, durable on return."""
     token = new_token()
     try:
-        started = yield StoreCall(store, store.start, request.id, token)
+        started = yield StoreCall(store.start, request.id, token)
         arguments = _approved_arguments(gate, started, wanted)
         if gate.effect is not None:  # the effect that the start took is the one that these arguments have
             yield from _must_have_effect(gate, started, arguments)
         args, kwargs = gate.signature.spread(arguments)
-    except (errors.StartRefusedError, GeneratorExit) as refusal:
-        if isinstance(refusal, errors.AlteredRequestError):
-            with suppress(errors.StoreCorruptError):  # an altered row is not written to; it was not started either
-                yield from _finish(store, request, token, Outcome("failed", error=str(refusal)))
+    except errors.AlteredRequestError as refusal:
+        with suppress(errors.StoreCorruptError):  # an altered row is not written to; it was not started either
+            yield from _failed_to_start(store, request, token, str(refusal))
+        raise
+    except (errors.StartRefusedError, GeneratorExit):
         raise
     except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
-        yield from _finish(store, request, token, Outcome("failed", error=f"not run: {type(error).__name__}"))
+        yield from _failed_to_start(store, request, token, f"not run: {type(error).__name__}")
         raise
     return Started(started, token, args, kwargs)
+
+
+def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Effects[None]:
+    with suppress(errors.StartRefusedError):  # the start was not recorded either
+        yield StoreCall(store.finish, request.id, token, Outcome("failed", error=why), None)
 
 
 def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -> Effects[None]:
@@ -531,41 +555,31 @@ def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -
 
 
 def end(
-    gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller | None = None
+    gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller = _NOBODY
 ) -> Effects[Attempt]:  # fmt: skip
     """Record how a started call ended: the second half of `execute`."""
-    request = start.request
-    saved = None if caller is None else caller.saving(attempt)
+    request, raised = start.request, attempt.raised
+    outcome, saved, is_resolved = outcome_of(gate, request, attempt), caller.saving(attempt), False
     try:
-        is_recorded = yield from _finish(store, request, start.token, outcome_of(gate, request, attempt), saved)
+        yield StoreCall(store.finish, request.id, start.token, outcome, saved)
+    except errors.StartRefusedError:
+        is_resolved = True  # by somebody who took it for broken off
     except errors.StoreError as error:
-        if attempt.raised is None:
+        if raised is None:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
-        attempt.raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
-        is_recorded = None
-    if attempt.raised is not None and attempt.is_ambiguous and is_recorded is not False:
-        mark_unknown(attempt.raised, request.id, may_start_again=request.idempotent)
-    if is_recorded and caller is not None:
+        raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
+    else:
         caller.saved()
-    if not gate.retries and not gate.idempotent:
+    if raised is not None and attempt.is_ambiguous and not is_resolved:
+        mark_unknown(raised, request.id, may_start_again=request.idempotent)
+    if not (gate.is_self_contained or gate.retries or gate.idempotent):
         forget_function(request.id)
     return attempt
 
 
-def _finish(
-    store: ProgramStore, request: Request, token: str, outcome: Outcome, saved: RunUpdate | None = None
-) -> Effects[bool]:
-    """Record an outcome; return whether it, and what was to be saved with it, is in the store."""
-    try:
-        yield StoreCall(store, store.finish, request.id, token, outcome, saved)
-    except errors.StartRefusedError:
-        return False  # the start was not recorded, or somebody has resolved it by now
-    return True
-
-
 def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -> dict[str, Any]:
     """Return the arguments to run with, read from the stored form; refuse them unless they are what was approved."""
-    call = request.effective
+    call = request.edited or request.call
     arguments, digest_input = canonical.read(call.form, lambda: gate.schema.classes)
     digest = call_digest(gate.tool, gate.schema.digest, digest_input)
     decision = request.decision
@@ -588,6 +602,6 @@ def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -
     if lack is not None:
         raise errors.AlteredRequestError(request.id, lack)
     # `gated_call` asked this before the start; other callers may not have.
-    if problems := _refused_by_types(gate, request):
+    if request.edited is not None and (problems := _refused_by_types(gate, request, request.edited)):
         raise errors.InvalidChangesError(request.id, problems)
     return arguments

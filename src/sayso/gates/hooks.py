@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from sayso import errors
@@ -30,8 +30,7 @@ from sayso.scope import Occasion, executing
 from sayso.stores.program import ProgramStore
 
 __all__ = [
-    "Words", "ask_rule", "ask_verify", "effect_of", "facts_of", "key_of", "must_show_no_secret",
-    "prompt_of", "words_of",
+    "ask_rule", "ask_verify", "effect_of", "facts_of", "key_of", "must_show_no_secret", "prompt_of", "text_of",
 ]  # fmt: skip
 
 _LONGEST = 200
@@ -74,20 +73,6 @@ def _form(name: str, value: object) -> str | None:
 # -- key, effect, and texts for people -----------------------------------------------------------------------------
 
 
-class Words(NamedTuple):
-    """What a gate's author says of one call.
-
-    Attributes:
-        effect: What it does to the world, by a name that counts across runs.
-        title: What people are to call the function.
-        summary: What the call does, in one line.
-    """
-
-    effect: str | None
-    title: str | None
-    summary: str | None
-
-
 class _Template(string.Formatter):
     """Fills a template; where `is_name`, each value in it must be one that a name can be made of."""
 
@@ -118,41 +103,33 @@ def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects
         )
     if occasion.key is not None:
         return occasion.key
-    return _must_be_name(gate, "key", (yield from _text_of(gate, "key", gate.key, arguments, is_name=True)))
+    return _must_be_name(gate, "key", (yield from _filled(gate, "key", gate.key, arguments, is_name=True)))
 
 
-def effect_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str | None]:
+def effect_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str]:
     """Return the effect of a call with these arguments; raises `PolicyError` where it cannot be made."""
-    if gate.effect is None:
-        return None
-    text = yield from _text_of(gate, "effect", gate.effect, arguments, is_name=True)
-    return _must_be_name(gate, "effect", text)
+    return _must_be_name(gate, "effect", (yield from _filled(gate, "effect", gate.effect, arguments, is_name=True)))
 
 
-def words_of(gate: Gate, arguments: dict[str, Any], secrets: Collection[str]) -> Effects[Words]:
-    """Return what the author says of a call, for its request; secrets are masked in what people read.
+def text_of(
+    gate: Gate, option: str, given: Any, arguments: dict[str, Any], secrets: Collection[str]
+) -> Effects[str]:  # fmt: skip
+    """Return what the author's `title=` or `summary=` says of a call, secrets masked.
 
     Raises:
-        PolicyError: One of the texts cannot be made, or the effect would show a secret.
+        PolicyError: It cannot be made.
     """
-    effect = yield from effect_of(gate, arguments)
-    must_show_no_secret(gate, "effect", effect, secrets)
-    read: list[str | None] = []
-    for option, given in (("title", gate.title), ("summary", gate.summary)):
-        text = None
-        if given is not None:
-            text = yield from _text_of(gate, option, given, arguments, is_name=False)
-        read.append(None if text is None else redaction.fit(" ".join(text.split()), secrets))
-    return Words(effect, read[0], read[1])
+    text = yield from _filled(gate, option, given, arguments, is_name=False)
+    return redaction.fit(" ".join(text.split()), secrets)
 
 
-def must_show_no_secret(gate: Gate, option: str, text: str | None, secrets: Collection[str]) -> None:
+def must_show_no_secret(gate: Gate, option: str, text: str, secrets: Collection[str]) -> None:
     """Refuse a key or an effect that would show a secret: it has to be the same in every process, and is not masked."""
-    if text is not None and redaction.scrub(text, secrets) != text:
+    if redaction.scrub(text, secrets) != text:
         raise errors.PolicyError(f"{option}= of {gate.name}", "holds a secret argument, and would be shown as it is")
 
 
-def _text_of(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, is_name: bool) -> Effects[str]:
+def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, is_name: bool) -> Effects[str]:
     try:
         if callable(given):
             text = yield gate.hook_call(given, arguments)
@@ -177,19 +154,11 @@ def _must_be_name(gate: Gate, option: str, text: str) -> str:
 # -- for the reviewer ----------------------------------------------------------------------------------------------
 
 
-def prompt_of(gate: Gate, verdict: Verdict, arguments: dict[str, Any]) -> Effects[str | None]:
+def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str, Any]) -> Effects[str]:
     """Return what the reviewer is to read first."""
-    prompt = gate.prompt if verdict.prompt is None else verdict.prompt
-    if prompt is None or isinstance(prompt, str):
+    if isinstance(prompt, str):
         return prompt
-    option = f"{gate.option_name('prompt')}="
-    try:
-        text = yield gate.hook_call(prompt, arguments)
-    except Exception as error:  # noqa: BLE001  user code: a prompt that fails must not let the call through
-        refuse(gate, option, error, arguments)
-    if not isinstance(text, str):
-        raise errors.PolicyError(f"{option} of {gate.name}", f"returned {type(text).__name__}, not a text")
-    return text
+    return (yield from _filled(gate, gate.option_name("prompt"), prompt, arguments, is_name=False))
 
 
 def facts_of(
@@ -218,7 +187,7 @@ def facts_of(
 
 def _note_of_earlier_versions(gate: Gate, store: ProgramStore, wanted: Occasion) -> Effects[dict[str, Any] | None]:
     """Return a note on what waits in this run for the function as it was before its parameters changed."""
-    versions = yield StoreCall(store, store.versions, wanted.run_id, gate.tool)
+    versions = yield StoreCall(store.versions, wanted.run_ids[0], gate.tool)
     earlier = [request_id for request_id, digest in versions if digest != gate.schema.digest]
     if not earlier:
         return None
@@ -226,7 +195,7 @@ def _note_of_earlier_versions(gate: Gate, store: ProgramStore, wanted: Occasion)
 
     waits = ", ".join(earlier)
     text = "%s asks anew in run %r: an earlier version of it, with other parameters, waits as %s and will not run"
-    logging.getLogger("sayso").warning(text, gate.name, wanted.run_id, waits)
+    logging.getLogger("sayso").warning(text, gate.name, wanted.run_ids[0], waits)
     return {"note": f"an earlier version of this function waits as {waits}; to approve that one runs nothing"}
 
 

@@ -130,6 +130,8 @@ def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
     if len(text) > _RESULT_LIMIT:
         return None
     call = request.effective
+    if call.masked is None and type(value) in _NO_SECRET_INSIDE:
+        return text
     secrets = secrets_of(gate, call.form, call.masked)
     if not secrets and type(value) in _NO_SECRET_INSIDE:
         return text

@@ -380,19 +380,20 @@ class Gate:
 
     def check_bounds(self, arguments: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` for an argument of a call that is not held, outside of the bounds of its type."""
-        self._refuse_first(self._bare.out_of_bounds(arguments))
+        if problems := self._bare.out_of_bounds(arguments):
+            raise self._misfit(problems[0])
 
     def check_types(self, arguments: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` for an argument of a held call that does not fit its type.
 
         An edit is checked by the same types, so the reviewer of such a call could change nothing else in it.
         """
-        self._refuse_first(self.schema.misfits(arguments))
+        if problems := self.schema.misfits(arguments):
+            raise self._misfit(problems[0])
 
-    def _refuse_first(self, problems: list[str]) -> None:
-        if problems:
-            where, _, reason = problems[0].partition(": ")
-            raise ArgumentError(where, f"does not fit {self.name}'s own types ({reason})")
+    def _misfit(self, problem: str) -> ArgumentError:
+        where, _, reason = problem.partition(": ")
+        return ArgumentError(where, f"does not fit {self.name}'s own types ({reason})")
 
     @property
     def schema(self) -> Schema:

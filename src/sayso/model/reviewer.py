@@ -168,7 +168,7 @@ class Quorum:
     def missing(self, voters: Iterable[Identity]) -> int:
         """Return how many more distinct people must agree."""
         if self.count == 1:
-            return 0 if any(True for _ in voters) else 1
+            return 0 if next(iter(voters), None) is not None else 1
         distinct: list[Identity] = []
         for voter in voters:
             if not any(voter.is_same(other) for other in distinct):

@@ -178,10 +178,10 @@ def _submit(
     parent = documents.active_traceparent() if traceparent is None else documents.valid_traceparent(traceparent)
     where = config.open_store(store)
     if confirm is not None:
-        named: StoredConfirm | None = yield StoreCall(where, _known, where, confirm.confirm_id)
+        named: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
         if named is not None:  # a known id must name the same target
             check_target(named.confirm, target_type, target_id)
-    known: StoredConfirm | None = yield StoreCall(where, find_target, where, target_type, target_id)
+    known: StoredConfirm | None = yield StoreCall(find_target, where, target_type, target_id)
     confirm_id, number = _next_round(known, confirm, target_id)
     arguments, run_id = _arguments_of(target), run_of(target_type, target_id)
     if known is not None and known.last.state is State.PENDING:
@@ -196,7 +196,7 @@ def _submit(
     )
     request = yield from find_or_ask(gate, where, arguments, occasion, Caller())
     yield from _must_be_only(where, run_id, request)
-    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, request.id)
+    stored: StoredConfirm = yield StoreCall(find_confirm, where, request.id)
     try:
         yield from _publish_news(where, stored)
     except errors.RunNotFoundError as error:  # a server keeps a run for the program that began it
@@ -253,10 +253,10 @@ def _arguments_of(target: Plan | Confirm) -> dict[str, Any]:
 
 def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
     """Take a request back where another one of the target came first: two programs may submit at one time."""
-    rounds: list[Request] = yield StoreCall(store, requests_of, store, run_id)
+    rounds: list[Request] = yield StoreCall(requests_of, store, run_id)
     first = next((one for one in rounds if one.state is State.PENDING and round_facts(one) is not None), request)
     if first.id != request.id and request.state is State.PENDING:
-        yield StoreCall(store, store.withdraw, request.id, requester(), f"{first.id} waits for the same target")
+        yield StoreCall(store.withdraw, request.id, requester(), f"{first.id} waits for the same target")
         raise _changed(first)
 
 
@@ -264,7 +264,7 @@ def _taken_back(store: Store, stored: StoredConfirm) -> Effects[ConfirmRefusedEr
     """Take a request back whose Confirm another program was first to write about, and return what that says."""
     confirm_id, request = stored.confirm.confirm_id, stored.last
     if request.state is State.PENDING:
-        yield StoreCall(store, store.withdraw, request.id, requester(), "another program uses the id of its Confirm")
+        yield StoreCall(store.withdraw, request.id, requester(), "another program uses the id of its Confirm")
     reason = f"another program uses the id of Confirm {confirm_id}, and {request.id} does not wait any more"
     return ConfirmRefusedError(confirm_id, f"{reason}; submit it under a new Confirm")
 
@@ -319,7 +319,7 @@ def process_decision(
     """
     check_unlocked(confirm)
     where = config.open_store(confirm.origin.store if store is None else store)
-    stored: StoredConfirm | None = yield StoreCall(where, _known, where, confirm.confirm_id)
+    stored: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
     if stored is None and confirm.origin.seen is not None:  # what was read from a request is decided on that request
         raise ConfirmNotFoundError(confirm.confirm_id)
     if stored is None:
@@ -331,15 +331,13 @@ def process_decision(
     check_target(confirm, view.target_type, view.target_id)
     check_decision(view, decision)
     review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
-    request: Request = yield StoreCall(
-        where, partial(_decide, review, stored.last, decision, _seen(confirm, stored.last))
-    )
+    request: Request = yield StoreCall(_decide, review, stored.last, decision, _seen(confirm, stored.last))
     # The request records a person and a time; the protocol's id and role of the decision are in the Confirm's journal.
     detail = {
         "confirm_id": view.confirm_id, "of": decisions_of(request)[-1].decision_id,
         "decision_id": decision.decision_id, "decided_by_role": decision.decided_by_role,
     }  # fmt: skip
-    yield StoreCall(where, where.note, journal_run_of(view.confirm_id), "confirm.decision", requester(), detail)
+    yield StoreCall(where.note, journal_run_of(view.confirm_id), "confirm.decision", requester(), detail)
     yield from _reread(where, request.id, confirm)
 
 
@@ -391,7 +389,7 @@ def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Effect
         ConfirmNotFoundError: There is none.
     """
     where = config.open_store(store)
-    stored: StoredConfirm = yield StoreCall(where, find_confirm, where, confirm_id)
+    stored: StoredConfirm = yield StoreCall(find_confirm, where, confirm_id)
     yield from _publish_news(where, stored)
     return _updated(where, stored, stored.confirm, None)
 
@@ -403,7 +401,7 @@ def read_plan(plan_id: str, *, store: Store | str | None = None) -> Effects[Plan
         ConfirmNotFoundError: No plan of this id was submitted.
     """
     where = config.open_store(store)
-    stored: StoredConfirm = yield StoreCall(where, find_plan, where, plan_id)
+    stored: StoredConfirm = yield StoreCall(find_plan, where, plan_id)
     return stored.plan
 
 
@@ -420,7 +418,7 @@ def refresh(confirm: Confirm) -> Effects[None]:
 
 def _reread(store: Store, wanted: str, confirm: Confirm) -> Effects[None]:
     """Publish what is new about a stored Confirm, and update this one and its plan from it."""
-    stored: StoredConfirm = yield StoreCall(store, find_confirm, store, wanted)
+    stored: StoredConfirm = yield StoreCall(find_confirm, store, wanted)
     yield from _publish_news(store, stored)
     _updated(store, stored, confirm, confirm.origin.plan)
 
@@ -453,7 +451,7 @@ def _publish_news(store: Store, stored: StoredConfirm) -> Effects[None]:
             about = {"event_family": event.event_family, **event.payload} if is_stage else event.data or {}
             detail = {"event_id": event.event_id, "request": request.id, **about}
             run_id = journal_run_of(confirm.confirm_id)
-            yield StoreCall(store, store.note, run_id, event.event_type, requester(), detail)
+            yield StoreCall(store.note, run_id, event.event_type, requester(), detail)
             yield from _publish(event)
 
 
@@ -478,7 +476,7 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     home = target.origin.store if isinstance(target, Confirm) else None
     where = config.open_store(home if store is None else store)
     find, wanted = (find_plan, target.plan_id) if isinstance(target, Plan) else (find_confirm, target.confirm_id)
-    stored: StoredConfirm = yield StoreCall(where, find, where, wanted)
+    stored: StoredConfirm = yield StoreCall(find, where, wanted)
     request = stored.last
     if isinstance(target, Confirm):
         check_unlocked(target)
@@ -488,7 +486,7 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     gate = gate_for(request.call.tool, is_async=inspect.iscoroutinefunction(do))
     with running_as(partial(_run_target, do, stored)):
         attempt = yield from execute(gate, where, request)
-    stored = yield StoreCall(where, find_confirm, where, request.id)
+    stored = yield StoreCall(find_confirm, where, request.id)
     if isinstance(target, Plan):
         target.update_from(stored.plan)
     else:

@@ -277,7 +277,7 @@ def _gated(step: StepContext, arguments: dict[str, Any], waits: str | None) -> E
     request: Request | None = None
     if waits is not None:
         known = step.attempt.approved.pop(waits, None)
-        found: Request = (yield StoreCall(store, store.settle, waits)) if known is None else known
+        found: Request = (yield StoreCall(store.settle, waits)) if known is None else known
         must_belong_to(found, step, step.place)
         match found.state:
             case State.DONE if found.key is None:
@@ -287,19 +287,17 @@ def _gated(step: StepContext, arguments: dict[str, Any], waits: str | None) -> E
             case State.FAILED:
                 raise _failed_before(found)
             case State.APPROVED if _is_late(step, found):
-                yield StoreCall(store, store.withdraw, waits, scope.requester(), "the decision counted until now")
-                arguments, caller.is_late = canonical.decode(found.call.form, gate.schema.classes), True
+                yield StoreCall(store.withdraw, waits, scope.requester(), "the decision counted until now")
+                caller.is_late = True
             case _:
                 request = found
-    given = None if request is not None else arguments
+        arguments = canonical.decode(found.call.form, gate.schema.classes)
     try:
-        attempt = yield from gated_call(gate, store, given, step.occasion, caller, request)
+        attempt = yield from gated_call(gate, store, arguments, step.occasion, caller, request)
     except Denied as no:  # by a person or the rule; a no that the handler met is in the attempt
         if step.runnable.on_reject == "raise" or no.signal is None:
             raise
         return (yield from _value_for_no(step, no.signal))
-    finally:
-        caller.release()
     return _unwrapped(step, attempt)
 
 
@@ -384,7 +382,7 @@ class _StepCaller(Caller):
         if self._checkpoint is not None:
             self._checkpoint.saved()
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Give back what was to be saved with an outcome that was not recorded."""
         if self._checkpoint is not None:
             self._checkpoint.release()
@@ -396,7 +394,7 @@ class _StepCaller(Caller):
         if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
             # Its end stands in the history, and nothing starts it again: its approval is not left open.
             store = step.history.store
-            yield StoreCall(store, store.withdraw, request.id, scope.requester(), "it has ended")
+            yield StoreCall(store.withdraw, request.id, scope.requester(), "it has ended")
         step.count("approvals:approved")
         if attempt.is_ambiguous:
             raise errors.OutcomeUnknownError(request.id) from attempt.raised
@@ -493,9 +491,9 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
 
 def read_requests(step: StepContext) -> Effects[RequestIndex]:
     """Return the requests of a step's run, read by now."""
-    requests, store = step.history.requests, step.history.store
+    requests = step.history.requests
     if not requests.is_read:
-        yield StoreCall(store, requests.read)
+        yield StoreCall(requests.read)
     return requests
 
 

@@ -125,13 +125,13 @@ def answers(step: StepContext) -> Effects[dict[int, Any]]:
     found: dict[int, Any] = {}
     store, inside = step.history.store, step.history.known.get(_inside(step))
     if inside is not None and "waits" in inside:
-        held: Request = yield StoreCall(store, store.settle, inside["waits"])
+        held: Request = yield StoreCall(store.settle, inside["waits"])
         if held.state is State.PENDING:
             raise _waits(step, held)  # the handler would only run to the same point again
         step.history.put(_inside(step), {"held": held.id})
     while (known := step.history.known.get(_place(step, len(found)))) is not None:
         place = _place(step, len(found))
-        request = yield StoreCall(store, store.settle, known["waits"] if "waits" in known else known["answered"])
+        request = yield StoreCall(store.settle, known["waits"] if "waits" in known else known["answered"])
         must_belong_to(request, step, place)
         if request.state is State.EXPIRED:
             step.late = len(found)
@@ -207,7 +207,7 @@ def record_question(step: StepContext, asks: QuestionAsked) -> Effects[Halt]:
     yield history.quiet()
     checkpoint = history.checkpoint((place, body), RunState.PAUSED if step.is_outermost else None)
     try:
-        held = telemetry.asked((yield StoreCall(store, store.ask, request, checkpoint.update)))
+        held = telemetry.asked((yield StoreCall(store.ask, request, checkpoint.update)))
         checkpoint.saved(held.id)
     finally:
         checkpoint.release()
@@ -217,11 +217,11 @@ def record_question(step: StepContext, asks: QuestionAsked) -> Effects[Halt]:
 def record_held_call(step: StepContext, holds: NestedCallHeld) -> Effects[Halt]:
     """Note that a function called by the handler waits, and return what the run says then."""
     store, request_id = step.history.store, holds.signal.confirmation_id
-    request = yield StoreCall(store, store.get, request_id)
+    request = yield StoreCall(store.get, request_id)
     body = {"waits": request_id, "path": step.path, "name": step.runnable.name}
     checkpoint = step.history.checkpoint((_inside(step), body))
     try:
-        yield StoreCall(store, store.save_run, checkpoint.update)
+        yield StoreCall(store.save_run, checkpoint.update)
         checkpoint.saved()
     finally:
         checkpoint.release()

@@ -413,11 +413,11 @@ def in_loop() -> bool:
     return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for exactly this, in spite of its name
 
 
-class _Quiet(Effect):
+class _Quiet:
     def __init__(self, on_their_way: dict[Checkpoint, asyncio.Future[None]]) -> None:
         self._on_their_way = on_their_way
 
-    def run(self) -> None:
+    def __call__(self) -> None:
         """Do nothing: in one thread nobody else saves."""
 
     async def arun(self) -> None:
