@@ -7,14 +7,14 @@ supports async functions by itself. A list is awaited for one page, or iterated 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from datetime import timedelta
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from sayso import reviews
 from sayso.effects import Attempt, adrive, offload
-from sayso.held import HeldBase, holding
+from sayso.held import HeldBase, HoldOptions, as_error, holding
 from sayso.model.parameters import checks_keywords
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
@@ -139,11 +139,11 @@ class Held(HeldBase):
 
     async def fail(self, error: Exception | str) -> None:
         """Record that the call failed and surely had no effect."""
-        await adrive(self._ending(Attempt(None, _error(error))))
+        await adrive(self._ending(Attempt(None, as_error(error))))
 
     async def unknown(self, error: BaseException | str) -> None:
         """Record that nobody can say whether the call had its effect."""
-        await adrive(self._ending(Attempt(None, _error(error), is_ambiguous=True)))
+        await adrive(self._ending(Attempt(None, as_error(error), is_ambiguous=True)))
 
     async def withdraw(self, reason: str | None = None) -> None:
         """Take the request back, if it waits or was approved and has not started."""
@@ -170,18 +170,6 @@ def _in_thread(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str,
     return call
 
 
-def _error(error: BaseException | str) -> BaseException:
-    return error if isinstance(error, BaseException) else RuntimeError(error)
-
-
-async def hold(
-    tool: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | str | None = None, key: str | None = None,
-    run: str | None = None, effect: str | Callable[..., Any] | None = None, title: str | None = None,
-    description: str | None = None, when: bool | Callable[..., Any] = True, quorum: int = 1,
-    roles: Collection[str] = (), redact: Collection[str] = (), expires: timedelta | str = "24h",
-    approval_expires: timedelta | str = "24h", context: Mapping[str, Any] | None = None,
-    store: Store | str | None = None, withdraw_on_exit: bool = False,
-) -> Held:  # fmt: skip
+async def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:
     """Hold a call that is no Python function, without blocking the event loop; see `sayso.hold`."""
-    options = dict(locals())
-    return await adrive(holding(Held, **options))
+    return await adrive(holding(Held, tool, arguments, **options))

@@ -8,11 +8,14 @@ version. Invariant: `once` and `start` hand out exactly the approved arguments, 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 
 from sayso import config, errors, scope, signals
 from sayso.caller import Block, Caller, started_before, withdraw
@@ -23,7 +26,7 @@ from sayso.gates.captured import CapturedValues
 from sayso.gates.hooks import ask_rule
 from sayso.gates.options import check_text, quorum_of, redact_names, tool_of
 from sayso.model import canonical, duration
-from sayso.model.parameters import Signature, chosen
+from sayso.model.parameters import Signature, checks_keywords, chosen
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
@@ -31,7 +34,10 @@ from sayso.signals import trim
 from sayso.stores.base import Store
 from sayso.wait import Waiter, until_ended
 
-__all__ = ["Held", "HeldBase", "hold", "holding"]
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["Held", "HeldBase", "HoldOptions", "as_error", "hold", "holding"]
 
 R = TypeVar("R")
 _NOES = {State.REJECTED, State.FEEDBACK, State.CANCELLED, State.EXPIRED}
@@ -81,6 +87,7 @@ class HeldBase:
         self._withdraws = withdraw_on_exit
         self._started: Started | None = None
         self._attempt: Attempt | None = None
+        self._allowed: Future[Attempt] | None = None  # how a call ends that the rule allowed and `once` runs
 
     @property
     def id(self) -> str | None:
@@ -151,10 +158,7 @@ class HeldBase:
         self._must_not_be_denied()
         request = yield from self._refreshing()
         if request is None:
-            attempt = self._attempt
-            if attempt is None:
-                attempt = self._attempt = yield UserCall(function, (dict(self._given),), {})
-            return attempt
+            return (yield from self._once_allowed(function))
         if self._started is not None:
             raise errors.StartRefusedError(request.id, f"this handle has started {request.id}: say how it ended first")
         own = self._attempt
@@ -168,6 +172,29 @@ class HeldBase:
         if caller.has_run:
             self._attempt = attempt
             yield from self._refreshing()
+        return attempt
+
+    def _once_allowed(self, function: Callable[[dict[str, Any]], Any]) -> Effects[Attempt]:
+        """Run a call that nobody was asked about; whoever asks this handle for it meanwhile gets what it gives."""
+        from concurrent.futures import Future
+
+        with _claiming:  # of two threads, one runs it
+            running, self._allowed = self._allowed, self._allowed or Future[Attempt]()
+        if self._attempt is not None:
+            return self._attempt
+        if running is not None and self in _inside.get():
+            raise errors.SaysoError(f"the call of {self._gate.name} asks for its own result: it would wait for itself")
+        if running is not None:
+            return (yield _Awaited(running))
+        self._allowed.set_running_or_notify_cancel()  # a task that is cancelled while it waits cancels nothing
+        before = _inside.set((*_inside.get(), self))
+        try:
+            attempt: Attempt = yield UserCall(function, (dict(self._given),), {})
+        finally:
+            with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+                _inside.reset(before)
+        self._attempt = attempt
+        self._allowed.set_result(attempt)
         return attempt
 
     def _starting(self) -> Effects[dict[str, Any]]:
@@ -239,6 +266,26 @@ class HeldBase:
     def _must_not_be_denied(self) -> None:
         if self._denial is not None:
             raise signals.ConfirmationDenied(self._denial)
+
+
+_claiming = threading.Lock()
+_inside: ContextVar[tuple[HeldBase, ...]] = ContextVar("sayso_once", default=())
+"""The handles whose allowed calls run in this context."""
+
+
+class _Awaited:
+    """The effect of waiting for a call that another thread or task runs."""
+
+    def __init__(self, running: Future[Attempt]) -> None:
+        self._running = running
+
+    def __call__(self) -> Attempt:
+        return self._running.result()
+
+    async def arun(self) -> Attempt:
+        import asyncio
+
+        return await asyncio.wrap_future(self._running)
 
 
 class _OnceCaller(Waiter):
@@ -339,11 +386,11 @@ class Held(HeldBase):
 
     def fail(self, error: Exception | str) -> None:
         """Record that the call failed and surely had no effect. Durable on return."""
-        _run(self._ending(Attempt(None, _error(error))))
+        _run(self._ending(Attempt(None, as_error(error))))
 
     def unknown(self, error: BaseException | str) -> None:
         """Record that nobody can say whether the call had its effect. Durable on return."""
-        _run(self._ending(Attempt(None, _error(error), is_ambiguous=True)))
+        _run(self._ending(Attempt(None, as_error(error), is_ambiguous=True)))
 
     def withdraw(self, reason: str | None = None) -> None:
         """Take the request back, if it waits or was approved and has not started."""
@@ -367,14 +414,27 @@ class Held(HeldBase):
         _run(self._leaving())
 
 
-def hold(
-    tool: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | str | None = None, key: str | None = None,
-    run: str | None = None, effect: str | Callable[..., Any] | None = None, title: str | None = None,
-    description: str | None = None, when: bool | Callable[..., Any] = True, quorum: int = 1,
-    roles: Collection[str] = (), redact: Collection[str] = (), expires: timedelta | str = "24h",
-    approval_expires: timedelta | str = "24h", context: Mapping[str, Any] | None = None,
-    store: Store | str | None = None, withdraw_on_exit: bool = False,
-) -> Held:  # fmt: skip
+class HoldOptions(TypedDict, total=False):
+    """What `hold` takes beside the tool and its arguments; `hold` explains them."""
+
+    schema: Mapping[str, Any] | str | None
+    key: str | None
+    run: str | None
+    effect: str | Callable[..., Any] | None
+    title: str | None
+    description: str | None
+    when: bool | Callable[..., Any]
+    quorum: int
+    roles: Collection[str]
+    redact: Collection[str]
+    expires: timedelta | str
+    approval_expires: timedelta | str
+    context: Mapping[str, Any] | None
+    store: Store | str | None
+    withdraw_on_exit: bool
+
+
+def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:
     """Hold a call that is no Python function, and return at once; durable then.
 
     Args:
@@ -395,26 +455,30 @@ def hold(
         withdraw_on_exit: As a context manager, take the request back on leaving while nobody has decided.
 
     Raises:
+        TypeError: There is no such option.
         ConfigError: An option cannot be used, or the key's run has no name. Nothing was asked.
         ArgumentError: An argument does not fit the schema, or has no canonical form.
         KeyReusedError: The key was used in this run for another call.
         PolicyError: The rule failed.
         StoreError: The request could not be recorded.
     """
-    options = dict(locals())
-    return _run(holding(Held, **options))
+    return _run(holding(Held, tool, arguments, **options))
 
 
 H = TypeVar("H", bound=HeldBase)
 
 
+@checks_keywords(name="hold")
 def holding(
-    kind: type[H], *, tool: str, arguments: Mapping[str, Any], schema: Mapping[str, Any] | str | None,
-    key: str | None, run: str | None, quorum: int, roles: Collection[str], redact: Collection[str],
-    expires: timedelta | str, approval_expires: timedelta | str, context: Mapping[str, Any] | None,
-    store: Store | str | None, withdraw_on_exit: bool, **texts: Any,
+    kind: type[H], tool: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | str | None = None,
+    key: str | None = None, run: str | None = None, quorum: int = 1, roles: Collection[str] = (),
+    redact: Collection[str] = (), expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h",
+    context: Mapping[str, Any] | None = None, store: Store | str | None = None, withdraw_on_exit: bool = False,
+    effect: str | Callable[..., Any] | None = None, title: str | None = None, description: str | None = None,
+    when: bool | Callable[..., Any] = True,
 ) -> Effects[H]:  # fmt: skip
     """Check and ask, as `hold` says; written once for its sync and async form."""
+    texts: dict[str, Any] = {"effect": effect, "title": title, "description": description, "when": when}
     given, shape = _given(arguments), _schema(schema)
     _check(tool, given, key, texts)
     facts, names = None if context is None else dict(context), redact_names(redact)
@@ -500,7 +564,8 @@ def _span(timeout: timedelta | str | float | None) -> timedelta | None:
     return duration.option("timeout", timeout)
 
 
-def _error(error: BaseException | str) -> BaseException:
+def as_error(error: BaseException | str) -> BaseException:
+    """Return what is recorded where the program says in words how a call ended."""
     return error if isinstance(error, BaseException) else RuntimeError(error)
 
 

@@ -208,6 +208,38 @@ def test_by_hand_a_call_may_fail_or_be_unknown() -> None:
             held(key=state).once(dict)
 
 
+def test_a_call_that_a_rule_allows_runs_once_for_whoever_asks_its_handle() -> None:
+    allowed, ran = held(when=lambda size: size > 10), list[dict[str, Any]]()
+
+    def work(arguments: dict[str, Any]) -> int:
+        ran.append(arguments)
+        return len(ran)
+
+    assert all_at_once(lambda: allowed.once(work), 5) == [1] * 5
+    assert (len(ran), allowed.once(work), allowed.result()) == (1, 1, 1)
+
+
+def test_tasks_that_ask_the_handle_of_an_allowed_call_run_it_once() -> None:
+    ran = list[int]()
+
+    async def work(_: dict[str, Any]) -> int:
+        ran.append(1)
+        await asyncio.sleep(0)
+        return len(ran)
+
+    async def main() -> list[int]:
+        allowed = await sayso.aio.hold("fs/write_file", FILE, when=lambda size: size > 10)
+        return await asyncio.gather(*(allowed.once(work) for _ in range(5)))
+
+    assert (asyncio.run(main()), len(ran)) == ([1] * 5, 1)
+
+
+def test_an_allowed_call_that_asks_for_its_own_result_is_refused() -> None:
+    allowed = held(when=lambda size: size > 10)
+    with pytest.raises(errors.SaysoError, match="would wait for itself"):
+        allowed.once(lambda _: allowed.once(dict))
+
+
 def test_a_rule_may_allow_or_deny_and_nothing_is_asked(store: Store) -> None:
     allowed = held(when=lambda size: size > 10)
     assert (allowed.state, allowed.id, allowed.wait().once(dict)) == ("allowed", None, FILE)

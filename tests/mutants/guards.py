@@ -789,6 +789,11 @@ MUTANTS = [
         "gates/test_held.py::test_a_call_that_asks_for_its_own_result_is_refused",
     ),
     Mutant(
+        "a call that a rule allows runs once", "held.py",
+        "if running is not None:", "if False:",
+        "gates/test_held.py::test_tasks_that_ask_the_handle_of_an_allowed_call_run_it_once",
+    ),
+    Mutant(
         "no key and no effect shows a secret", "gates/hooks.py",
         "if redaction.scrub(text, secrets) != text:", "if False:",
         "gates/test_held.py::test_a_key_or_an_effect_that_would_show_a_secret_is_refused",

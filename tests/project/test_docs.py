@@ -15,6 +15,7 @@ import pytest
 import sayso
 from sayso import cli, config, errors, signals
 from sayso.cli import output
+from sayso.held import HoldOptions
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
 from sayso.view.document import request_document
@@ -257,6 +258,8 @@ def _parameters(thing: Any) -> set[str]:
         return {name for one in get_overloads(thing) for name in inspect.signature(one).parameters} - {
             "function", "options",
         }  # fmt: skip
+    if thing is sayso.hold:
+        return {"tool", "arguments", *HoldOptions.__annotations__}
     if not callable(thing) or thing in (sayso.SaysoError, sayso.Prediction, sayso.Held) or _is_a_no(thing):
         return set()
     return set(inspect.signature(thing).parameters) - {"func", "args", "kwargs"}
