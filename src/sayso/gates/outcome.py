@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import CoroutineType, TracebackType
 from typing import Any, NamedTuple, cast
@@ -117,18 +117,6 @@ _ERROR_LIMIT = 2_000
 _STANDARD = {"builtins", "socket", "ssl"}
 
 
-class _Seen(NamedTuple):
-    """An error on the way through what it was raised from.
-
-    Attributes:
-        error: It.
-        is_explained: An error around it says that no connection stood, so what its socket raised tells nothing more.
-    """
-
-    error: BaseException
-    is_explained: bool = False
-
-
 def is_ambiguous(
     error: BaseException, also: tuple[type[BaseException], ...] = (), handled: BaseException | None = None
 ) -> bool:
@@ -140,52 +128,55 @@ def is_ambiguous(
         handled: The error that the caller was handling when it made the call; what happened before it is not judged.
     """
     try:
-        return bool(_judged([_Seen(error)], also, handled))
+        return bool(_Judge(also, handled).told([error]))
     except Exception:  # noqa: BLE001  reading an error runs its author's code; what cannot be read says nothing
         return True
 
 
-def _judged(ways: list[_Seen], also: tuple[type[BaseException], ...], handled: BaseException | None) -> bool | None:
-    """Say whether some errors leave it open; False where nothing was sent, None where they tell of neither."""
-    met, is_unsent = set[tuple[int, bool]](), None
-    while ways:
-        error, is_explained = seen = ways.pop()
-        key = (id(error), is_explained)
-        name = _known_name(error)
+class _Judge(NamedTuple):
+    """Tells of errors whether their call may have taken effect: True, False (nothing was sent), None (they do not say).
+
+    Attributes:
+        also: Further classes after which it may.
+        handled: The error that the caller was handling when it made the call.
+    """
+
+    also: tuple[type[BaseException], ...]
+    handled: BaseException | None
+
+    def told(self, errors: Iterable[BaseException]) -> bool | None:
+        """Return what these errors say together."""
+        met = set[tuple[int, bool]]()
+        return _together([self._told_by(error, met, is_explained=False) for error in errors])
+
+    def _told_by(self, error: BaseException, met: set[tuple[int, bool]], *, is_explained: bool) -> bool | None:
+        """Return what one error says; `is_explained`: by one around it, that no connection stood."""
+        key, name = (id(error), is_explained), _known_name(error)
         if key in met or name == _NOT_EXECUTED:
-            continue
+            return None
         met.add(key)
-        if isinstance(error, also):
+        if isinstance(error, self.also):
             return True
-        is_before = name in _NOT_SENT or (name in _SOCKET and _was_connecting(error.__traceback__))
-        if not is_before and _is_after(seen, name):
-            return True
-        inside = list(_inside(error, name, handled))
-        apart = [[_Seen(one)] for one in _members(seen)]
+        inside = list(_inside(error, name, self.handled))
         if name in _EITHER:
-            apart.append([_Seen(one) for one in inside])
-        for part in apart:
-            told = _judged(part, also, handled)
-            if told or (told is None and name in _EITHER):
+            return self.told(inside) is not False
+        is_before = name in _NOT_SENT or (name in _SOCKET and _was_connecting(error.__traceback__))
+        is_after = name in _SENT or (name in _SOCKET and not is_explained) or _is_open_rpc(name, error)
+        if is_after and not is_before:
+            return True
+        # What a group is made of tells of attempts to connect, where no connection stood.
+        if isinstance(error, BaseExceptionGroup) and not is_explained:
+            members: Sequence[BaseException] = cast("Any", error).exceptions
+            if any(self.told([member]) for member in members):
                 return True
-        if is_before or name in _EITHER:
-            is_unsent = False
-        if name not in _EITHER:
-            # What a socket's own error was raised while handling is an earlier attempt, which nothing here explains.
-            is_wrapper = name.partition(".")[0] not in _STANDARD
-            explains = is_wrapper and (is_explained or name in _OURS or is_before)
-            ways += [_Seen(one, explains) for one in inside]
-    return is_unsent
+        # What a socket's own error was raised while handling is an earlier attempt, which nothing here explains.
+        explains = name.partition(".")[0] not in _STANDARD and (is_explained or name in _OURS or is_before)
+        told = _together([self._told_by(one, met, is_explained=explains) for one in inside])
+        return False if told is None and is_before else told
 
 
-def _is_after(seen: _Seen, name: str) -> bool:
-    return name in _SENT or (name in _SOCKET and not seen.is_explained) or _is_open_rpc(name, seen.error)
-
-
-def _members(seen: _Seen) -> Sequence[BaseException]:
-    """Return what a group is made of; where no connection stood, it tells of attempts to connect."""
-    error: Any = seen.error
-    return () if seen.is_explained or not isinstance(error, BaseExceptionGroup) else cast("Any", error).exceptions
+def _together(told: Collection[bool | None]) -> bool | None:
+    return True if True in told else False if False in told else None
 
 
 def _known_name(error: BaseException) -> str:
