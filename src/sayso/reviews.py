@@ -242,8 +242,9 @@ class Review:
             RequestNotFoundError: There is none.
             AmbiguousIdError: There are several.
         """
-        request = self._at_hand(request_id)
-        if request is None:
+        try:
+            request = self.store.get(request_id)
+        except errors.RequestNotFoundError:
             request = self.store.get(self.find(request_id))
         # Only what time or a dead worker may have changed needs to be written down first.
         now = clock.now()
@@ -255,20 +256,10 @@ class Review:
         """Return what `Store.settle` would write, and write nothing."""
         now, execution = clock.now(), request.execution
         change = lifecycle.expire(request, now) or lifecycle.escalate(request, now)
-        if (
-            change is None
-            and request.state is State.RUNNING
-            and execution is not None
-            and worker.is_gone(execution.worker)
-        ):
+        is_started = change is None and request.state is State.RUNNING
+        if is_started and execution is not None and worker.is_gone(execution.worker):
             change = lifecycle.abandon(request)
         return request if change is None else change.request
-
-    def _at_hand(self, request_id: str) -> Request | None:
-        try:
-            return self.store.get(request_id)
-        except errors.RequestNotFoundError:
-            return None
 
     def find(self, request_id: str) -> str:
         """Return the whole id for an id or the beginning of one; raises as `get` does."""
@@ -472,21 +463,11 @@ class Review:
         channel: str | None, *, edited: Call | None = None, answer: str | None = None, again: bool = False,
     ) -> Request:  # fmt: skip
         who = self._who(by)
-        words = None if comment is None else storable(comment)
-        decision = Decision(
-            verb,
-            who.identity,
-            clock.now(),
-            channel or self.channel,
-            words,
-            "",
-            edited is not None,
-            answer,
-            again is True,
-        )
+        words, channel = None if comment is None else storable(comment), channel or self.channel
+        decision = Decision(verb, who.identity, clock.now(), channel, words, "", edited is not None, answer, again)
         whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
         after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
-        return telemetry.decided(after, verb, decision.channel)
+        return telemetry.decided(after, verb, channel)
 
 
 def _one(name: str, value: T | None, old: str, old_value: T | None) -> T | None:

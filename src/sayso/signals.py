@@ -35,7 +35,6 @@ __all__ = [
     "ToolCall",
     "as_told_to_model",
     "not_awaited",
-    "not_in_time",
     "refused",
     "say",
     "tool_call_of",
@@ -260,19 +259,13 @@ _REFUSALS: dict[str, tuple[type[ConfirmationRejected], str]] = {
 }
 
 
-def not_awaited(request: Request, reason: str) -> ConfirmationCancelled:
-    """Return the signal for a request for which nobody waits any more."""
-    return ConfirmationCancelled(_not_run(request, reason), confirmation_id=request.id, tool_call=tool_call_of(request))
-
-
-def not_in_time(request: Request, reason: str) -> ConfirmationExpired:
-    """Return the signal for a request that nobody decided while the call waited, and that was withdrawn therefore."""
-    return ConfirmationExpired(_not_run(request, reason), confirmation_id=request.id, tool_call=tool_call_of(request))
-
-
-def _not_run(request: Request, reason: str) -> str:
+def not_awaited(
+    request: Request, reason: str, kind: type[ConfirmationRejected] = ConfirmationCancelled
+) -> ConfirmationRejected:
+    """Return the signal for a request for which nobody waits any more, or that nobody decided while the call waited."""
     subject = request.subject
-    return f"the call {subject.name} did not run: {reason}" if isinstance(subject, Call) else f"no answer: {reason}"
+    what = f"the call {subject.name} did not run" if isinstance(subject, Call) else "no answer"
+    return kind(f"{what}: {reason}", confirmation_id=request.id, tool_call=tool_call_of(request))
 
 
 def refused(request: Request) -> ConfirmationRejected:

@@ -74,42 +74,35 @@ def decided(request: Request, verb: Verb, channel: str) -> Request:
     return request
 
 
-def executing(request: Request, effect: UserCall) -> UserCall:
+def executing(request: Request, effect: UserCall) -> Effect:
     """Return the effect with a span around the started call; the same effect where nothing is recorded."""
-    return _TracedCall(request, effect) if _API in sys.modules and _is_recording() else effect
+    if _API not in sys.modules or not _is_recording():
+        return effect
+    span = _Span("execute_tool", request, **_EXECUTE)
+    return _Traced(effect, span, span.ended)
 
 
 def waiting(request: Request, effect: Effect) -> Effect:
     """Return the effect with a span around the wait; the same effect where nothing is recorded."""
-    return _TracedWait(request, effect) if _is_recording() else effect
+    if not _is_recording():
+        return effect
+    span = _Span("sayso.wait", request)
+    return _Traced(effect, span, span.waited)
 
 
-class _TracedCall(UserCall):
-    """A call inside its span, which is the parent of the spans that the call makes."""
+class _Traced:
+    """An effect inside of a span, which is the parent of the spans that it makes; `note` records how it ended."""
 
-    def __init__(self, request: Request, effect: UserCall) -> None:
-        self._request, self._effect = request, effect
-
-    def __call__(self) -> Attempt:
-        with _Span("execute_tool", self._request, **_EXECUTE) as span:
-            return span.ended(self._effect())
-
-    async def arun(self) -> Attempt:
-        with _Span("execute_tool", self._request, **_EXECUTE) as span:
-            return span.ended(await self._effect.arun())
-
-
-class _TracedWait:
-    def __init__(self, request: Request, effect: Effect) -> None:
-        self._request, self._effect = request, effect
+    def __init__(self, effect: Effect, span: _Span, note: Callable[[Any], Any]) -> None:
+        self._effect, self._span, self._note = effect, span, note
 
     def __call__(self) -> Any:
-        with _Span("sayso.wait", self._request) as span:
-            return span.waited(self._effect())
+        with self._span:
+            return self._note(self._effect())
 
     async def arun(self) -> Any:
-        with _Span("sayso.wait", self._request) as span:
-            return span.waited(await self._effect.arun())
+        with self._span:
+            return self._note(await self._effect.arun())
 
 
 class _Span:

@@ -213,7 +213,7 @@ class Waiter(Caller):
         """
         if self.run.pool is not None:
             self.end(f'nobody decided within {waited}, and without sayso.run("a name") nobody can come back to it')
-            return signals.not_in_time(request, self.reason or "")
+            return signals.not_awaited(request, self.reason or "", signals.ConfirmationExpired)
         if self.run.owner is not None:
             self.run.open_calls[request.subject.digest] = request.id
         return signals.ConfirmationRequired.of(request)
