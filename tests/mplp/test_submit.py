@@ -145,7 +145,7 @@ def test_of_two_who_submit_at_one_time_one_waits() -> None:
     """The other one's request is taken back, as if both had looked before either had asked."""
     store = sayso.Review().store
     first, second = (flow.submit_plan_for_approval(plan_of_three(title=title), "agent") for title in "ab")
-    looked, late = next(first).run(), next(second).run()
+    looked, late = next(first)(), next(second)()
     drive(first, looked)
     with pytest.raises(ConfirmRefusedError, match="was changed"):
         drive(second, late)
@@ -158,7 +158,7 @@ def test_of_two_who_submit_another_round_at_one_time_one_waits() -> None:
     _, confirm, request = submitted()
     sayso.Review(reviewer="ada").reject(request.id, "no")
     first, second = (flow.submit_plan_for_approval(plan_of_three(title=title), "agent") for title in "ab")
-    looked, late = next(first).run(), next(second).run()
+    looked, late = next(first)(), next(second)()
     drive(first, looked)
     with pytest.raises(ConfirmRefusedError, match="was changed"):
         drive(second, late)

@@ -230,11 +230,9 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Requ
     return (yield StoreCall(store.send_back, request.id, requester(), problems))
 
 
-def _moved(effect: str | None, request: Request) -> str:
-    return (
-        f"effect: these arguments have the effect {effect!r}, and {request.effect!r} was asked for; let the program ask"
-        " for that call"
-    )
+def _moved(effect: str, request: Request) -> str:
+    there_is = f"these arguments have the effect {effect!r}, and {request.effect!r} was asked for"
+    return f"effect: {there_is}; let the program ask for that call"
 
 
 def _refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
@@ -245,8 +243,8 @@ def _refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
         gate.schema.validate(canonical.decode(edited.form, gate.schema.classes), kept=kept)
     except SchemaError as error:
         return error.problems
-    except errors.ArgumentError:
-        return []  # it was altered; the start will find that
+    except errors.ArgumentError:  # it was altered; the start will find that
+        return []
     return []
 
 
@@ -266,13 +264,9 @@ def note_denial(
 
 
 def find_or_ask(
-    gate: Gate,
-    store: ProgramStore,
-    arguments: dict[str, Any],
-    wanted: Occasion,
-    caller: Caller,
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], wanted: Occasion, caller: Caller,
     verdict: Verdict = _HOLD,
-) -> Effects[Request]:
+) -> Effects[Request]:  # fmt: skip
     """Return the request that answers for a call here, as it stands by now, else a new one. Durable then.
 
     Args:
@@ -295,6 +289,7 @@ def find_or_ask(
             found = yield from _find_keyed(gate, store, digest, wanted)
         else:
             found = (yield from _find(store, digest, own, wanted)) if caller.finds else None
+        is_new = False
         if found is None:
             if wanted.pool is not None:
                 raise not_found_again(gate.name, wanted.pool)
@@ -302,8 +297,6 @@ def find_or_ask(
             request = yield from _new_request(gate, store, call, own, arguments, wanted, verdict)
             found = yield from caller.ask(store, request)
             is_new = found.id == request.id
-        else:
-            is_new = False
         if not (wanted.place or gate.is_self_contained):  # a journaled run knows its calls by their places
             check_function(gate, found)
         if is_new or not (yield from _is_taken_back(gate, store, wanted, found)):
