@@ -116,7 +116,7 @@ def test_several_are_decided_at_once_and_only_those_that_are_ticked(surf: Surf) 
 
 def test_of_two_tabs_the_second_is_told_and_decides_nothing(surf: Surf) -> None:
     request_id = held(pay, 5)
-    surf.expected = "409"
+    surf.expected = "412"
     first, second = surf.page(request_id, java_script_enabled=False), surf.page(request_id, java_script_enabled=False)
     pressed(first, "Reject")
     pressed(second, "Approve")
