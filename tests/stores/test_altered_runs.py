@@ -254,7 +254,7 @@ def changes(column: str, value: Any, others: list[Any]) -> Iterator[tuple[str, A
             yield f" = {new!r:.40}", new
     if column == "body":
         tree = json.loads(str(value))
-        for number, path in enumerate(leaves(tree)):
+        for number, (path, _) in enumerate(leaves(tree)):
             if len(path) > 1 and number % 3:
                 continue  # there are hundreds, and one column is all that anybody compares
             new = (..., None, 0, "", "other", True)[number % 6]
