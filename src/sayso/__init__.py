@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sayso.runs.agent import Agent as Agent
     from sayso.runs.decisions import ApprovalResolution as ApprovalResolution
     from sayso.runs.decisions import Cancel as Cancel
+    from sayso.runs.definition import ApprovalPolicyDecision as ApprovalPolicyDecision
     from sayso.runs.events import ApprovalEvent as ApprovalEvent
     from sayso.runs.events import DeltaEvent as DeltaEvent
     from sayso.runs.events import InteractionEvent as InteractionEvent
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from sayso.runs.interaction import suspend as suspend
     from sayso.runs.load import load_run as load_run
     from sayso.runs.module import Module as Module
-    from sayso.runs.options import ApprovalPolicyDecision as ApprovalPolicyDecision
     from sayso.runs.react import ReAct as ReAct
     from sayso.runs.signature import Prediction as Prediction
     from sayso.runs.tool import Tool as Tool
@@ -66,7 +66,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Agent": "runs.agent",
     "ApprovalEvent": "runs.events",
-    "ApprovalPolicyDecision": "runs.options",
+    "ApprovalPolicyDecision": "runs.definition",
     "ApprovalResolution": "runs.decisions",
     "Cancel": "runs.decisions",
     "ConfirmationCancelled": "signals",

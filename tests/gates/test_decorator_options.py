@@ -20,7 +20,7 @@ from sayso import channels, errors, terminal, wait
 from sayso.channels.notification import notification_for
 from sayso.gating import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State
-from sayso.runs.options import options_of
+from sayso.runs.definition import options_of
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import held

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 import sayso
-from sayso.runs import options as run_options
-from sayso.runs.options import CommonOptions, RunnableOptions, ToolOptions
+from sayso.runs.definition import CommonOptions, RunnableOptions, ToolOptions, options_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [ROOT / "tests/typing/right.py", ROOT / "tests/typing/wrong.py"]
@@ -90,7 +89,7 @@ def test_type_checkers_know_every_option_of_a_tool_an_agent_and_a_workflow() -> 
     named = {"name", "model", "tools", "system_prompt", "max_iters", "description", "default_params"}
     of_a_call = {"ambiguous", "key", "effect", "title", "summary", "suspends", "on_reject"}
     for kind in (sayso.Tool, sayso.Agent, sayso.Workflow):
-        assert CommonOptions.__annotations__.keys() == run_options.options_of(kind) - named - of_a_call, kind
+        assert CommonOptions.__annotations__.keys() == options_of(kind) - named - of_a_call, kind
     assert ToolOptions.__annotations__.keys() - CommonOptions.__annotations__.keys() == of_a_call
     more = RunnableOptions.__annotations__.keys() - CommonOptions.__annotations__.keys()
     assert more == {"description", "default_params"}

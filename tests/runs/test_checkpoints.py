@@ -9,7 +9,7 @@ import pytest
 
 from sayso.errors import ArgumentError
 from sayso.model.run import RunState
-from sayso.runs.state import GivenArguments, RunHistory
+from sayso.runs.state import RunHistory, given_arguments
 from sayso.stores.base import Store
 from tests.support.running import awaited
 
@@ -52,7 +52,7 @@ def test_what_was_saved_is_not_saved_again(history: RunHistory) -> None:
 
 
 def test_an_argument_that_cannot_be_written_leaves_everything_unsaved(history: RunHistory) -> None:
-    history.put("(input)", {"given": GivenArguments({"odd": object()})})
+    history.put("(input)", {"given": given_arguments({"odd": object()})})
     for _ in range(2):
         with pytest.raises(ArgumentError):
             history.checkpoint()

@@ -13,8 +13,8 @@ import pytest
 
 import sayso
 from sayso import Tool, effects
-from sayso.runs.context import StepContext
 from sayso.runs.decisions import DecisionTaker
+from sayso.runs.state import StepContext
 from sayso.stores.base import Store
 from sayso.testing import frozen_clock
 from tests.support.running import awaited, ids, reason, started, yes

@@ -21,7 +21,7 @@ from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
 from sayso.questions import Asking
 from sayso.reviews import Review
-from sayso.runs.context import current_step
+from sayso.runs.state import current_step
 from sayso.runs.tool import Tool
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store

@@ -15,14 +15,13 @@ from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
 from sayso.model.redaction import words
-from sayso.runs.context import StepContext, current_step
-from sayso.runs.definition import checked_name
+from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step
-from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, RunStatus, most_urgent
+from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, most_urgent
 from sayso.runs.messages import Message, ModelCall, ModelError, Reply, validate_reply
 from sayso.runs.models import model_of
-from sayso.runs.options import RunnableOptions
 from sayso.runs.runnable import Runnable
+from sayso.runs.state import StepContext, current_step
 from sayso.runs.tool import Tool, approval_words, call_message, denial_words, not_a_tool, offered_tool, text_of
 from sayso.signals import trimmed
 
@@ -114,7 +113,7 @@ class Agent(Runnable):
         try:
             reply = await self._streamed(step, messages)
         except Exception as error:
-            raise Halt(RunStatus(code="error", message=words(error, ())), error) from error
+            raise Halt("error", None, words(error, ()), error) from error
         for what, n in reply.usage.items():
             step.count(what, n)
         calls = [

@@ -7,23 +7,20 @@ decides nothing, and the request is emitted again with the reason.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Any, Literal, TypeVar, cast
+from functools import cached_property
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from sayso import clock, errors
-from sayso.effects import offload
+from sayso import errors
 from sayso.model.request import Request, State
 from sayso.model.run import RunSnapshot, RunState
 from sayso.reviews import Review
-from sayso.runs.context import StepContext, now_ms
-from sayso.runs.engine import resolution_place
-from sayso.runs.events import ApprovalEvent, Halt, OutputEvent, RunStatus, approval_note, ended_output, event_of, plain
+from sayso.runs.events import ApprovalEvent, Halt, OutputEvent, approval_note, ended_output, event_of, plain
 from sayso.runs.interaction import cancelled
-from sayso.runs.state import RunHistory
+from sayso.runs.state import Body, RunHistory, StepContext, now_ms, resolution_place, verb
 from sayso.stores.base import Store
 
 __all__ = [
@@ -32,10 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 _CANCEL = "sayso.cancel"
-
-
-def _now_ms() -> int:
-    return clock.microseconds(clock.now()) // 1000
+_SPENT = {State.RUNNING, State.DONE, State.FAILED}
 
 
 class ApprovalResolution(BaseModel):
@@ -61,14 +55,14 @@ class ApprovalResolution(BaseModel):
     reason: str | None = None
     approver_id: str | None = None
     comment: str | None = None
-    decided_at: int = Field(default_factory=_now_ms)
+    decided_at: int = Field(default_factory=now_ms)
     expires_at: int | None = None
     override_input: dict[str, Any] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
-    def is_expired(self, now_ms: int | None = None) -> bool:
+    def is_expired(self, at: int | None = None) -> bool:
         """Say whether the decision does not count any more."""
-        return self.expires_at is not None and (_now_ms() if now_ms is None else now_ms) >= self.expires_at
+        return self.expires_at is not None and (now_ms() if at is None else at) >= self.expires_at
 
 
 class Cancel(BaseModel):
@@ -150,10 +144,6 @@ def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
     return found
 
 
-T = TypeVar("T")
-_SPENT = {State.RUNNING, State.DONE, State.FAILED}
-
-
 class IgnoredDecisionWarning(UserWarning):
     """A decision was given for an id that this run did not raise, or that is decided otherwise already."""
 
@@ -171,43 +161,40 @@ class DecisionTaker:
     """
 
     def __init__(self, store: Store, resolutions: Mapping[str, Resolution]) -> None:
-        self._store = store
-        self._review = Review(store, channel="resume")
-        self._resolutions = resolutions
-        self._requests: dict[str, Request] | None = None
+        self.store, self._resolutions = store, resolutions
         self._waited: list[Request] | None = None
         self.others: dict[str, str] = {}
         self.refusals: list[str] = []
         self._looked_at: set[str] = set()
 
-    async def verb(self, verb: Callable[[], T]) -> T:
-        """Run a verb of the store without blocking the event loop."""
-        return await offload(verb) if self._store.blocks else verb()
+    @cached_property
+    def _review(self) -> Review:
+        return Review(self.store, channel="resume")
 
+    @cached_property
     def _known(self) -> dict[str, Request]:
-        if self._requests is None:
-            self._requests = {}
-            for request_id in self._resolutions:
-                try:
-                    self._requests[request_id] = self._store.settle(request_id)
-                except (errors.RequestNotFoundError, UnicodeError):  # what no file takes is no id
-                    _warn(f"there is no request {request_id!r} (ids are whole here); its decision is ignored")
-        return self._requests
+        found: dict[str, Request] = {}
+        for request_id in self._resolutions:
+            try:
+                found[request_id] = self.store.settle(request_id)
+            except (errors.RequestNotFoundError, UnicodeError):  # what no file takes is no id
+                _warn(f"there is no request {request_id!r} (ids are whole here); its decision is ignored")
+        return found
 
     async def runs(self) -> list[RunSnapshot]:
         """Return the runs of the known requests that are decided, those with something left to decide first."""
-        return await self.verb(self._runs) if self._resolutions else []
+        return await verb(self.store, self._runs) if self._resolutions else []
 
     def _runs(self) -> list[RunSnapshot]:
         found: list[RunSnapshot] = []
-        requests = sorted(self._known().values(), key=lambda request: request.state in _SPENT)
+        requests = sorted(self._known.values(), key=lambda request: request.state in _SPENT)
         for run_id in dict.fromkeys(request.run_id for request in requests):
             with suppress(errors.RunNotFoundError):  # it was asked outside of a runnable
-                found.append(self._store.get_run(run_id))
+                found.append(self.store.get_run(run_id))
                 self._looked_at.add(run_id)
         return found
 
-    async def decide(self, history: RunHistory) -> dict[str, dict[str, Any]]:
+    async def decide(self, history: RunHistory) -> dict[str, Body]:
         """Take the decisions; return what there is to say about those that were not taken, by id.
 
         Raises:
@@ -215,7 +202,7 @@ class DecisionTaker:
         """
         if not self._resolutions and (self._waited is not None or not any(history.waiting())):
             return {}
-        return await self.verb(partial(self._decisions, history))
+        return await verb(self.store, self._decisions, history)
 
     def look(self, kept: RunSnapshot) -> RunSnapshot:
         """Look at what a run waits for whose lease was just taken, in the same trip, if nothing is to be decided."""
@@ -225,17 +212,12 @@ class DecisionTaker:
         return kept
 
     def _wait_for(self, request_ids: Iterable[str | None]) -> None:
-        self._waited = [self._store.get(request_id) for request_id in dict.fromkeys(request_ids) if request_id]
+        self._waited = [self.store.get(request_id) for request_id in dict.fromkeys(request_ids) if request_id]
 
-    def _decisions(self, history: RunHistory) -> dict[str, dict[str, Any]]:
+    def _decisions(self, history: RunHistory) -> dict[str, Body]:
         """Take the decisions, and look at what the run waits for after that: one trip to the store's thread for all."""
-        notes = self._notes(history)
-        self._wait_for(body["waits"] for _, body in history.waiting())
-        return notes
-
-    def _notes(self, history: RunHistory) -> dict[str, dict[str, Any]]:
         mine: dict[str, Request] = {}
-        for request_id, request in self._known().items():
+        for request_id, request in self._known.items():
             if request.run_id == history.run_id and history.is_kept:
                 mine[request_id] = request
             elif not history.is_kept or request.run_id not in self._looked_at:
@@ -243,16 +225,15 @@ class DecisionTaker:
         # After a crash whoever brings the decision again goes on with the run: nobody else would.
         is_whole = history.was is not RunState.BROKEN
         if is_whole and mine and all(request.state in _SPENT for request in mine.values()):
-            text = f"the calls of {', '.join(mine)} were started before; they are not started again"
-            status = RunStatus(code="cancelled", reason="approval_already_claimed", message=text)
-            raise Halt(status, output=ended_output(status, next(iter(mine))))
-        notes: dict[str, dict[str, Any]] = {}
-        for request_id, request in mine.items():
-            note = self._take(request, history)
-            if note is not None:
-                notes[request_id] = note
-            if note is not None and "expired" in note:
+            text, reason = f"the calls of {', '.join(mine)} were started before", "approval_already_claimed"
+            output = ended_output(reason, next(iter(mine)))
+            raise Halt("cancelled", reason, f"{text}; they are not started again", output=output)
+        taken = {request_id: self._take(request, history) for request_id, request in mine.items()}
+        notes = {request_id: note for request_id, note in taken.items() if note is not None}
+        for request_id, note in notes.items():
+            if "expired" in note:
                 _keep(note, request_id, history)
+        self._wait_for(body["waits"] for _, body in history.waiting())
         return notes
 
     async def refuse(self, run_id: str) -> None:
@@ -262,10 +243,10 @@ class DecisionTaker:
         the person who said it goes away.
         """
         if self._resolutions:
-            await self.verb(partial(self._refuse, run_id))
+            await verb(self.store, self._refuse, run_id)
 
     def _refuse(self, run_id: str) -> None:
-        for request in self._known().values():
+        for request in self._known.values():
             if request.run_id == run_id:
                 self._refuse_one(request, self._resolutions[request.id])
             elif request.run_id not in self._looked_at:
@@ -282,18 +263,14 @@ class DecisionTaker:
             if isinstance(no, Cancel):
                 self._review.cancel(request.id, no.reason)
             elif no.is_expired():
-                self._not_recorded(request, "it counted until its expires_at only")
-                return
+                raise ValueError("it counted until its expires_at only")  # noqa: TRY301  told below, as any other
             else:
                 self._review.reject(request.id, _reason_of(no), by=no.approver_id)
         except (errors.SaysoError, TypeError, ValueError) as error:
-            self._not_recorded(request, str(error))
+            self.refusals.append(f"the no to {request.id} was not recorded: {error}")
+            _warn(self.refusals[-1])
             return
         self.refusals.append(f"the no to {request.id} was recorded")
-
-    def _not_recorded(self, request: Request, why: str) -> None:
-        self.refusals.append(f"the no to {request.id} was not recorded: {why}")
-        _warn(self.refusals[-1])
 
     def _ignored(self, request: Request) -> str:
         run_id = request.run_id
@@ -304,7 +281,7 @@ class DecisionTaker:
             f" and this call begins anew. To go on with that run, give parent_id={run_id!r}"
         )
 
-    def _take(self, request: Request, history: RunHistory) -> dict[str, Any] | None:
+    def _take(self, request: Request, history: RunHistory) -> Body | None:
         if request.state is not State.PENDING and request.state is not State.APPROVED:
             return None  # decided through another channel, or in an earlier call; that stands
         try:
@@ -314,15 +291,11 @@ class DecisionTaker:
                 _warn(str(error))
             return None
         except (errors.DecisionRefusedError, TypeError, ValueError) as error:
-            text = (
-                f"it is no decision: {_validation_problems(error)}"
-                if isinstance(error, ValidationError)
-                else str(error)
-            )
+            text = f"it is no decision: {_problems(error)}" if isinstance(error, ValidationError) else str(error)
             _warn(f"the decision of {request.id} was not taken: {text}")
             return {"refused": text}
 
-    def _decided(self, request: Request, resolution: Resolution, history: RunHistory) -> dict[str, Any] | None:
+    def _decided(self, request: Request, resolution: Resolution, history: RunHistory) -> Body | None:
         if resolution.cancel is not None:
             self._review.cancel(request.id, resolution.cancel.reason)
             return None
@@ -338,35 +311,34 @@ class DecisionTaker:
             elif approval.override_input is not None:
                 _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
             return None
+        self._vote(request, approval, history)
+        return None
+
+    def _vote(self, request: Request, approval: ApprovalResolution, history: RunHistory) -> None:
         place = resolution_place(request.id)
-        before = self._extras_of_votes(request, history.known.get(place) or {})
-        resolution_extras = _resolution_of(approval, before)
+        before = history.known.get(place) or {}
+        if "expires_at" in before and not self.store.get(request.id).votes:
+            before = {}  # an earlier approval whose process died before it counted
+        extras = _extras_of(approval, before)
         if not approval.approved:
             self._review.reject(request.id, _reason_of(approval), by=approval.approver_id)
         elif approval.expires_at is None:
             self._approve(request, approval)
         else:
-            # RunUpdate before the approval: a process that dies in between must not leave an approval without its end.
-            history.put(place, {**before, "expires_at": resolution_extras["expires_at"]})
+            # Saved before the approval: a process that dies in between must not leave an approval without its end.
+            history.put(place, {**before, "expires_at": extras["expires_at"]})
             history.save_now()
             try:
                 self._approve(request, approval)
             except (errors.DecisionRefusedError, TypeError, ValueError):
                 history.put(place, before)  # it ends no approval that somebody else gives
                 raise
-        history.put(place, resolution_extras)
-        return None
+        history.put(place, extras)
 
     def _approve(self, request: Request, approval: ApprovalResolution) -> None:
         self._review.approve(
             request.id, by=approval.approver_id, changes=approval.override_input, comment=_reason_of(approval)
         )
-
-    def _extras_of_votes(self, request: Request, known: dict[str, Any]) -> dict[str, Any]:
-        """Return what earlier approvals left in the history; nothing where their process died before they counted."""
-        if "expires_at" in known and not self._store.get(request.id).votes:
-            return {}
-        return known
 
     def stop_if_cancelled(self, step: StepContext) -> None:
         """Stop a run one of whose requests was cancelled: nothing else of it runs, whatever was approved beside.
@@ -383,7 +355,7 @@ class DecisionTaker:
                 step.attempt.approved[request.id] = request
 
 
-def _keep(note: dict[str, Any], request_id: str, history: RunHistory) -> None:
+def _keep(note: Body, request_id: str, history: RunHistory) -> None:
     """Write a note down where the request waits, so that the stored run says what the event says."""
     for place, body in history.waiting():
         if body["waits"] == request_id:
@@ -400,15 +372,13 @@ def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
     metadata = {"approval": {**approval_note(request), "cancelled": True}} if request.kind == "call" else {}
     if path == step.path:
         step.input, step.metadata = shown, {**step.metadata, **metadata}
-        return
-    if step.attempt.emit is None:
-        return
-    step.attempt.emit(
-        OutputEvent(
-            run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
-            output=halt.output, t0=event.t0, t1=now_ms(), metadata=metadata,
-        )
-    )  # fmt: skip
+    elif step.attempt.emit is not None:
+        step.attempt.emit(
+            OutputEvent(
+                run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
+                output=halt.output, t0=event.t0, t1=now_ms(), metadata=metadata,
+            )
+        )  # fmt: skip
 
 
 def _reason_of(approval: ApprovalResolution) -> str | None:
@@ -416,20 +386,18 @@ def _reason_of(approval: ApprovalResolution) -> str | None:
     return "; ".join(dict.fromkeys(text for text in (approval.reason, approval.comment) if text)) or None
 
 
-def _resolution_of(approval: ApprovalResolution, before: Mapping[str, Any]) -> dict[str, Any]:
+def _extras_of(approval: ApprovalResolution, before: Mapping[str, Any]) -> Body:
+    """Return what a resolution says beyond the decision."""
     # Of several that agreed, the first whose word ends ends the approval.
     ends = [at for at in (approval.expires_at, before.get("expires_at")) if at is not None]
     fields = {
-        "decided_at": approval.decided_at,
-        "expires_at": min(ends, default=None),
-        "metadata": plain(approval.metadata),
-        "comment": approval.comment,
-        "reason": approval.reason,
-    }
+        "decided_at": approval.decided_at, "expires_at": min(ends, default=None),
+        "metadata": plain(approval.metadata), "comment": approval.comment, "reason": approval.reason,
+    }  # fmt: skip
     return {name: value for name, value in fields.items() if value}
 
 
-def _validation_problems(error: ValidationError) -> str:
+def _problems(error: ValidationError) -> str:
     """Return what is wrong, without the values: they may be secrets."""
     fields = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in fields)

@@ -1,4 +1,7 @@
-"""What a tool, agent or workflow declares: its name, gate and schema, and how its arguments are completed and shown."""
+"""What a tool, agent or workflow declares: its options, gate and schema, and how its arguments are completed and shown.
+
+What would go wrong at a later call is refused where the tool, agent or workflow is declared.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,166 @@ import functools
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, TypedDict, cast
 
-from sayso import compat, config, errors
+from pydantic import BaseModel, Field, StrictBool, ValidationError
+
+from sayso import compat, config
 from sayso.effects import Effects, HookCall
+from sayso.errors import ArgumentError, ConfigError
 from sayso.gates import Gate
-from sayso.gates.options import check_known, has_own_name, quorum_of
+from sayso.gates.masking import HookError
+from sayso.gates.options import check_hook, check_known, check_redact, has_own_name, quorum_of
 from sayso.gating import OnReject
-from sayso.model import duration
-from sayso.model.parameters import Signature
+from sayso.model import canonical, duration, redaction
+from sayso.model.parameters import Signature, annotated, hints_of, method_refusal
 from sayso.model.redaction import Redaction
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.schema import Schema, SchemaError
-from sayso.runs import options as run_options
-from sayso.runs.events import Failed, NestedCallHeld
-from sayso.runs.options import Approval, by_name, rest_of
+from sayso.policy import Verdict, allow
+from sayso.runs.events import Failed, NestedCallHeld, plain
 from sayso.signals import ConfirmationRequired
 from sayso.stores.base import Store
 
-__all__ = ["RESERVED", "Definition", "checked_name", "entry"]
+__all__ = [
+    "RESERVED", "WORDS", "ApprovalPolicyDecision", "CommonOptions", "Definition", "RunnableOptions", "ToolOptions",
+    "by_name", "check_handler", "checked_name", "entry", "options_of",
+]  # fmt: skip
 
 RESERVED = ("parent_id", "run_id", "resume", "approval_decisions")
+
+
+class ApprovalPolicyDecision(BaseModel):
+    """What a `requires_approval` callable may answer, instead of a bool.
+
+    Attributes:
+        required: Whether a person must approve the call.
+        prompt, description, kind, ui: For this call, instead of the tool's own.
+        metadata: Of yours; on the event.
+    """
+
+    required: StrictBool
+    prompt: str | None = None
+    description: str | None = None
+    kind: str | None = None
+    ui: dict[str, Any] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class CommonOptions(TypedDict, total=False):
+    """What all of them take, beside what each names itself."""
+
+    requires_approval: bool | Callable[..., Any]
+    approval_prompt: str | Callable[..., Any] | None
+    approval_description: str | Callable[..., Any] | None
+    approval_redact_keys: Collection[str]
+    approval_redactor: Callable[[dict[str, Any]], Any] | None
+    approval_ui: Any
+    approval_kind: str | None
+    expires: timedelta | str
+    approval_expires: timedelta | str
+    quorum: int
+    roles: Collection[str]
+    risk: str | None
+    idempotent: bool
+    verify: Callable[..., Any] | None
+    store: Store | str | None
+    tracing_provider: Any
+    escalate_after: timedelta | str | None
+    escalate_to: Collection[str | Reviewer]
+    notify_arguments: bool
+
+
+class ToolOptions(CommonOptions, total=False):
+    """What tools take; `default_params` is apart, because it changes which arguments a call needs."""
+
+    ambiguous: type[BaseException] | Collection[type[BaseException]]
+    key: str | Callable[..., Any] | None
+    effect: str | Callable[..., Any] | None
+    title: str | Callable[..., Any] | None
+    summary: str | Callable[..., Any] | None
+    suspends: type[BaseException] | Collection[type[BaseException]]
+    on_reject: OnReject
+
+
+class RunnableOptions(CommonOptions, total=False):
+    """What agents and workflows take."""
+
+    description: str | None
+    default_params: Mapping[str, Any] | None
+
+
+WORDS: Mapping[str, str] = MappingProxyType({
+    "when": "requires_approval", "prompt": "approval_prompt", "redact": "approval_redact_keys",
+    "redactor": "approval_redactor",
+})  # fmt: skip
+"""What a tool's author calls the options of its gate."""
+
+
+_TEXTS = {"description", "approval_kind", "risk"}
+_HOOKS = {"approval_redactor", "verify"}
+_TEXTS_OR_HOOKS = {"approval_prompt", "approval_description"}
+
+
+def check_handler(handler: Callable[..., Any]) -> None:
+    """Refuse what is no function whose call begins and ends.
+
+    Raises:
+        TypeError: It is a generator, or an object that is called async.
+        ConfigError: It is none at all, or Python cannot tell its arguments.
+    """
+    if isinstance(handler, classmethod):
+        raise TypeError(method_refusal(cast("object", handler)))
+    if not callable(handler):
+        raise ConfigError(f"a tool takes a function, not {handler!r}")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise TypeError("handler is a generator, which runs after its call has ended; return a list, or the last value")
+    if not inspect.iscoroutinefunction(handler) and inspect.iscoroutinefunction(type(handler).__call__):
+        raise TypeError("handler is an object with an async __call__; give that method itself, with name=")
+    try:
+        inspect.signature(handler)
+    except ValueError:
+        raise ConfigError(f"Python cannot tell the arguments of {handler!r}; wrap it in a function") from None
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options whose values cannot be used; None stands for an option that is not given."""
+    for name, value in options.items():
+        expected = _expected(name, value)
+        if expected is not None:
+            raise ConfigError(f"{name}= takes {expected}, not {value!r}")
+
+
+def _expected(name: str, value: Any) -> str | None:
+    """Return what an option takes, where it is not what it was given."""
+    is_text, is_hook = isinstance(value, str), callable(value)
+    if name == "idempotent":
+        return None if isinstance(value, bool) else "True or False"
+    if name == "approval_redact_keys":
+        return None if isinstance(value, Collection) and not is_text else "a collection of names"
+    if value is None:
+        return None
+    if name in _TEXTS:
+        return None if is_text else "a text"
+    if name in _HOOKS:
+        return None if is_hook else "a callable"
+    if name in _TEXTS_OR_HOOKS:
+        return None if is_text or is_hook else "a text or a callable"
+    if name == "default_params":
+        return None if isinstance(value, Mapping) else "a dict of arguments by name"
+    return None if is_hook or isinstance(value, dict | BaseModel) else "a dict, a pydantic model or a callable"
+
+
+def options_of(runnable: type) -> frozenset[str]:
+    """Return the options that a tool, an agent or a workflow takes by name."""
+    starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
+    found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
+    return frozenset(p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY) - {"function"}
 
 
 class Definition(ABC):
@@ -73,8 +212,8 @@ class Definition(ABC):
         escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
         notify_arguments: bool = False, **unknown: Any,
     ) -> None:  # fmt: skip
-        check_known(type(self).__name__, unknown, run_options.options_of(type(self)))
-        run_options.check_options({
+        check_known(type(self).__name__, unknown, options_of(type(self)))
+        _check_options({
             "description": description, "approval_prompt": approval_prompt,
             "approval_description": approval_description, "approval_redact_keys": approval_redact_keys,
             "approval_redactor": approval_redactor, "approval_ui": approval_ui, "approval_kind": approval_kind,
@@ -83,28 +222,28 @@ class Definition(ABC):
         self.name, self.description, self.function = checked_name(name), description, function
         self.type = self.kind.capitalize()  # as events and spans say it
         self.default_params = dict(default_params or {})
-        run_options.check_defaults(name, self.default_params)
+        _check_defaults(name, self.default_params)
         self._store = compat.store_of(store, tracing_provider)
-        rest = rest_of(function)
-        told = approval_description if callable(approval_description) else None
+        if not isinstance(requires_approval, bool) and not callable(requires_approval):
+            raise ConfigError(f"requires_approval= takes True, False or a callable, not {requires_approval!r}")
+        if not isinstance(notify_arguments, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+            raise ConfigError(f"notify_arguments= takes True or False, not {notify_arguments!r}")
+        rest = self.rest
         self._asking = {"requires_approval": requires_approval, "approval_prompt": approval_prompt, "verify": verify}
         self._asking |= {"approval_description": approval_description, "approval_ui": approval_ui}
-        self._approval = Approval(
-            by_name(requires_approval, rest), by_name(approval_ui, rest), approval_kind, by_name(told, rest)
-        )
+        rule = by_name(requires_approval, rest)
+        self._rule: bool | Callable[..., Any] = rule if isinstance(rule, bool) else _as_rule(rule)
+        self._ui, self._ui_kind = by_name(approval_ui, rest), approval_kind
+        self._describe = by_name(approval_description, rest) if callable(approval_description) else None
         self._options: dict[str, Any] = {
             "prompt": by_name(approval_prompt, rest),
-            "description": description if told is not None else approval_description or description,
+            "description": description if self._describe is not None else approval_description or description,
             "expires": duration.option("expires", expires),
             "approval_expires": duration.option("approval_expires", approval_expires),
-            "quorum": quorum_of(quorum, roles),
-            "redact": tuple(approval_redact_keys),
-            "redactor": approval_redactor,
-            "risk": risk,
-            "idempotent": idempotent,
-            "verify": verify,
-            **run_options.escalation_options(escalate_after, escalate_to, notify_arguments=notify_arguments),
-        }
+            "quorum": quorum_of(quorum, roles), "redact": tuple(approval_redact_keys), "redactor": approval_redactor,
+            "risk": risk, "idempotent": idempotent, "verify": verify,
+            "escalation": Escalation.of(escalate_after, escalate_to), "notify_arguments": notify_arguments,
+        }  # fmt: skip
         self.check_names()
 
     def check_names(self) -> None:
@@ -115,14 +254,15 @@ class Definition(ABC):
         """
         taken = sorted(set(RESERVED).intersection(self.signature.names))
         if taken:
-            raise errors.ConfigError(f"{self.name} takes an argument {taken[0]!r}, a word of the run; rename it")
+            raise ConfigError(f"{self.name} takes an argument {taken[0]!r}, a word of the run; rename it")
         strange = sorted(set(self.default_params) - set(self.signature.names))
         if self.signature.takes_any:
             return
         if strange:
-            raise errors.ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
-        secrets = self._options["redact"]
-        run_options.check_asked(self.name, self.function, self.signature.names, self._asking, secrets)
+            raise ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
+        for option, hook in self._asking.items():
+            check_hook(option, hook, self.name, self.signature.names)
+        check_redact(self.function, self._options["redact"], self.name, "approval_redact_keys=")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -149,15 +289,33 @@ class Definition(ABC):
     @cached_property
     def gate(self) -> Gate:
         """The checkpoint before its calls."""
-        approval = self._approval
         own = getattr(inspect.unwrap(self.function), "__name__", None)
         is_own = own == self.name and self.kind == "tool" and has_own_name(getattr(self, "handler", self.function))
         named = None if is_own else self.name  # two objects with one method are told apart by the names of their tools
-        redaction = Redaction([*self._options["redact"], *self.hidden()])
+        has_facts = not (self._ui is None and self._ui_kind is None and self._describe is None)
         return Gate(
-            self.function, when=approval.rule, context=approval.context, named=named, redaction=redaction,
-            option_names=run_options.WORDS, **self._options,
+            self.function, when=self._rule, context=self._facts if has_facts else None, named=named,
+            redaction=self.redaction, option_names=WORDS, **self._options,
         )  # fmt: skip
+
+    def _facts(self, masked: dict[str, Any]) -> Any:
+        """Return the facts for a card, or a coroutine that does; `masked` are the arguments as people may see them."""
+        facts: dict[str, Any] = {"kind": self._ui_kind} if self._ui_kind is not None else {}
+        if self._describe is not None:
+            with _named("approval_description"):
+                facts["description"] = _text(self._describe(**_chosen(self._describe, masked)))
+        if self._ui is None:
+            return facts
+        with _named("approval_ui"):
+            ui: Any = self._ui
+            if callable(ui) and not isinstance(ui, BaseModel):
+                ui = ui(**_chosen(ui, masked))
+            return _awaited(facts, ui) if inspect.isawaitable(ui) else {**facts, "ui": _card(ui)}
+
+    @property
+    def redaction(self) -> Redaction:
+        """What people may not see of its input."""
+        return Redaction([*self._options["redact"], *self.hidden()])
 
     def hidden(self) -> Collection[str]:
         """Return names to mask beside those that were asked for."""
@@ -171,9 +329,9 @@ class Definition(ABC):
     @property
     def is_free(self) -> bool:
         """Whether its calls wait for nobody."""
-        return self._approval.rule is False
+        return self._rule is False
 
-    @property
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments that a model is asked for: none that the program makes for each call."""
         whole = self.shape.json_schema()
@@ -229,7 +387,8 @@ class Definition(ABC):
     @cached_property
     def rest(self) -> str | None:
         """The name under which arguments of any name stand, where the function takes such."""
-        return rest_of(self.function)
+        parameters = inspect.signature(self.function).parameters.values()
+        return next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), None)
 
     def _placed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.rest is None:
@@ -245,11 +404,148 @@ class Definition(ABC):
         Raises:
             sayso.model.schema.SchemaError: They do not fit its types.
         """
+        exact = self._exact
+        # A validation costs more than the rest of a step, and most arguments have their plain type already.
+        if exact is not None and arguments.keys() == exact.keys():
+            given = {name: arguments[name] for name in exact}
+            if all(type(value) is exact[name] and _IS_PLAIN[exact[name]](value) for name, value in given.items()):
+                return given
         return self.shape.validate(arguments)
 
+    @cached_property
+    def _exact(self) -> Mapping[str, Any] | None:
+        """The types of the arguments, where all are plain ones and nothing else is asked of them."""
+        hints = hints_of(annotated(inspect.unwrap(self.function)))
+        kinds = {name: hints.get(name) for name in self.signature.names}
+        is_plain = self.rest is None and all(kind in _IS_PLAIN for kind in kinds.values())
+        return kinds if is_plain and not self.signature.takes_any and not self.shape.has_bounds else None
+
     def shown(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as people may see them."""
-        return self._approval.shown(self.gate, arguments)
+        """Return the arguments as people may see them, where nothing is held."""
+        gate = self.gate
+        if gate.redactor is not None:
+            return plain(redaction.shown_by(gate.redactor, dict(arguments)))
+        if all(isinstance(value, _FLAT) for value in arguments.values()):
+            is_secret = gate.redaction.is_secret
+            return {name: redaction.MASK if is_secret(name) else value for name, value in arguments.items()}
+        try:
+            tree = canonical.load(canonical.encode(dict(arguments)).text)
+        except ArgumentError:
+            return cast("dict[str, Any]", gate.redaction.mask(plain(dict(arguments))))
+        return cast("dict[str, Any]", canonical.display(cast("Any", gate.redaction.mask(tree))))
+
+
+_FLAT = (str, int, float, bool, type(None))
+_IS_PLAIN: dict[Any, Callable[[Any], bool]] = {
+    str: str.isascii, bool: lambda _: True, int: lambda value: value.bit_length() < 64
+}  # fmt: skip
+
+
+async def _awaited(facts: dict[str, Any], ui: Any) -> dict[str, Any]:
+    with _named("approval_ui"):
+        return {**facts, "ui": _card(await ui)}
+
+
+@contextmanager
+def _named(option: str) -> Generator[None]:
+    """Let an error of a hook say which option it was given as."""
+    try:
+        yield
+    except Exception as error:
+        raise HookError(option, error) from error
+
+
+def _text(description: Any) -> str:
+    if not isinstance(description, str):
+        raise TypeError(f"approval_description gives a text, not {type(description).__name__}")
+    return description
+
+
+def _card(ui: Any) -> Any:
+    if ui is not None and not isinstance(ui, BaseModel | dict):
+        raise TypeError(f"approval_ui gives a dict or a pydantic model, not {type(ui).__name__}")
+    return plain(ui)
+
+
+def _chosen(hook: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(hook).parameters.values()
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(arguments)
+    return {p.name: arguments[p.name] for p in parameters if p.name in arguments}
+
+
+def by_name(hook: Any, rest: str | None) -> Any:
+    """Return a hook that gets what stands under `rest` by its own names, as the handler does."""
+    if rest is None or not callable(hook) or isinstance(hook, BaseModel):
+        return hook
+
+    @functools.wraps(hook)
+    def flat(**arguments: Any) -> Any:
+        more = arguments.pop(rest, {})
+        return hook(**_chosen(hook, {**arguments, **more}))
+
+    flat.__dict__.pop("__wrapped__", None)  # its parameters are not the hook's
+    return flat
+
+
+def _as_rule(policy: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule that a `requires_approval` callable is; its parameters stay those of the callable."""
+    if inspect.iscoroutinefunction(policy):
+
+        @functools.wraps(policy)
+        async def rule_async(*args: Any, **kwargs: Any) -> Any:
+            return _verdict(await policy(*args, **kwargs))
+
+        return rule_async
+
+    @functools.wraps(policy)
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        answer = policy(*args, **kwargs)
+        return _later(answer) if inspect.isawaitable(answer) else _verdict(answer)
+
+    return rule
+
+
+async def _later(answer: Any) -> Any:
+    return _verdict(await answer)
+
+
+def _verdict(answer: Any) -> Any:
+    """Return a decision as the verdict that it means; anything else as it is, for the gate to judge."""
+    if isinstance(answer, dict):
+        try:
+            answer = ApprovalPolicyDecision.model_validate(answer, strict=True)
+        except ValidationError as error:
+            raise TypeError(
+                f"returned a dict that is no ApprovalPolicyDecision: {error.error_count()} problem(s)"
+            ) from None
+    if not isinstance(answer, ApprovalPolicyDecision):
+        return answer
+    if not answer.required:
+        return allow()
+    facts = answer.model_dump(include={"description", "kind", "ui", "metadata"}, exclude_none=True)
+    return Verdict("hold", prompt=answer.prompt, context={name: value for name, value in facts.items() if value})
+
+
+def _check_defaults(tool: str, params: Mapping[str, Any]) -> None:
+    """Refuse default parameters that cannot be made, because they ask for arguments themselves."""
+    for name, value in params.items():
+        needed = _needed(value) if callable(value) else None
+        if needed is not None:
+            raise ConfigError(
+                f"default_params[{name!r}] of {tool} is called without arguments, and its parameter {needed!r} needs"
+                " one; give a value, or a callable that needs none (`lambda: ...`)"
+            )
+
+
+def _needed(made: Callable[..., Any]) -> str | None:
+    """Return the first parameter that a call without arguments leaves without a value."""
+    try:
+        parameters = inspect.signature(made).parameters.values()
+    except (TypeError, ValueError):  # of a builtin, Python may not know
+        return None
+    variable = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    return next((p.name for p in parameters if p.default is p.empty and p.kind not in variable), None)
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -283,5 +579,5 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 def checked_name(name: str) -> str:
     """Return a name that every provider takes for a tool, and that a path may hold; raises `ConfigError` for others."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise errors.ConfigError(f"name= takes 1 to 64 letters, digits, '_' or '-', not {name!r}")
+        raise ConfigError(f"name= takes 1 to 64 letters, digits, '_' or '-', not {name!r}")
     return name

@@ -24,7 +24,6 @@ from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, RunUpdate
-from sayso.runs.context import StepContext, current_context, now_ms
 from sayso.runs.events import (
     Denied,
     Failed,
@@ -32,28 +31,32 @@ from sayso.runs.events import (
     NestedCallHeld,
     QuestionAsked,
     RunStatus,
-    approval_event,
     approval_note,
     end_of,
     ended_output,
+    event_of,
     resolution_of,
     waiting_output,
 )
-from sayso.runs.interaction import answers, cancelled, has_asked, must_belong_to, record_held_call, record_question
+from sayso.runs.interaction import answers, cancelled, must_belong_to, record_held_call, record_question
 from sayso.runs.state import (
     Body,
     Checkpoint,
-    LiveValue,
+    Deferred,
     LostValue,
-    MadeDefaults,
-    RequestIndex,
-    deserialize_value,
-    recorded,
-    result_classes,
+    StepContext,
+    current_context,
+    kept_value,
+    live_value,
+    made_defaults,
+    now_ms,
+    resolution_place,
+    result_shown,
+    verb,
 )
 from sayso.stores.base import ProgramStore
 
-__all__ = ["NestedCall", "NestedCalls", "confirmed_by_request", "read_requests", "resolution_place", "run_step"]
+__all__ = ["NestedCalls", "run_step"]
 
 
 class NestedCalls:
@@ -63,73 +66,56 @@ class NestedCalls:
         self._step = step
         self._seen: Counter[str] = Counter()
 
-    def recall(self, gate: Gate, store: ProgramStore, arguments: Mapping[str, Any]) -> NestedCall | None:
+    def recall(self, gate: Gate, store: ProgramStore, arguments: Mapping[str, Any]) -> _NestedCall | None:
         """Return what is known of this call; None where the run cannot keep it."""
-        if store is not self._step.history.store:
+        history = self._step.history
+        if store is not history.store:
             return None
-        if self._step.history.is_left:
-            raise RuntimeError(f"the run {self._step.history.run_id} was handed back; {gate.name} is not called for it")
+        if history.is_left:
+            raise RuntimeError(f"the run {history.run_id} was handed back; {gate.name} is not called for it")
         try:
             form = canonical.encode(dict(arguments))
         except errors.ArgumentError:
             return None
         digest = call_digest(gate.tool, gate.schema.digest, form.digest_input)
         self._seen[digest] += 1
-        return NestedCall(self._step, f"{self._step.place}!{digest}.{self._seen[digest]}", gate, digest)
+        return _NestedCall(self._step, f"{self._step.place}!{digest}.{self._seen[digest]}", gate, digest)
 
 
-class NestedCall:
-    """One gated call inside of a handler.
-
-    Attributes:
-        known: What it gave in an earlier pass; None where it has to be made.
-    """
+class _NestedCall:
+    """One gated call inside of a handler; `known` is what it gave in an earlier pass, None where it has to be made."""
 
     def __init__(self, step: StepContext, place: str, gate: Gate, digest: str) -> None:
-        self._step, self._place, self._gate = step, place, gate
-        self.known = self._recalled(digest)
+        self._history, self._place, self._function = step.history, place, gate.function
+        self.known = self._recalled(digest, must_be_held=gate.when is True)
 
-    def _recalled(self, digest: str) -> Attempt | None:
-        history, place = self._step.history, self._place
-        body, made, noted = history.known.get(place), history.requests.made(digest), history.count(f"!{digest}.")
+    def _recalled(self, digest: str, *, must_be_held: bool) -> Attempt | None:
+        history, mine = self._history, f"!{digest}."
+        body, made, noted = history.known.get(self._place), history.requests.made.get(digest, ()), history.count(mine)
         if body is None:
+            if len(made) <= noted:
+                return None
             # One more was made than was noted: by a thread that went on when its run had been handed back.
-            return self._happened(made[noted]) if len(made) > noted else None
-        if (
-            self._gate.when is True
-            and history.is_from_store(place)
-            and len(made) < history.count_from_store(f"!{digest}.")
-        ):
+            value = result_shown(made[noted])
+            history.put(self._place, {"value": live_value(value, self._function)})
+            return Attempt(value, None)
+        if must_be_held and history.is_from_store(self._place) and len(made) < history.count(mine, from_store=True):
             return None
-        return self._given(body["value"])
-
-    def _happened(self, request: Request) -> Attempt:
-        result = None if request.execution is None else request.execution.result
-        value = None if result is None else recorded(result)
-        self._step.history.put(self._place, {"value": LiveValue(value, self._gate.function, self._gate.name)})
-        return Attempt(value, None)
-
-    def _given(self, kept: Any) -> Attempt | None:
-        if isinstance(kept, LiveValue):
-            return Attempt(kept.value, None)
-        if kept is None or "form" in kept:
-            return Attempt(
-                None if kept is None else deserialize_value(kept["form"], result_classes(self._gate.function)), None
-            )
-        return None
+        kept = body["value"]
+        if kept is None or isinstance(kept, Deferred):
+            return Attempt(None if kept is None else kept.value, None)
+        return Attempt(kept_value(kept["form"], self._function), None) if "form" in kept else None
 
     def snapshot(self, attempt: Attempt) -> RunUpdate | None:
         """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
         if attempt.raised is not None:
             return None
-        history, value = self._step.history, attempt.value
-        live = None if value is None else LiveValue(value, self._gate.function, self._gate.name)
-        history.put(self._place, {"value": live})
-        if not history.is_kept:
+        value = attempt.value
+        self._history.put(self._place, {"value": None if value is None else live_value(value, self._function)})
+        if not self._history.is_kept:
             return None
-        checkpoint = history.checkpoint()
-        checkpoint.release()  # nobody says whether this is saved, so the next checkpoint has it as well
-        return checkpoint.update
+        with self._history.checkpoint() as checkpoint:  # nobody says whether it is saved: the next one has it as well
+            return checkpoint.update
 
 
 _SUCCESS = RunStatus(code="success")
@@ -151,11 +137,9 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
         Failed: The handler, or its input, is at fault.
         Halt: The run stops here.
     """
-    history = step.history
-    known = history.known.get(step.place)
-    if known is not None:
-        if history.is_from_store(step.place):
-            known = await adrive(confirmed_by_request(step, known))
+    known = step.history.known.get(step.place)
+    if known is not None and "status" in known:
+        known = await _confirmed(step, known)
         if "status" in known:
             return _repeated(step, known)
     step.attempt.check_going()
@@ -169,27 +153,24 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
     except (Denied, Failed) as fault:
         status, error = end_of(fault)
         if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside of the handler
-            fault.partial = ended_output(status, None, fault.message)
-        if _note_end(step, status, error, value=fault.partial):
-            await history.save()
+            fault.partial = ended_output("approval_denied", None, fault.message)
+        await _save_end(step, status, error, value=fault.partial)
         step.emit_end(status, fault.partial, error if isinstance(fault, Failed) else None)
         raise
     finally:
         current_context.reset(token)
-    if _note_end(step, _SUCCESS, value=value):
-        await history.save()
+    await _save_end(step, _SUCCESS, value=value)
     step.emit_end(_SUCCESS, value)
     return value
 
 
-def _note_end(step: StepContext, status: RunStatus, error: dict[str, Any] | None = None, *, value: Any = None) -> bool:
-    """Note how a step ended; say whether that is to be saved: the gate may have done it together with the outcome."""
-    known = step.history.known.get(step.place)
-    if known is not None and "status" in known:
-        return False
-    live = None if value is None else LiveValue(value, step.runnable.function, step.path)
-    step.history.put(step.place, step.record(status, value=live, error=error))
-    return not step.is_outermost  # the end of the run saves its own
+async def _save_end(step: StepContext, status: RunStatus, error: Body | None = None, *, value: Any = None) -> None:
+    """Note and save how a step ended; the gate may have done it with the outcome, and the run saves its own end."""
+    if "status" not in step.history.known.get(step.place, ()):
+        live = None if value is None else live_value(value, step.runnable.function)
+        step.history.put(step.place, step.record(status, value=live, error=error))
+        if not step.is_outermost:
+            await step.history.save()
 
 
 def _repeated(step: StepContext, known: Body) -> Any:
@@ -197,7 +178,14 @@ def _repeated(step: StepContext, known: Body) -> Any:
     step.metadata = known.get("metadata") or {}
     status: Body = known["status"]
     error: Body = known.get("error") or {}
-    value = _kept_value(step, known.get("value"))
+    kept, value = known.get("value"), None
+    if isinstance(kept, Deferred):
+        value = kept.value  # it ended in this very attempt
+    elif kept and "form" in kept:
+        value = kept_value(kept["form"], step.runnable.function)
+    elif kept:
+        lost = LostValue(kept["plain"], str(errors.ValueNotKeptError(step.path, kept["lost"])))
+        value = lost if step.parent is not None and step.parent.runnable.needs_values else lost.plain
     match status["code"], status.get("reason"):
         case "success", _:
             return value
@@ -205,21 +193,44 @@ def _repeated(step: StepContext, known: Body) -> Any:
             end = Denied(status.get("message", ""), is_feedback=bool(error.get("feedback")))
         case "error", None:
             end = Failed(error.get("type", "Error"), error.get("message", ""))
-        case _:
-            raise Halt(RunStatus(**status), error=error or None, output=value)
+        case code, reason:
+            raise Halt(code, reason, status.get("message", ""), error=error or None, output=value)
     end.partial = value
     raise end
 
 
-def _kept_value(step: StepContext, kept: Any) -> Any:
-    if isinstance(kept, LiveValue):
-        return kept.value  # it ended in this very attempt
-    if not kept:
-        return None
-    if "form" in kept:
-        return deserialize_value(kept["form"], result_classes(step.runnable.function))
-    lost = LostValue(kept["plain"], str(errors.ValueNotKeptError(step.path, kept["lost"])))
-    return lost if step.parent is not None and step.parent.runnable.needs_values else lost.plain
+async def _confirmed(step: StepContext, known: Body) -> Body:
+    """Return what is known of a step that ended, as far as its request bears it out; else what the request says.
+
+    Raises:
+        Halt: The call had to be approved, and there is no request that was.
+    """
+    runnable, history = step.runnable, step.history
+    if runnable.is_free or not history.is_from_store(step.place) or known["status"]["code"] != "success":
+        return known
+    await _read_requests(step)
+    gate, request = runnable.gate, history.requests.at.get(step.place)
+    if request is None and gate.key is not None:
+        approval: Body = known["metadata"].get("approval") or {}
+        request = history.requests.keyed(str(approval.get("id")), gate.tool)
+    if request is not None and request.state is State.DONE:
+        return known
+    if request is not None and request.state in {State.REJECTED, State.FEEDBACK} and runnable.on_reject != "raise":
+        return known  # the value is what the author gives for a no
+    if request is not None and (request.holds or request.state is State.FAILED):
+        body = {"waits": request.id, "path": step.path, "name": runnable.name}
+        history.put(step.place, body)
+        return body
+    if gate.when is True:
+        text = f"the run's record says that {step.path} was done, and no request says so; it is not believed"
+        raise Halt("error", None, text, error={"type": "AlteredRequestError", "message": text})
+    return known  # its rule let it pass
+
+
+async def _read_requests(step: StepContext) -> None:
+    requests = step.history.requests
+    if not requests.is_read:
+        await verb(step.history.store, requests.read)
 
 
 async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
@@ -231,47 +242,47 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
             here.memory, here.at = NestedCalls(step), step.place
             with history.ending(partial(here.end, "whoever listened to the run has gone")):
                 arguments = {} if waits is not None else runnable.arguments_of(given, await _defaults(step, given))
-                step.answers, step.suspensions = await adrive(answers(step)) if has_asked(step) else {}, 0
-                if history.has_nested(step.place):
-                    await adrive(read_requests(step))
+                if history.is_kept:
+                    step.answers, step.suspensions = await answers(step), 0
+                    if history.has_nested(step.place):
+                        await _read_requests(step)
                 if waits is not None or not runnable.is_free:
                     return await adrive(_gated(step, arguments, waits))
                 step.begin(arguments, runnable.shown(arguments))
                 args, kwargs = runnable.signature.spread(arguments)
                 return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
     except QuestionAsked as asked:
-        raise (await adrive(record_question(step, asked))) from None
+        raise (await record_question(step, asked)) from None
     except NestedCallHeld as held:
-        raise (await adrive(record_held_call(step, held))) from None
+        raise (await record_held_call(step, held)) from None
     except errors.AlreadyStartedError as error:
-        status = RunStatus(code="cancelled", reason="approval_already_claimed", message=str(error))
-        raise Halt(status, output=ended_output(status, error.request_id)) from error
+        reason = "approval_already_claimed"
+        raise Halt("cancelled", reason, str(error), output=ended_output(reason, error.request_id)) from error
     except (errors.ArgumentError, errors.AskRefusedError, errors.CallFailedError) as error:
         raise Failed(type(error).__name__, str(error), error) from error
     except errors.SaysoError as error:
         reasons = [reason for kind, reason in _REASONS.items() if isinstance(error, kind)]
         if not reasons:
             raise
-        raise Halt(RunStatus(code="error", reason=reasons[0], message=str(error)), error) from error
+        raise Halt("error", reasons[0], str(error), error) from error
 
 
-async def _defaults(step: StepContext, given: Mapping[str, Any]) -> dict[str, Any]:
+async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
     """Return the default parameters of this call: those of the history, else made now, and noted where it matters."""
     runnable, place = step.runnable, f"{step.place}="
     if not runnable.default_params:
         return {}
     if not runnable.makes_defaults:
         return await adrive(runnable.defaults(given))
-    known = step.history.known.get(place)
-    if known is not None and known["made"] is not None:
-        made = known["made"]
-        return made.value if isinstance(made, MadeDefaults) else canonical.decode(made, runnable.shape.classes)
+    made = step.history.known.get(place, {}).get("made")
+    if made is not None:
+        return made.value if isinstance(made, Deferred) else canonical.decode(made, runnable.shape.classes)
     values = await adrive(runnable.defaults(given))
-    step.history.put(place, {"made": MadeDefaults(values)})
+    step.history.put(place, {"made": made_defaults(values)})
     return values
 
 
-def _gated(step: StepContext, arguments: dict[str, Any], waits: str | None) -> Effects[Any]:
+def _gated(step: StepContext, arguments: Body, waits: str | None) -> Effects[Any]:
     """Take a call through its gate."""
     gate, store, caller = step.runnable.gate, step.history.store, _StepCaller(step)
     request: Request | None = None
@@ -279,14 +290,14 @@ def _gated(step: StepContext, arguments: dict[str, Any], waits: str | None) -> E
         known = step.attempt.approved.pop(waits, None)
         found: Request = (yield StoreCall(store.settle, waits)) if known is None else known
         must_belong_to(found, step, step.place)
+        until = step.history.known.get(resolution_place(waits), {}).get("expires_at")
         match found.state:
             case State.DONE if found.key is None:
                 _note_request(step, found)
-                result = None if found.execution is None else found.execution.result
-                return None if result is None else recorded(result)
+                return result_shown(found)
             case State.FAILED:
                 raise _failed_before(found)
-            case State.APPROVED if _is_late(step, found):
+            case State.APPROVED if until is not None and now_ms() >= until:
                 yield StoreCall(store.withdraw, waits, scope.requester(), "the decision counted until now")
                 caller.is_late = True
             case _:
@@ -297,32 +308,26 @@ def _gated(step: StepContext, arguments: dict[str, Any], waits: str | None) -> E
     except Denied as no:  # by a person or the rule; a no that the handler met is in the attempt
         if step.runnable.on_reject == "raise" or no.signal is None:
             raise
-        return (yield from _value_for_no(step, no.signal))
+        try:
+            return (yield from value_for_no(step.runnable.on_reject, no.signal))
+        except Exception as error:
+            raise _failed(step, error) from error
     return _unwrapped(step, attempt)
-
-
-def _value_for_no(step: StepContext, no: signals.ConfirmationRejected) -> Effects[Any]:
-    try:
-        return (yield from value_for_no(step.runnable.on_reject, no))
-    except Exception as error:
-        raise _failed(step, error) from error
 
 
 class _StepCaller(Caller):
     """A step of a run, which ends the run paused where it must wait, and is saved together with its call.
 
-    Attributes:
-        is_late: What is asked is asked anew, because an earlier request or its decision has expired.
+    `is_late` says that what is asked is asked anew, because an earlier request or its decision has expired.
     """
 
     finds = False  # the run's history names its request, and the store finds one that the history does not know
 
     def __init__(self, step: StepContext) -> None:
-        self._step = step
-        self.is_late = False
+        self._step, self.is_late = step, False
         self._checkpoint: Checkpoint | None = None
 
-    def allowed(self, gate: Gate, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def allowed(self, gate: Gate, arguments: Body) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         self._step.begin(arguments, self._step.runnable.shown(arguments))
         return gate.signature.spread(arguments)
 
@@ -331,21 +336,18 @@ class _StepCaller(Caller):
         note = {"expired": True} if self.is_late else {}
         waits = {"waits": request.id, "path": step.path, "name": step.runnable.name, "note": note}
         yield history.quiet()
-        checkpoint = history.checkpoint((step.place, waits), RunState.PAUSED if step.is_outermost else None)
-        try:
+        with history.checkpoint((step.place, waits), RunState.PAUSED if step.is_outermost else None) as checkpoint:
             met = yield from open_request(store, request, checkpoint.update)
             checkpoint.saved(met.id)
-        finally:
-            checkpoint.release()
         if self.is_late:
             step.attempt.notes[met.id] = note
         if history.is_released:  # whoever takes the run goes on with it, also where this was decided by now
-            raise _held(step, _note_request(step, met))
+            raise _held(step, met)
         return met
 
     def wait(self, request: Request) -> Effects[None]:
         yield from ()
-        raise _held(self._step, _note_request(self._step, request))
+        raise _held(self._step, request)
 
     def asks_anew(self, request: Request) -> bool:
         self.is_late = request.state is State.EXPIRED
@@ -360,8 +362,7 @@ class _StepCaller(Caller):
     def begin(self, request: Request) -> None:
         _note_request(self._step, request)
 
-    def happened(self, request: Request) -> None:
-        _note_request(self._step, request)
+    happened = begin
 
     def saving(self, attempt: Attempt) -> RunUpdate | None:
         if attempt.is_ambiguous:
@@ -373,7 +374,7 @@ class _StepCaller(Caller):
             value, (status, error) = fault.partial, end_of(fault)
         except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
             return None
-        live = None if value is None and status is not _SUCCESS else LiveValue(value, step.runnable.function, step.path)
+        live = None if value is None and status is not _SUCCESS else live_value(value, step.runnable.function)
         history.put(step.place, step.record(status, value=live, error=error))
         self._checkpoint = history.checkpoint(left=RunState.ENDED if step.is_outermost else None)
         return self._checkpoint.update
@@ -411,38 +412,31 @@ def _failed_before(request: Request) -> Failed:
     return Failed(kind, words)
 
 
-def _is_late(step: StepContext, request: Request) -> bool:
-    until = (step.history.known.get(resolution_place(request.id)) or {}).get("expires_at")
-    return until is not None and now_ms() >= until
-
-
 def _note_request(step: StepContext, request: Request) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
-    call = request.effective
-    step.begin(canonical.decode(call.form, step.runnable.gate.schema.classes), call.arguments)
-    approval = approval_note(request)
+    approval, call = approval_note(request), request.effective
+    step.begin(canonical.decode(call.form, step.runnable.gate.schema.classes), approval["input"])
     if request.decision is not None:
         more = step.history.known.get(resolution_place(request.id)) or {}
         approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
         approval["message_for_model"] = request.message_for_model()
     if request.edited is not None:
-        was = request.call.arguments
-        approval["changed"] = [[n, was.get(n), now] for n, now in call.arguments.items() if was.get(n) != now]
+        was, now = request.call.arguments, approval["input"]
+        approval["changed"] = [[name, was.get(name), value] for name, value in now.items() if was.get(name) != value]
     step.metadata["approval"] = approval
     return request
 
 
 def _held(step: StepContext, request: Request) -> Halt:
-    note = step.attempt.notes.get(request.id)
-    if note is not None and note.get("expired"):
+    _note_request(step, request)
+    if step.attempt.notes.get(request.id, {}).get("expired"):
         step.count("approvals:expired")
     step.count("approvals:required")
-    event = approval_event(request, step.attempt.note_of(request.id))
+    event = event_of(request, step.attempt.note_of(request.id))
     step.metadata["approval"].update(event.metadata.get("approval", {}))
     step.attempt.wait(step.rank, event)
-    text = f"{request.id} waits for a person: {event.prompt or event.runnable_name}"
-    status = RunStatus(code="cancelled", reason="approval_required", message=text)
-    return Halt(status, output=waiting_output(event))
+    text = f"{request.id} waits for a person: {request.prompt or event.runnable_name}"
+    return Halt("cancelled", "approval_required", text, output=waiting_output(event))
 
 
 def _refused(step: StepContext, request: Request) -> Halt | Denied:
@@ -451,8 +445,8 @@ def _refused(step: StepContext, request: Request) -> Halt | Denied:
     signal = signals.refused(request)
     step.count("approvals:denied")
     denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK, signal=signal)
-    status, _ = end_of(denied)
-    denied.partial = ended_output(status, request.id, None if request.decision is None else request.decision.comment)
+    comment = None if request.decision is None else request.decision.comment
+    denied.partial = ended_output("approval_denied", request.id, comment)
     return denied
 
 
@@ -464,15 +458,15 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             raise settled
         case signals.ConfirmationCancelled() as ended:  # of a function that the handler called
             step.attempt.check_going()
-            status = RunStatus(code="cancelled", reason="cancelled", message=ended.message)
-            raise Halt(status, output=ended_output(status, ended.confirmation_id, ended.message))
+            output = ended_output("cancelled", ended.confirmation_id, ended.message)
+            raise Halt("cancelled", "cancelled", ended.message, output=output)
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
         case errors.OutcomeUnknownError() as unknown:  # of a function that the handler called, here and below
             raise unknown
         case error if isinstance(error, step.runnable.gate.suspends):
             message = f"{step.path} stopped for its framework ({type(error).__name__}); resume the run to go on"
-            raise Halt(RunStatus(code="cancelled", reason="suspended", message=message)) from error
+            raise Halt("cancelled", "suspended", message) from error
         case Exception() as error:
             request_id = unknown_request(error)
             if request_id is not None:
@@ -487,48 +481,3 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
         return error
     secrets = secrets_among(step.runnable.gate, step.arguments or {})
     return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets), error)
-
-
-def read_requests(step: StepContext) -> Effects[RequestIndex]:
-    """Return the requests of a step's run, read by now."""
-    requests = step.history.requests
-    if not requests.is_read:
-        yield StoreCall(requests.read)
-    return requests
-
-
-def confirmed_by_request(step: StepContext, known: dict[str, Any]) -> Effects[dict[str, Any]]:
-    """Return what is known of a step as far as its request bears it out; else what the request says counts.
-
-    Raises:
-        Halt: The call had to be approved, and there is no request that was.
-    """
-    runnable, history = step.runnable, step.history
-    if runnable.is_free or not history.is_from_store(step.place) or not _is_success(known):
-        return known
-    requests, gate = (yield from read_requests(step)), runnable.gate
-    request = requests.of(step.place)
-    if request is None and gate.key is not None:
-        approval: Body = known["metadata"].get("approval") or {}
-        request = requests.keyed(str(approval.get("id")), gate.tool)
-    if request is not None and request.state is State.DONE:
-        return known
-    if request is not None and request.state in {State.REJECTED, State.FEEDBACK} and runnable.on_reject != "raise":
-        return known  # the value is what the author gives for a no
-    if request is not None and (request.holds or request.state is State.FAILED):
-        body = {"waits": request.id, "path": step.path, "name": runnable.name}
-        history.put(step.place, body)
-        return body
-    if gate.when is True:
-        text = f"the run's record says that {step.path} was done, and no request says so; it is not believed"
-        raise Halt(RunStatus(code="error", message=text), error={"type": "AlteredRequestError", "message": text})
-    return known  # its rule let it pass
-
-
-def _is_success(known: dict[str, Any]) -> bool:
-    return "status" in known and known["status"]["code"] == "success"
-
-
-def resolution_place(request_id: str) -> str:
-    """Return the place where the history keeps what a resolution says beyond the decision."""
-    return f"@{request_id}"

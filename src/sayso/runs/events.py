@@ -28,9 +28,8 @@ from sayso.model.schema import Schema
 
 __all__ = [
     "ApprovalEvent", "DeltaEvent", "Denied", "Event", "Failed", "Halt", "InteractionEvent", "NestedCallHeld",
-    "OutputEvent", "QuestionAsked", "RunStatus", "StartEvent", "approval_event", "approval_note", "end_of",
-    "ended_output", "entry_of", "event_of", "interaction_event", "most_urgent", "parse_event", "plain", "resolution_of",
-    "runnable_type", "waiting_output",
+    "OutputEvent", "QuestionAsked", "RunStatus", "StartEvent", "approval_note", "end_of", "ended_output", "entry_of",
+    "event_of", "most_urgent", "parse_event", "plain", "resolution_of", "waiting_output",
 ]  # fmt: skip
 
 _PLAIN = (bool, int)
@@ -245,70 +244,42 @@ def _ms(at: Any) -> int:
     return clock.microseconds(at) // 1000
 
 
-def runnable_type(kind: str) -> str:
-    """Return what a runnable is called; what was written before 0.2 says `tool` for `Tool`."""
-    return kind.capitalize() if kind in {"tool", "agent", "workflow"} else kind
-
-
-def _place_fields(request: Request, path: str | None) -> dict[str, Any]:
-    facts = request.context or {}
-    name = request.call.name if request.kind == "call" else "ask"  # what asked outside of a runnable's own call
-    path = path or facts.get("path") or name
-    return {
-        "run_id": request.run_id,
-        "path": path,
-        "runnable_path": path,
-        "runnable_name": facts.get("runnable_name") or name,
-        "runnable_type": runnable_type(str(facts.get("runnable_type", "function"))),
-        "tool_call_id": facts.get("tool_call_id"),
-        "t0": _ms(request.created_at),
-    }
-
-
-def approval_event(
+def event_of(
     request: Request, note: dict[str, Any] | None = None, path: str | None = None
-) -> ApprovalEvent:  # fmt: skip
-    """Return the event for a call that waits.
+) -> ApprovalEvent | InteractionEvent:
+    """Return the event for a request that waits.
 
     Args:
         request: It.
         note: What there is to say about it this time.
         path: Of the handler that made the call, where the call does not know.
     """
-    facts, call = request.context or {}, request.effective
+    facts, is_call = request.context or {}, request.kind == "call"
+    name = request.call.name if is_call else "ask"  # what asked outside of a runnable's own call
+    path = path or facts.get("path") or name
+    metadata = {"expired": False, **(note or {})}
+    place: dict[str, Any] = {
+        "run_id": request.run_id, "path": path, "runnable_path": path,
+        "runnable_name": facts.get("runnable_name") or name,
+        "runnable_type": str(facts.get("runnable_type", "function")), "tool_call_id": facts.get("tool_call_id"),
+        "t0": _ms(request.created_at),
+    }  # fmt: skip
+    if not is_call:
+        return InteractionEvent(
+            **place, interaction_id=request.id, kind=facts.get("kind", "suspend"),
+            payload=facts.get("payload") or {"question": request.question.text},
+            response_schema=facts.get("response_schema"), metadata={"interaction": metadata},
+        )  # fmt: skip
+    call = request.effective
     return ApprovalEvent(
-        **_place_fields(request, path),
-        approval_id=request.id,
-        input=call.arguments,
-        input_schema=Schema.from_text(call.schema).json_schema(),
-        prompt=request.prompt,
-        description=facts.get("description") or request.description,
-        kind=facts.get("kind"),
-        ui=facts.get("ui"),
-        metadata={**facts.get("metadata", {}), "approval": {"expired": False, **(note or {})}},
-    )
+        **place, approval_id=request.id, input=call.arguments, input_schema=_json_schema(call.schema),
+        prompt=request.prompt, description=facts.get("description") or request.description, kind=facts.get("kind"),
+        ui=facts.get("ui"), metadata={**facts.get("metadata", {}), "approval": metadata},
+    )  # fmt: skip
 
 
-def interaction_event(
-    request: Request, note: dict[str, Any] | None = None, path: str | None = None
-) -> InteractionEvent:  # fmt: skip
-    """Return the event for a question that waits; see `approval_event`."""
-    facts = request.context or {}
-    return InteractionEvent(
-        **_place_fields(request, path),
-        interaction_id=request.id,
-        kind=facts.get("kind", "suspend"),
-        payload=facts.get("payload") or {"question": request.question.text},
-        response_schema=facts.get("response_schema"),
-        metadata={"interaction": {"expired": False, **(note or {})}},
-    )
-
-
-def event_of(
-    request: Request, note: dict[str, Any] | None = None, path: str | None = None
-) -> ApprovalEvent | InteractionEvent:  # fmt: skip
-    """Return the event for a request that waits; see `approval_event`."""
-    return (approval_event if request.kind == "call" else interaction_event)(request, note, path)
+def _json_schema(text: str) -> dict[str, Any]:
+    return Schema.from_text(text).json_schema()
 
 
 def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
@@ -332,9 +303,9 @@ def approval_note(request: Request) -> dict[str, Any]:
     return {**ids, **{name: value for name, value in fields.items() if value is not None}}
 
 
-def ended_output(status: RunStatus, approval_id: str | None, reason: str | None = None) -> dict[str, Any]:
+def ended_output(status: str, approval_id: str | None, reason: str | None = None) -> dict[str, Any]:
     """Return what a cancelled call gives instead of a value."""
-    return {"approval_id": approval_id, "status": status.reason, "reason": reason}
+    return {"approval_id": approval_id, "status": status, "reason": reason}
 
 
 def waiting_output(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
@@ -391,12 +362,12 @@ class Halt(Suspended):
     """
 
     def __init__(
-        self, status: RunStatus, cause: BaseException | None = None, *, error: dict[str, Any] | None = None,
-        output: Any = None,
+        self, code: Literal["error", "cancelled"], reason: str | None, message: str, cause: BaseException | None = None,
+        *, error: dict[str, Any] | None = None, output: Any = None,
     ) -> None:  # fmt: skip
-        super().__init__(status.message or status.reason)
-        self.status, self.output = status, output
-        self.error = error if cause is None else {"type": type(cause).__name__, "message": status.message or ""}
+        super().__init__(message)
+        self.status, self.output = RunStatus(code=code, reason=reason, message=message), output
+        self.error = error if cause is None else {"type": type(cause).__name__, "message": message}
 
 
 class Denied(Exception):

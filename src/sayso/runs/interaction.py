@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any
 
 from sayso import clock, signals, telemetry
-from sayso.effects import Effects, StoreCall
 from sayso.errors import AlteredRequestError, ConfigError
 from sayso.gates.masking import mask_facts, secrets_among
 from sayso.model import canonical
@@ -22,20 +21,12 @@ from sayso.model.ids import new_request_id
 from sayso.model.request import Question, Request, State
 from sayso.model.run import RunState
 from sayso.model.schema import Schema
-from sayso.runs.context import StepContext, current_context
-from sayso.runs.events import (
-    Halt,
-    NestedCallHeld,
-    QuestionAsked,
-    RunStatus,
-    ended_output,
-    event_of,
-    waiting_output,
-)
+from sayso.runs.events import Halt, NestedCallHeld, QuestionAsked, ended_output, event_of, waiting_output
+from sayso.runs.state import StepContext, current_context, verb
 from sayso.scope import requester
 
 __all__ = [
-    "answers", "ask_user", "ask_user_multi", "cancelled", "confirm", "has_asked", "must_belong_to", "record_held_call",
+    "answers", "ask_user", "ask_user_multi", "cancelled", "confirm", "must_belong_to", "record_held_call",
     "record_question", "suspend",
 ]  # fmt: skip
 
@@ -111,60 +102,43 @@ def _inside(step: StepContext) -> str:
     return f"{step.place}!"
 
 
-def has_asked(step: StepContext) -> bool:
-    """Say whether the handler of a step has asked something, or waited inside of itself, in an earlier pass."""
-    return step.history.known.get(_place(step, 0)) is not None or step.history.known.get(_inside(step)) is not None
-
-
-def answers(step: StepContext) -> Effects[dict[int, Any]]:
-    """Return what persons have answered to the questions of this handler, by their number.
+async def answers(step: StepContext) -> dict[int, Any]:
+    """Return what persons have answered to the questions of this handler in earlier passes, by their number.
 
     Raises:
         Halt: A question still waits, or a person would not answer it.
     """
     found: dict[int, Any] = {}
-    store, inside = step.history.store, step.history.known.get(_inside(step))
+    history, store, inside = step.history, step.history.store, step.history.known.get(_inside(step))
     if inside is not None and "waits" in inside:
-        held: Request = yield StoreCall(store.settle, inside["waits"])
+        held = await verb(store, store.settle, inside["waits"])
         if held.state is State.PENDING:
             raise _waits(step, held)  # the handler would only run to the same point again
-        step.history.put(_inside(step), {"held": held.id})
-    while (known := step.history.known.get(_place(step, len(found)))) is not None:
-        place = _place(step, len(found))
-        request = yield StoreCall(store.settle, known["waits"] if "waits" in known else known["answered"])
+        history.put(_inside(step), {"held": held.id})
+    while (known := history.known.get(place := _place(step, len(found)))) is not None:
+        request = await verb(store, store.settle, known["waits"] if "waits" in known else known["answered"])
         must_belong_to(request, step, place)
         if request.state is State.EXPIRED:
             step.late = len(found)
             break  # it is asked anew
         if request.state is not State.ANSWERED:
-            raise _unanswered(step, request)
+            raise _waits(step, request) if request.state is State.PENDING else cancelled(step, request)
         found[len(found)] = _answer_of(request, known.get("schema"))
         if "waits" in known:  # nothing waits there any more, and a worker need not look again
             rest = {name: part for name, part in known.items() if name != "waits"}
-            step.history.put(place, {**rest, "answered": request.id})
+            history.put(place, {**rest, "answered": request.id})
     return found
 
 
-def _unanswered(step: StepContext, request: Request) -> Halt:
-    if request.state is State.PENDING:
-        return _waits(step, request)
-    return cancelled(step, request)
-
-
 def _waits(step: StepContext, request: Request) -> Halt:
-    if request.kind == "call":
-        step.count("approvals:required")
-    else:
-        step.count("suspends:required")
+    is_call = request.kind == "call"
+    step.count("approvals:required" if is_call else "suspends:required")
     event = event_of(request, step.attempt.note_of(request.id), step.path)
     step.attempt.wait(step.rank, event)
-    reason = "approval_required" if request.kind == "call" else "input_required"
-    text = f"{request.id} waits for a person: {_asked(request)}"
-    return Halt(RunStatus(code="cancelled", reason=reason, message=text), output=waiting_output(event))
-
-
-def _asked(request: Request) -> str:
-    return request.call.name if request.kind == "call" else request.question.text
+    text = f"{request.id} waits for a person: {request.call.name if is_call else request.question.text}"
+    return Halt(
+        "cancelled", "approval_required" if is_call else "input_required", text, output=waiting_output(event)
+    )  # fmt: skip
 
 
 def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
@@ -175,56 +149,41 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
     return Schema.of_json_answer(schema).validate(canonical.decode(request.decision.answer, {}))["answer"]
 
 
-def record_question(step: StepContext, asks: QuestionAsked) -> Effects[Halt]:
+async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
     """Record a handler's question, and return what the run says then."""
+    history, store, acts_for = step.history, step.history.store, step.attempt.acts_for
     secrets = secrets_among(step.runnable.gate, step.arguments or {}) or frozenset[str]()
     payload = mask_facts(step.runnable.gate, asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
     schema = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
-    place = _place(step, asks.number)
+    place, now = _place(step, asks.number), clock.now()
     digest = question_digest(text, schema.digest, 0)
-    facts = {**(step.occasion.context or {}), "kind": asks.kind, "payload": payload}
-    now, acts_for = clock.now(), step.attempt.acts_for
+    facts = {"kind": asks.kind, "payload": payload, "response_schema": asks.schema}
     request = Request(
-        id=new_request_id(),
-        kind="question",
-        run_id=step.history.run_id,
-        fingerprint=fingerprint(step.history.run_id, digest, place),
-        place=place,
-        subject=Question(text, digest, schema.text, schema.digest),
-        requester=requester(),
-        created_at=now,
-        expires_at=now + _WAITS_FOR,
-        approval_window=_WAITS_FOR,
-        on_behalf_of=acts_for[0] if acts_for else None,
-        also_for=acts_for[1:],
-        context={**facts, "response_schema": asks.schema},
-    )
+        id=new_request_id(), kind="question", run_id=history.run_id,
+        fingerprint=fingerprint(history.run_id, digest, place), place=place,
+        subject=Question(text, digest, schema.text, schema.digest), requester=requester(), created_at=now,
+        expires_at=now + _WAITS_FOR, approval_window=_WAITS_FOR, on_behalf_of=acts_for[0] if acts_for else None,
+        also_for=acts_for[1:], context={**(step.occasion.context or {}), **facts},
+    )  # fmt: skip
     body = {"waits": request.id, "path": step.path, "name": step.runnable.name, "schema": asks.schema}
     if asks.number == step.late:
         body["note"] = {"expired": True}
-    store, history = step.history.store, step.history
-    yield history.quiet()
-    checkpoint = history.checkpoint((place, body), RunState.PAUSED if step.is_outermost else None)
-    try:
-        held = telemetry.asked((yield StoreCall(store.ask, request, checkpoint.update)))
+    await history.quiet().arun()
+    with history.checkpoint((place, body), RunState.PAUSED if step.is_outermost else None) as checkpoint:
+        held = telemetry.asked(await verb(store, store.ask, request, checkpoint.update))
         checkpoint.saved(held.id)
-    finally:
-        checkpoint.release()
     return _waits(step, held)
 
 
-def record_held_call(step: StepContext, holds: NestedCallHeld) -> Effects[Halt]:
+async def record_held_call(step: StepContext, holds: NestedCallHeld) -> Halt:
     """Note that a function called by the handler waits, and return what the run says then."""
     store, request_id = step.history.store, holds.signal.confirmation_id
-    request = yield StoreCall(store.get, request_id)
+    request = await verb(store, store.get, request_id)
     body = {"waits": request_id, "path": step.path, "name": step.runnable.name}
-    checkpoint = step.history.checkpoint((_inside(step), body))
-    try:
-        yield StoreCall(store.save_run, checkpoint.update)
+    with step.history.checkpoint((_inside(step), body)) as checkpoint:
+        await verb(store, store.save_run, checkpoint.update)
         checkpoint.saved()
-    finally:
-        checkpoint.release()
     return _waits(step, request)
 
 
@@ -234,8 +193,7 @@ def cancelled(step: StepContext, request: Request) -> Halt:
         step.count("approvals:cancelled")
     comment = None if request.decision is None else request.decision.comment
     message = comment or signals.refused(request).message
-    status = RunStatus(code="cancelled", reason="cancelled", message=message)
-    return Halt(status, output=ended_output(status, request.id, message))
+    return Halt("cancelled", "cancelled", message, output=ended_output("cancelled", request.id, message))
 
 
 def must_belong_to(request: Request, step: StepContext, place: str) -> None:

@@ -22,7 +22,6 @@ from sayso.runs.events import (
     approval_note,
     entry_of,
     event_of,
-    runnable_type,
     waiting_output,
 )
 from sayso.runs.state import Body, bodies
@@ -174,7 +173,7 @@ def _pause_of(request: Request) -> RunStatus:
 
 def _span(place: str, body: Body) -> Span:
     return Span(
-        place, body["path"], body["name"], runnable_type(body["type"]), body["t0"], body["t1"], body["status"],
+        place, body["path"], body["name"], body["type"], body["t0"], body["t1"], body["status"],
         body.get("input"), _shown(body.get("value")), body.get("error"), body.get("usage") or {},
         body.get("metadata") or {},
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, runtime_checkable
 
 from sayso.errors import SaysoError
@@ -77,7 +77,7 @@ class Reply:
     @property
     def message(self) -> Message:
         """The reply as a message of the history, fresh each time."""
-        calls = [{name: value for name, value in asdict(call).items() if name != "problem"} for call in self.calls]
+        calls = [{"id": call.id, "name": call.name, "arguments": deepcopy(call.arguments)} for call in self.calls]
         message: Message = {"role": "assistant", "content": self.text, "tool_calls": calls}
         return message if self.provider is None else {**message, "provider": deepcopy(self.provider)}
 
@@ -149,20 +149,17 @@ def validate_reply(reply: Reply, model: str) -> Reply:
     Raises:
         ModelError: A part of it is not what it should be, or has no form as JSON.
     """
-    calls = [(call.id, call.name, call.arguments) for call in reply.calls]
-    is_right = isinstance(reply.text, str) and all(map(_is_call, calls))  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not is_right or not all(type(n) is int for n in reply.usage.values()):
+    calls: list[tuple[object, object, object]] = [(call.id, call.name, call.arguments) for call in reply.calls]
+    is_right = isinstance(cast("object", reply.text), str)
+    for label, name, arguments in calls:
+        is_right = is_right and isinstance(label, str) and isinstance(name, str) and isinstance(arguments, dict)
+    if not is_right or not set(map(type, reply.usage.values())) <= {int}:
         raise ModelError(model, "gave a reply whose text, calls or usage are not of the types of `Reply`")
     try:
         json.dumps([reply.provider, calls], allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(model, f"gave a reply that has no form as JSON: {error}") from error
     return reply
-
-
-def _is_call(call: tuple[object, object, object]) -> bool:
-    label, name, arguments = call
-    return isinstance(label, str) and isinstance(name, str) and isinstance(arguments, dict)
 
 
 def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
@@ -197,23 +194,19 @@ def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
     return cast("dict[str, Any]", read), None
 
 
-def _is_deep(read: object) -> bool:
+def _is_deep(read: Any) -> bool:
     level = [read]
     for _ in range(_LEVELS):
-        level = [item for one in level for item in (_items(one))]
+        level = [item for one in level for item in _items(one)]
         if not level:
             return False
     return True
 
 
-def _items(value: object) -> Iterable[object]:
-    match value:
-        case dict():
-            return cast("dict[str, object]", value).values()
-        case list():
-            return cast("list[object]", value)
-        case _:
-            return ()
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,48 +1,35 @@
 """`ReAct`: a model that reasons and calls tools in turns, until it can give typed answers, and pauses for a person.
 
-A gated call raises `ConfirmationRequired`, whose context is enough to go on with in any process; see
-`sayso.runs.react_state`. A call that waited is made with the arguments that its request holds, and what has ended is
-not made again, whatever a saved context says.
+A gated call raises `ConfirmationRequired`, whose context is plain JSON with every secret masked, and enough to go on
+with in any process. Nothing that could run is in it: a call that waited is named by its request and made with the
+arguments that the store has, and what has ended is not made again, whatever a saved context says.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from sayso import config, errors, scope, signals
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
-from sayso.effects import offload
 from sayso.gates import unknown_request
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import checks_keywords
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
+from sayso.questions import aask
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import ModelCall, ModelError, Reply
 from sayso.runs.models import model_of
 from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record, store_of
 from sayso.runs.react_state import ReActState, Waiting
 from sayso.runs.signature import Prediction, Signature
-from sayso.runs.tool import (
-    ASK,
-    FINISH,
-    Observation,
-    Tool,
-    by_name,
-    check_turns,
-    finish_tool,
-    nested,
-    offered_tool,
-    recorded,
-    text_of,
-    with_words,
-)
-from sayso.scope import requester
+from sayso.runs.state import result_shown, verb
+from sayso.runs.tool import Tool, offered_tool, text_of
 from sayso.signals import trimmed
 from sayso.stores.base import Store
 from sayso.view import line
@@ -50,6 +37,7 @@ from sayso.view import line
 __all__ = ["NoAnswerError", "ReAct"]
 
 _log = logging.getLogger("sayso")
+FINISH, ASK = "finish", "ask_to_user"
 
 
 class NoAnswerError(errors.SaysoError):
@@ -88,15 +76,20 @@ class ReAct(Module):
         self, signature: object, tools: Iterable[Any] = (), *, max_iters: int = 10, model: object = None,
         enable_ask_to_user: bool = True, on_rejection: Literal["raise", "continue"] = "raise",
     ) -> None:  # fmt: skip
-        check_turns(max_iters, on_rejection)
+        if type(max_iters) is not int or max_iters < 1:
+            raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")
+        if on_rejection not in {"raise", "continue"}:
+            raise errors.ConfigError(f"on_rejection= takes 'raise' or 'continue', not {on_rejection!r}")
         self.signature = Signature.of(signature)
         reserved = sorted({"resume_state", "user_response"}.intersection(self.signature.inputs.names))
         if reserved:
             raise errors.ConfigError(f"an input cannot be called {reserved[0]!r}: every module has that parameter")
         self.model = model_of(model)
         self.max_iters, self.on_rejection = max_iters, on_rejection
-        self.tools = by_name(tools, may_ask=enable_ask_to_user)
-        self._finish = finish_tool(self.signature.outputs)
+        self.tools = _by_name(tools, may_ask=enable_ask_to_user)
+        outputs = self.signature.outputs
+        description = f"Give the answer: {', '.join(outputs.names)}. Ends the task."
+        self._finish = {"name": FINISH, "description": description, "parameters": outputs.schema}
 
     async def aforward(self, **inputs: Any) -> Prediction:
         """Work on a task until there is an answer, or until a person must decide.
@@ -144,7 +137,7 @@ class ReAct(Module):
         if request.state is State.PENDING and response is not None:
             check_shown(signal, request)
             seen = signal.context.get("seen")
-            await _verb(store, lambda: record(store, request, response, seen=seen))
+            await verb(store, partial(record, seen=seen), store, request, response)
         return await self._go_on(state)
 
     # -- the loop ----------------------------------------------------------------------------------------------
@@ -219,8 +212,7 @@ class ReAct(Module):
     # -- calls -------------------------------------------------------------------------------------------------
 
     async def _attempt(self, state: ReActState, call: ModelCall, offered: set[str]) -> None:
-        tool = self.tools.get(call.name) if call.name in offered else None
-        problem = call.problem
+        tool, problem = self.tools.get(call.name) if call.name in offered else None, call.problem
         if tool is None:
             problem = f"there is no tool {call.name!r}; there are {', '.join(sorted(offered))}"
         elif problem is None:
@@ -229,14 +221,15 @@ class ReAct(Module):
             state.add_result(call.id, call.name, f"not run: {problem}", is_error=True)
             return
         got = await self._call(state, tool, call.arguments)
-        if isinstance(got, Observation):
+        if isinstance(got, _Observation):
             state.add_result(call.id, call.name, got.text, is_error=got.is_error)
         else:
-            state.add_waiting(call.id, call.name, got.confirmation_id)
+            is_asked = all(one.request != got.confirmation_id for one in state.waiting)
+            state.waiting.append(Waiting(call.id, call.name, got.confirmation_id, is_asked))
 
     async def _call(
         self, state: ReActState, tool: Tool, arguments: dict[str, Any], args: tuple[Any, ...] = ()
-    ) -> Observation | ConfirmationRequired:
+    ) -> _Observation | ConfirmationRequired:
         """Make a call in the run's scope; a pause is returned, a no is told or raised."""
         try:
             with ExitStack() as runs:
@@ -245,7 +238,7 @@ class ReAct(Module):
                 here = scope.current()
                 here.occasions |= state.occasions
                 try:
-                    return Observation(text_of(await tool.acall(*args, **arguments)))
+                    return _Observation(text_of(await tool.acall(*args, **arguments)))
                 finally:
                     state.occasions = dict(here.occasions)
         except ConfirmationRequired as signal:
@@ -253,38 +246,35 @@ class ReAct(Module):
         except ConfirmationRejected as no:
             return await self._refused(state, tool.store, no)
         except (errors.ArgumentError, SchemaError) as error:
-            return Observation(f"not run: {error}", is_error=True)
+            return _Observation(f"not run: {error}", is_error=True)
         except errors.SaysoError:
             raise  # not run, or nobody can say whether: no model should talk its way around that
         except Exception as error:  # the tool is user code, and the model is told how it failed
             if request_id := unknown_request(error):
                 raise errors.OutcomeUnknownError(request_id) from error
-            return Observation(f"{type(error).__name__}: {error}", is_error=True)
+            return _Observation(f"{type(error).__name__}: {error}", is_error=True)
 
-    async def _refused(self, state: ReActState, store: Store, no: ConfirmationRejected) -> Observation:
+    async def _refused(self, state: ReActState, store: Store, no: ConfirmationRejected) -> _Observation:
         is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
         if is_end and not isinstance(no, signals.ConfirmationDenied | signals.ConfirmationFeedback):
-            await self._withdraw(state, no)
+            for waiting in state.waiting:  # nobody will resume the run
+                if waiting.request != no.confirmation_id:
+                    await self._take_back(waiting)
             raise no
         if no.confirmation_id is not None:
             # It was heard: if the model comes back with the same call, a person is asked again.
-            request_id, where = no.confirmation_id, store_of(no.confirmation_id) or store
-            await _verb(where, lambda: where.withdraw(request_id, requester()))
-        return Observation(no.message_for_model, is_error=True)
+            where = store_of(no.confirmation_id) or store
+            await verb(where, where.withdraw, no.confirmation_id, scope.requester())
+        return _Observation(no.message_for_model, is_error=True)
 
-    async def _withdraw(self, state: ReActState, no: ConfirmationRejected) -> None:
-        """Take back what else the run asked: nobody will resume it. A store that is away delays the no only briefly."""
-        for waiting in state.waiting:
-            if waiting.request == no.confirmation_id:
-                continue
-            store = self._own_store(waiting)
-            try:
-                try:
-                    await _withdrawn(store, waiting.request)
-                except errors.RequestNotFoundError:  # a function inside of the tool has a store of its own
-                    await _withdrawn(store_of(waiting.request) or store, waiting.request)
-            except errors.SaysoError as error:
-                _log.warning("%s could not be withdrawn after a no: %s", waiting.request, error)
+    async def _take_back(self, waiting: Waiting) -> None:
+        """Take back what else the run asked. A store that is away delays the no only briefly."""
+        try:
+            store = await verb(self._own_store(waiting), self._store, waiting)
+            withdraw = partial(store.withdraw, is_brief=True)
+            await verb(store, withdraw, waiting.request, scope.requester(), "the run has ended")
+        except errors.SaysoError as error:
+            _log.warning("%s could not be withdrawn after a no: %s", waiting.request, error)
 
     # -- what waited -------------------------------------------------------------------------------------------
 
@@ -295,7 +285,7 @@ class ReAct(Module):
             store, request = await self._request(state, first)
             state.learn_request(first.id, request)
             got = await self._look(state, first, store, request)
-            if not isinstance(got, Observation):
+            if not isinstance(got, _Observation):
                 first.request, first.is_asked = got.confirmation_id, True
                 raise await self._pause(state, first, got)
             state.waiting.pop(0)
@@ -303,48 +293,49 @@ class ReAct(Module):
 
     async def _look(
         self, state: ReActState, waiting: Waiting, store: Store, request: Request
-    ) -> Observation | ConfirmationRequired:
+    ) -> _Observation | ConfirmationRequired:
         if not waiting.is_asked:
             return await self._again(state, waiting, store, request)
         match request.state:
             case State.PENDING:
                 return ConfirmationRequired.of(request)
             case State.DONE | State.FAILED:
-                return recorded(request)
+                return _recorded(request)
             case State.REJECTED | State.FEEDBACK | State.CANCELLED:
                 return await self._refused(state, store, signals.refused(request))
             case _:
                 got = await self._again(state, waiting, store, request)
         if isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:
             # Asked anew: because it had expired, or because somebody else who goes on from here was faster.
-            after = await _verb(store, lambda: store.settle(request.id))
+            after = await verb(store, store.settle, request.id)
             if after.state in {State.DONE, State.FAILED}:
-                await _verb(store, lambda: store.withdraw(got.confirmation_id, requester(), "made elsewhere"))
-                return recorded(after)
+                await verb(store, store.withdraw, got.confirmation_id, scope.requester(), "made elsewhere")
+                return _recorded(after)
         return got
 
     async def _again(
         self, state: ReActState, waiting: Waiting, store: Store, request: Request
-    ) -> Observation | ConfirmationRequired:
+    ) -> _Observation | ConfirmationRequired:
         """Make a call that waited, with the arguments that its request holds."""
         tool, subject = self.tools[waiting.tool], request.subject
-        if not self._is_own(waiting, request):
-            return nested()
+        if not self._is_own(waiting, request):  # where the handler stood is not kept
+            text = "what this call waited for was decided; make the same call again to go on"
+            return _Observation(text, is_error=True)
         if not isinstance(subject, Call):
             return await self._call(state, tool, {"question": subject.text})
-        arguments = canonical.decode(subject.form, tool.shape.classes)
-        args, kwargs = tool.signature.spread(arguments)
+        args, kwargs = tool.signature.spread(canonical.decode(subject.form, tool.shape.classes))
         got = await self._call(state, tool, kwargs, args)
-        if isinstance(got, Observation):
-            after = await _verb(store, lambda: store.get(request.id))
+        if isinstance(got, _Observation):
+            after = await verb(store, store.get, request.id)
             state.learn_request(waiting.id, after)
-            got = with_words(after, got)
+            is_failed = after.state is State.FAILED
+            got = _recorded(after) if is_failed else _below(after.message_for_model(), *got)
         return got
 
     async def _pause(self, state: ReActState, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
         """Return the signal with what is needed to go on, and with the call as it would run now."""
         store = self._store(waiting)
-        request = await _verb(store, lambda: store.get(waiting.request))
+        request = await verb(store, store.get, waiting.request)
         state.learn_request(waiting.id, request)
         signal.question = state.scrubbed(signal.question)
         if isinstance(request.subject, Call):
@@ -358,7 +349,7 @@ class ReAct(Module):
 
     async def _request(self, state: ReActState, waiting: Waiting) -> tuple[Store, Request]:
         store = self._store(waiting)
-        request = await _verb(store, lambda: store.settle(waiting.request))
+        request = await verb(store, store.settle, waiting.request)
         if request.run_id != state.run_id and self._is_own(waiting, request):
             raise errors.ConfigError(f"{request.id} belongs to another run than this pause says; nothing was decided")
         return store, request
@@ -401,12 +392,58 @@ class ReAct(Module):
         ])  # fmt: skip
 
 
-async def _verb(store: Store, verb: Callable[[], Any]) -> Any:
-    return await offload(verb) if store.blocks else verb()
+class _Observation(NamedTuple):
+    """What became of a call, in words."""
+
+    text: str
+    is_error: bool = False
 
 
-async def _withdrawn(store: Store, request_id: str) -> None:
-    await _verb(store, partial(store.withdraw, request_id, scope.requester(), "the run has ended", is_brief=True))
+def _recorded(request: Request) -> _Observation:
+    """Return how a call ended that was made before; it is not made again."""
+    done, words = request.execution, request.message_for_model()
+    if request.state is State.FAILED:
+        return _Observation(words, is_error=True)
+    if done is not None and done.resolved_by is not None:
+        return _Observation(words)
+    if done is None or done.result is None:
+        return _below(words, "it was run; what it returned is not kept")
+    return _below(words, text_of(result_shown(request)))
+
+
+def _below(words: str, text: str, is_error: bool = False) -> _Observation:  # noqa: FBT001, FBT002  an observation's parts
+    """Return what a call gave, below what a person wrote or changed."""
+    return _Observation(f"{words}\n{text}" if words else text, is_error)
+
+
+def _by_name(tools: Iterable[Any], *, may_ask: bool) -> dict[str, Tool]:
+    """Return the tools by name; `may_ask` adds the one that asks the user."""
+    found: dict[str, Tool] = {}
+    if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
+    for given in [*tools, *([Tool(_ask_to_user, name=ASK)] if may_ask else [])]:
+        tool = _tool_of(given)
+        if tool.name in found or tool.name == FINISH:
+            raise errors.ConfigError(f"two tools are called {tool.name!r}")
+        found[tool.name] = tool
+    return found
+
+
+def _tool_of(given: Any) -> Tool:
+    if isinstance(given, Tool):
+        return cast("Tool", given)
+    handler = getattr(given, "func", None)
+    if callable(handler) and isinstance(getattr(given, "name", None), str):
+        description = getattr(given, "desc", None) or getattr(given, "description", None)
+        return Tool(handler, name=given.name, description=description)
+    if not callable(given):
+        raise errors.ConfigError(f"{given!r} is no tool: give a Tool, a function, or an object with name and func")
+    return Tool(given)
+
+
+async def _ask_to_user(question: str) -> str:
+    """Ask the user a question and wait for the answer."""
+    return await aask(question, wait="raise")
 
 
 def _prediction(state: ReActState, answer: dict[str, Any]) -> Prediction:

@@ -94,11 +94,6 @@ class ReActState:
         order = [call["id"] for call in self.messages[last]["tool_calls"]]
         self.messages[last + 1 :] = sorted(self.messages[last + 1 :], key=lambda one: order.index(one["tool_call_id"]))
 
-    def add_waiting(self, call_id: str, name: str, request_id: str) -> None:
-        """Note that a call of the last turn waits."""
-        is_asked = all(one.request != request_id for one in self.waiting)
-        self.waiting.append(Waiting(call_id, name, request_id, is_asked))
-
     # -- what nobody may see -----------------------------------------------------------------------------------
 
     def learn_call(self, tool: Tool, call: ModelCall) -> None:
@@ -182,8 +177,8 @@ class ReActState:
         """
         try:
             waiting = [
-                Waiting(str(o["id"]), str(o["tool"]), str(o["request"]), bool(o["is_asked"]))
-                for o in context["waiting"]
+                Waiting(*(str(one[name]) for name in ("id", "tool", "request")), is_asked=bool(one["is_asked"]))
+                for one in context["waiting"]
             ]
             occasions = {str(name): int(count) for name, count in context["occasions"].items()}
             messages = cast("list[Message]", json.loads(json.dumps(context["messages"])))

@@ -18,25 +18,34 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from sayso import errors, scope
-from sayso.effects import offload
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, RunState
-from sayso.runs.context import RunAttempt, StepContext
 from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution, resolutions_of
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
-from sayso.runs.state import GivenArguments, LiveValue, RunHistory, bodies, in_loop
-from sayso.stores.base import Store
+from sayso.runs.state import (
+    RunAttempt,
+    RunHistory,
+    StepContext,
+    bodies,
+    given_arguments,
+    in_loop,
+    live_value,
+    verb,
+)
 from sayso.stores.worker import Lease
 from sayso.view import line
 
-__all__ = ["ROOT", "Run", "Runnable", "changes", "execute", "fingerprints", "released"]
+__all__ = ["Run", "Runnable", "execute"]
+
+_INPUT = "(input)"  # no runnable has this name
+_log = logging.getLogger("sayso")
 
 
-def fingerprints(runnable: Runnable) -> dict[str, str]:
+def _fingerprints(runnable: Runnable) -> dict[str, str]:
     """Return the digest of what each runnable takes, by path; what it does inside may change freely."""
     found: dict[str, str] = {}
     parts: list[tuple[Definition, str, tuple[int, ...]]] = [(runnable, runnable.name, ())]
@@ -48,23 +57,17 @@ def fingerprints(runnable: Runnable) -> dict[str, str]:
     return found
 
 
-def changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
+def _changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
     """Return what stands in the way of going on, in sentences; new tools do not."""
     if known["name"] != runnable.name:
         return [f"this run was begun by {known['name']!r}, not by {runnable.name!r}"]
-    now = fingerprints(runnable)
-    problems: list[str] = []
+    now, problems = _fingerprints(runnable), list[str]()
     for path, digest in known["code"].items():
         if path not in now:
             problems.append(f"{path} is gone since the run was begun")
         elif now[path] != digest:
             problems.append(f"{path} takes other arguments than when the run was begun")
     return problems
-
-
-ROOT = "(input)"  # no runnable has this name
-
-_log = logging.getLogger("sayso")
 
 
 async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent:
@@ -80,8 +83,9 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
         return _not_begun(run, error, decisions.refusals)
     run.begin(history)
     with ExitStack() as scopes:
-        for person in _acts_for(history):  # whoever goes on acts for them as well, or they could decide what is asked
-            scopes.enter_context(scope.run(history.run_id, on_behalf_of=person))
+        # Whoever goes on acts for those for whom it was begun as well, or they could decide what is asked.
+        for person in reversed((history.known.get(_INPUT) or {}).get("acts_for", ())):
+            scopes.enter_context(scope.run(history.run_id, on_behalf_of=Identity(*person)))
         attempt = RunAttempt(history, emit, scope.current().occasion.acts_for)
         step, state = StepContext(attempt, runnable, runnable.name, runnable.name), RunState.BROKEN
         try:
@@ -95,11 +99,6 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
     return output
 
 
-def _acts_for(history: RunHistory) -> list[Identity]:
-    """Return the persons on whose behalf the run was begun, the innermost last."""
-    return [Identity(*person) for person in reversed((history.known.get(ROOT) or {}).get("acts_for", ()))]
-
-
 async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
     """Return the history of the run that was meant: a known one, whose lease is taken, or that of a new one."""
     runnable, store = run.runnable, run.runnable.store
@@ -107,29 +106,31 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
     meant = await _runs_meant(run, decisions) if named is None else [named]
     for n, run_id in enumerate(meant, 1):
         is_last = n == len(meant)
-        await released(run_id)
+        await _released(run_id)
         lease = Lease()
         try:
-            kept = await _claimed(decisions, store, run_id, lease)
-        except errors.RunNotFoundError:
-            if run.parent_id is not None:
-                raise
-            continue
-        except errors.RunBusyError:
-            await decisions.refuse(run_id)
-            if is_last:
-                raise
-            continue  # an equal call goes on with it at this moment; the next one is ours
-        if kept.run.state is not RunState.ENDED:
-            return RunHistory(store, kept.run, lease, kept.steps)
-        if not kept.steps:  # a run is kept with its first step, so they were purged
+            kept = await verb(store, _taken, decisions, run_id, lease)
+        except BaseException as error:
+            lease.release()  # also after the store had said yes: a traceback may keep the lease, nobody has the run
+            if isinstance(error, errors.RunNotFoundError) and run.parent_id is None:
+                continue
+            if isinstance(error, errors.RunBusyError):
+                await decisions.refuse(run_id)
+                if not is_last:
+                    continue  # an equal call goes on with it at this moment; the next one is ours
+            raise
+        if kept.run.state is RunState.ENDED and not kept.steps:  # a run is kept with its first step: they were purged
             lease.release()
             raise errors.RunPurgedError(run_id)
-        if is_last:
+        if is_last or kept.run.state is not RunState.ENDED:
             return RunHistory(store, kept.run, lease, kept.steps)
         lease.release()
     # What is decided under the name that a request knows, and no run, are decisions of another program.
     return RunHistory.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
+
+
+def _taken(decisions: DecisionTaker, run_id: str, lease: Lease) -> RunSnapshot:
+    return decisions.look(decisions.store.take_run(run_id, lease.holder))
 
 
 async def _runs_meant(run: Run, decisions: DecisionTaker) -> list[str]:
@@ -149,7 +150,7 @@ def _other_call(run: Run, kept: RunSnapshot) -> str | None:
     runnable = run.runnable
     if (kept.run.name, kept.run.kind) != (runnable.name, runnable.kind):
         return f"of the {kept.run.kind} {kept.run.name}"
-    known = bodies(kept.steps).get(ROOT)
+    known = bodies(kept.steps).get(_INPUT)
     try:
         calls = None if known is None else _two_calls(run, known["given"])
     except errors.ArgumentError as error:
@@ -189,37 +190,21 @@ def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
     return line(run.runnable.name, plain(run.runnable.shown(arguments)))
 
 
-async def _claimed(decisions: DecisionTaker, store: Store, run_id: str, lease: Lease) -> RunSnapshot:
-    try:
-        return await decisions.verb(lambda: decisions.look(store.take_run(run_id, lease.holder)))
-    except BaseException:  # broken off after the store had said yes: a traceback may keep the lease, nobody has the run
-        lease.release()
-        raise
-
-
 def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> OutputEvent:
     """Return the output of a run whose lease could not be taken."""
     run_id = run.parent_id or run.run_id or getattr(error, "run_id", None) or new_run_id()
-    claimed, message = isinstance(error, errors.RunBusyError), str(error)
-    if claimed and refusals:
+    name, message = run.runnable.name, str(error)
+    history = RunHistory.new(run.runnable.store, run_id, name, "")
+    step = StepContext(RunAttempt(history, None, ()), run.runnable, name, name)
+    if not isinstance(error, errors.RunBusyError):
+        fault = {"type": type(error).__name__, "message": message}
+        return step.output_event(RunStatus(code="error", reason=_reason(error), message=message), error=fault)
+    if refusals:
         told = "; ".join(refusals)
         message = f"run {run_id!r} is in other hands; {told}. Nothing else was done, wait until it pauses or ends"
-    status = RunStatus(
-        code="cancelled" if claimed else "error",
-        reason="approval_already_claimed" if claimed else _reason(error),
-        message=message,
-    )
-    fault = None if claimed else {"type": type(error).__name__, "message": str(error)}
-    name = run.runnable.name
-    history = RunHistory.new(run.runnable.store, run_id, name, "")
-    ended = ended_output(status, next(iter(run.resolutions), None)) if claimed else None
-    return StepContext(RunAttempt(history, _nobody, ()), run.runnable, name, name).output_event(
-        status, ended, error=fault
-    )
-
-
-def _nobody(event: Event) -> None:
-    """Listen to nothing."""
+    reason = "approval_already_claimed"
+    status = RunStatus(code="cancelled", reason=reason, message=message)
+    return step.output_event(status, ended_output(reason, next(iter(run.resolutions), None)))
 
 
 async def _input(run: Run, step: StepContext) -> dict[str, Any]:
@@ -229,26 +214,26 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
         Halt: The code is not what the run began with.
     """
     runnable, history = run.runnable, step.history
-    known = history.known.get(ROOT)
+    known = history.known.get(_INPUT)
     if known is None:
         try:
             given = runnable.signature.named(run.args, run.kwargs)
         except TypeError as error:
-            raise Halt(RunStatus(code="error", message=str(error)), error) from error
+            raise Halt("error", None, str(error), error) from error
         persons = [[person.issuer, person.subject] for person in step.attempt.acts_for]
-        code = fingerprints(runnable)
-        history.put(ROOT, {"name": runnable.name, "given": GivenArguments(given), "code": code, "acts_for": persons})
+        body = {"name": runnable.name, "code": _fingerprints(runnable), "acts_for": persons}
+        history.put(_INPUT, {**body, "given": given_arguments(given)})
         return given
-    problems = changes(known, runnable)
+    problems = _changes(known, runnable)
     if problems:
-        raise Halt(RunStatus(code="error", reason="run_changed", message="; ".join(problems)))
+        raise Halt("error", "run_changed", "; ".join(problems))
     calls = _two_calls(run, known["given"])
     if calls is not None and run.parent_id is None:
         message = (
             f"run {history.run_id!r} is {calls[0]}, and this call is {calls[1]}; nothing was run."
             " To go on with that run, give its input or none; for a new call, give another run_id="
         )
-        raise Halt(RunStatus(code="error", reason="input_changed", message=message))
+        raise Halt("error", "input_changed", message)
     if calls is not None and not _is_blank(run):
         text = f"run {history.run_id!r} goes on as {calls[0]}; the input given with parent_id=, {calls[1]}, is ignored"
         warnings.warn(text, IgnoredInputWarning, stacklevel=2)
@@ -263,22 +248,17 @@ async def _resumed(run: Run, step: StepContext, decisions: DecisionTaker) -> Out
         decisions.stop_if_cancelled(step)
         value = await run_step(step, given)
     except Halt as halt:
-        return step.output_event(_counted(halt.status, step), halt.output, error=halt.error)
+        others = step.attempt.waits() - 1
+        if halt.status.reason in {"approval_required", "input_required"} and others > 0:
+            halt.status.message = f"{halt.status.message} (and {others} more)"
+        return step.output_event(halt.status, halt.output, error=halt.error)
     except (Denied, Failed) as fault:
         status, error = end_of(fault)
         return step.output_event(status, fault.partial, error=error if isinstance(fault, Failed) else None)
     except errors.SaysoError as error:
-        halt = Halt(RunStatus(code="error", reason=_reason(error), message=str(error)), error)
+        halt = Halt("error", _reason(error), str(error), error)
         return step.output_event(halt.status, error=halt.error)
     return step.output_event(RunStatus(code="success"), value)
-
-
-def _counted(status: RunStatus, step: StepContext) -> RunStatus:
-    """Return a pause that says how many wait beside the one that it names."""
-    others = sum(map(len, step.attempt.pending().values())) - 1
-    if status.reason not in {"approval_required", "input_required"} or others < 1:
-        return status
-    return status.model_copy(update={"message": f"{status.message} (and {others} more)"})
 
 
 def _reason(error: errors.SaysoError) -> str | None:
@@ -308,12 +288,12 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
     history = step.history
     try:
         for request_id in {body["waits"] for _, body in history.waiting()}:
-            clear = partial(history.store.withdraw, request_id, scope.requester(), "the run has ended", is_brief=True)
-            await (offload(clear) if history.store.blocks else _at_once(clear))
+            withdraw = partial(history.store.withdraw, is_brief=True)
+            await verb(history.store, withdraw, request_id, scope.requester(), "the run has ended")
     except errors.SaysoError:
         _log.exception("what the run %s still asked could not be taken back", history.run_id)
     if not _has_ended(step):
-        live = None if output.output is None else LiveValue(output.output, step.runnable.function, step.path)
+        live = None if output.output is None else live_value(output.output, step.runnable.function)
         history.put(step.place, step.record(output.status, value=live, error=output.error))
 
 
@@ -325,18 +305,12 @@ async def _leave(history: RunHistory, state: RunState) -> None:
         _log.exception("the run %s could not be handed back", history.run_id)
 
 
-async def _at_once(verb: Callable[[], Any]) -> None:
-    verb()
-
-
 _TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
-
 _warned: dict[str, dict[Any, Any]] = {}  # what Python remembers of warnings, by file, as it does for each module
-
 _streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
 
 
-async def released(run_id: str) -> None:
+async def _released(run_id: str) -> None:
     """Wait for a stream of this run in this loop that its consumer has just left: whoever leaves may go on at once."""
     stream = _streams.get(run_id)
     if stream is not None:

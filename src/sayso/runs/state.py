@@ -1,4 +1,4 @@
-"""What is saved of a run: what happened at which place, and the requests that confirm it.
+"""What is known and saved of a run: what happened at which place, the requests that confirm it, the steps at work.
 
 Nothing is written before something waits. The first thing that waits is recorded together with everything that
 finished before it, in one transaction; from then on every step is saved as it ends, and no saved step is done again.
@@ -11,133 +11,83 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast, get_type_hints
+from operator import itemgetter
+from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
 from sayso.effects import Effect, offload
-from sayso.errors import ArgumentError, ValueNotKeptError
+from sayso.errors import ArgumentError
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
-from sayso.runs.events import plain
+from sayso.runs.definition import Definition
+from sayso.runs.events import ApprovalEvent, Event, Halt, InteractionEvent, OutputEvent, RunStatus, StartEvent, entry_of
+from sayso.runs.events import plain as plain_json
+from sayso.scope import Occasion
 from sayso.stores.base import Filter, Store
 from sayso.stores.worker import Lease
 
 __all__ = [
-    "Checkpoint", "Deferred", "GivenArguments", "LiveValue", "LostValue", "MadeDefaults", "RequestIndex", "RunHistory",
-    "bodies", "deserialize_value", "in_loop", "recorded", "result_classes", "serialize_value",
+    "Body", "Checkpoint", "Deferred", "LostValue", "RunAttempt", "RunHistory", "StepContext", "bodies",
+    "current_context", "current_step", "given_arguments", "in_loop", "kept_value", "live_value", "made_defaults",
+    "now_ms", "resolution_place", "result_shown", "verb",
 ]  # fmt: skip
 
+Body = dict[str, Any]
+T = TypeVar("T")
+_PAGE = 1000
 
-def serialize_value(value: Any, classes: Mapping[str, type], whose: str) -> str:
-    """Return a value's canonical form.
-
-    Args:
-        value: What to keep.
-        classes: Those that may appear in it, by `module:QualName`.
-        whose: Whose value it is, for the error.
-
-    Raises:
-        ValueNotKeptError: It has no such form, or would come back as something else.
-    """
-    try:
-        form = canonical.encode({"value": value})
-        canonical.check_round_trip(form, classes)
-    except ArgumentError as error:
-        raise ValueNotKeptError(whose, error.reason) from None
-    return form.text
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
-def deserialize_value(text: str, classes: Mapping[str, type]) -> Any:
-    """Return the value whose form was kept."""
-    return canonical.decode(text, classes)["value"]
+class Deferred(NamedTuple):
+    """A value that is written down when, and if, its run is kept; `write` returns what the record keeps of it."""
 
-
-def recorded(result: str) -> Any:
-    """Return the result that a request's record tells, as people may see it."""
-    return cast("dict[str, Any]", canonical.display(canonical.load(result)))["result"]
-
-
-class Deferred(ABC):
-    """Something that is written down when, and if, its run is kept."""
-
-    @abstractmethod
-    def serialize(self) -> Any:
-        """Return what the record keeps of it: JSON values."""
-
-
-class LiveValue(Deferred):
-    """A value that a step gave.
-
-    Attributes:
-        value: The value.
-    """
-
-    def __init__(self, value: Any, function: Callable[..., Any], whose: str) -> None:
-        self.value = value
-        self._function, self._whose = function, whose
-
-    def serialize(self) -> dict[str, Any]:
-        """Return what the record keeps of it: `form`, or else `plain` and why the value itself is `lost`."""
-        try:
-            return {"form": serialize_value(self.value, result_classes(self._function), self._whose)}
-        except ValueNotKeptError as error:
-            reason = error.reason
-        except Exception as error:  # noqa: BLE001  a value's own code: what it does must not undo that it was given
-            reason = f"raised {type(error).__name__} when it was written down"
-        return {"plain": plain(self.value), "lost": reason}
-
-
-class GivenArguments(Deferred):
-    """What a run was called with."""
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._arguments = arguments
-
-    def serialize(self) -> str:
-        """Return the canonical form; raises `ArgumentError` where there is none."""
-        return canonical.encode(dict(self._arguments)).text
-
-
-class MadeDefaults(Deferred):
-    """The default parameters that were made for a call.
-
-    Attributes:
-        value: By name.
-    """
-
-    def __init__(self, value: dict[str, Any]) -> None:
-        self.value = value
-
-    def serialize(self) -> str | None:
-        """Return the canonical form; None where there is none: a resumed run then makes them anew."""
-        try:
-            return canonical.encode(self.value).text
-        except ArgumentError:
-            return None
+    value: Any
+    write: Callable[[Any], Any]
 
 
 class LostValue(NamedTuple):
-    """A value that could not be kept: whoever takes it must be told, whoever only shows it has the plain one.
-
-    Attributes:
-        plain: As JSON values.
-        reason: Why, in a sentence.
-    """
+    """A value that could not be kept: whoever takes it must be told, whoever only shows it has the plain one."""
 
     plain: Any
     reason: str
 
 
+def live_value(value: Any, function: Callable[..., Any]) -> Deferred:
+    """Return a value that a function gave; the record keeps its `form`, or else `plain` and why it is `lost`."""
+    return Deferred(value, partial(_form_of, function))
+
+
+def _form_of(function: Callable[..., Any], value: Any) -> Body:
+    try:
+        form = canonical.encode({"value": value})
+        canonical.check_round_trip(form, _result_classes(function))
+    except ArgumentError as error:
+        reason = error.reason
+    except Exception as error:  # noqa: BLE001  a value's own code: what it does must not undo that it was given
+        reason = f"raised {type(error).__name__} when it was written down"
+    else:
+        return {"form": form.text}
+    return {"plain": plain_json(value), "lost": reason}
+
+
+def kept_value(form: str, function: Callable[..., Any]) -> Any:
+    """Return the value of a function whose form was kept."""
+    return canonical.decode(form, _result_classes(function))["value"]
+
+
 @lru_cache(maxsize=1024)
-def result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
+def _result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
     """Return the classes that a function's result may hold, by its annotation; none where it says nothing usable."""
     try:
         annotation = get_type_hints(function, include_extras=True).get("return")
@@ -146,77 +96,114 @@ def result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
     return {} if annotation is None else Schema.of_type(annotation).classes
 
 
-_PAGE = 1000
+def given_arguments(arguments: Mapping[str, Any]) -> Deferred:
+    """Return what a run was called with; a checkpoint raises `ArgumentError` where it has no canonical form."""
+    return Deferred(dict(arguments), _text_of)
 
 
-class RequestIndex:
-    """The requests of a run, as they stood when it was gone on with.
+def _text_of(arguments: dict[str, Any]) -> str:
+    return canonical.encode(arguments).text
 
-    Attributes:
-        is_read: Whether they have been read.
-    """
+
+def made_defaults(values: dict[str, Any]) -> Deferred:
+    """Return the default parameters that were made for a call; without a form, a resumed run makes them anew."""
+
+    def write(value: dict[str, Any]) -> str | None:
+        try:
+            return _text_of(value)
+        except ArgumentError:
+            return None
+
+    return Deferred(values, write)
+
+
+def result_shown(request: Request) -> Any:
+    """Return the result that a request's record tells, as people may see it; None where there is none."""
+    result = None if request.execution is None else request.execution.result
+    return None if result is None else cast("Body", canonical.display(canonical.load(result)))["result"]
+
+
+def _written(body: Body) -> str:
+    fields = {name: value.write(value.value) if isinstance(value, Deferred) else value for name, value in body.items()}
+    try:
+        return dumps(fields)
+    except (TypeError, ValueError, RecursionError):  # what was done is written down, whatever somebody hung on it
+        return dumps(plain_json(fields))
+
+
+def bodies(steps: Iterable[Step]) -> dict[str, Body]:
+    """Return what steps say, by place; the last one of a place counts."""
+    known: dict[str, Body] = {}
+    for step in steps:
+        known.pop(step.place, None)  # in the order of what happened last
+        known[step.place] = json.loads(step.body)
+    return known
+
+
+def resolution_place(request_id: str) -> str:
+    """Return the place where the history keeps what a resolution says beyond the decision."""
+    return f"@{request_id}"
+
+
+def in_loop() -> bool:
+    """Say whether an event loop runs in this thread."""
+    return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for exactly this, in spite of its name
+
+
+async def verb(store: Store, function: Callable[..., T], *args: Any) -> T:
+    """Call a verb of a store, or a function that calls some, without blocking the event loop."""
+    return await offload(partial(function, *args)) if store.blocks else function(*args)
+
+
+# -- the history -------------------------------------------------------------------------------------------------------
+
+
+class _Requests:
+    """The calls that a run asked for, as they stood when it was gone on with; read when they are needed."""
 
     def __init__(self, store: Store, run: RunRecord) -> None:
-        self._store, self._run = store, run
-        self.is_read = False
-        self._last: dict[str, Request] = {}
-        self._made: dict[str, list[Request]] = {}
+        self._store, self._run, self.is_read = store, run, False
+        self.at: dict[str, Request] = {}
+        """The last one of each place."""
+        self.made: dict[str, list[Request]] = {}
+        """Those that handlers asked for by themselves and that were made, by digest."""
         self._keyed: dict[str, Request] = {}
 
     def read(self) -> None:
-        """Read them."""
-        last: dict[str, Request] = {}
-        made: dict[str, list[Request]] = {}
-        keyed: dict[str, Request] = {}
         wanted, cursor, has_more = Filter(run_id=self._run.id, kind="call"), None, True
         while has_more:
             page = self._store.list(wanted, cursor=cursor, limit=_PAGE)
             for request in page.requests:
                 if request.key is not None:
-                    keyed[request.id] = request
+                    self._keyed[request.id] = request
                 if request.place:
-                    last[request.place] = request
+                    self.at[request.place] = request
                 elif request.state is State.DONE and request.created_at >= self._run.created_at:
-                    made.setdefault(request.call.digest, []).append(request)
+                    self.made.setdefault(request.call.digest, []).append(request)
             cursor = page.cursor
             has_more = cursor is not None
-        self._last, self._made, self._keyed, self.is_read = last, made, keyed, True
-
-    def of(self, place: str) -> Request | None:
-        """Return the last request that was asked at a place."""
-        return self._last.get(place)
+        self.is_read = True
 
     def keyed(self, request_id: str, tool: str) -> Request | None:
         """Return the request of a key, for a call of this tool; it may have been asked at another place of the run."""
         request = self._keyed.get(request_id)
         return request if request is not None and request.call.tool == tool else None
 
-    def made(self, digest: str) -> Sequence[Request]:
-        """Return the calls with this digest that handlers asked for by themselves and that were made."""
-        return self._made.get(digest, ())
-
-
-Body = dict[str, Any]
-
 
 class Checkpoint:
     """What a run knows and has not saved: a value that goes into one transaction with a request, an outcome, or alone.
 
     It takes the steps out of their run's history until it is `saved`, so that of many calls that are saved at a time
-    each brings its own. `release` gives them back where nothing was saved.
-
-    Attributes:
-        update: For the store.
+    each brings its own. `release`, or leaving it as a context, gives them back where nothing was saved.
     """
 
     def __init__(
         self, history: RunHistory, record: RunRecord, steps: dict[int, tuple[str, Body]],
         waits: tuple[str, Body] | None, left: RunState | None,
     ) -> None:  # fmt: skip
-        self._history, self._steps, self._waits = history, steps, waits
-        bodies = [*steps.values(), *(() if waits is None else (waits,))]
-        self.update = RunUpdate(record, [Step(at, _written(body), body.get("waits")) for at, body in bodies], left)
-        self._is_open = True
+        self._history, self._steps, self._waits, self._is_open = history, steps, waits, True
+        new = [*steps.values(), *(() if waits is None else (waits,))]
+        self.update = RunUpdate(record, [Step(at, _written(body), body.get("waits")) for at, body in new], left)
 
     def saved(self, request_id: str | None = None) -> None:
         """Note that it is in the store.
@@ -226,8 +213,7 @@ class Checkpoint:
                 the run back.
         """
         history, self._is_open = self._history, False
-        history.is_kept = True
-        is_released = self.update.left is not None
+        history.is_kept, is_released = True, self.update.left is not None
         if self._waits is not None:
             place, body = self._waits
             is_released = is_released and request_id in {None, body["waits"]}
@@ -241,15 +227,15 @@ class Checkpoint:
             self._is_open = False
             self._history.settled(self, self._steps)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
 
 class RunHistory:
     """What happened in a run, for the one task that has its lease.
-
-    Args:
-        store: Where it is kept.
-        record: The run.
-        lease: Under which it goes on.
-        steps: What is saved of it already.
 
     Attributes:
         run_id: Id of the run.
@@ -263,16 +249,14 @@ class RunHistory:
     """
 
     def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
-        self.store = store
-        self.run_id = record.id
-        self.is_kept = steps is not None
+        self.store, self.run_id, self.is_kept = store, record.id, steps is not None
         self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
         self.is_stopping = self.is_left = self.is_released = False
-        self._ends: dict[object, Callable[[], None]] = {}
-        self.requests = RequestIndex(store, record)
+        self.requests = _Requests(store, record)
+        self.known = bodies(steps or ())
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the lease lasts as long as this object does
-        self.known = bodies(steps or ())
+        self._ends: dict[object, Callable[[], None]] = {}
         self._from_store = set(self.known)
         self._with_nested = {place.partition("!")[0] for place in self._from_store if "!" in place}
         self._unsaved: dict[int, tuple[str, Body]] = {}
@@ -315,13 +299,9 @@ class RunHistory:
         """Say whether the store knows of gated calls that the handler at this place made by itself."""
         return place in self._with_nested
 
-    def count(self, what: str) -> int:
-        """Return how many places with this in them are known."""
-        return sum(what in place for place in list(self.known))
-
-    def count_from_store(self, what: str) -> int:
-        """Return how many of those were read from the store."""
-        return sum(what in place for place in self._from_store)
+    def count(self, what: str, *, from_store: bool = False) -> int:
+        """Return how many places with this in them are known, or were read from the store."""
+        return sum(what in place for place in list(self._from_store if from_store else self.known))
 
     def know(self, place: str, body: Body) -> None:
         """Note what happened at a place, and is saved by somebody else."""
@@ -380,12 +360,9 @@ class RunHistory:
     def save_now(self) -> None:
         """Do what `save` does in a thread that may block, as the store's own."""
         if self.is_kept and self._unsaved:
-            checkpoint = self.checkpoint()
-            try:
+            with self.checkpoint() as checkpoint:
                 self.store.save_run(checkpoint.update)
                 checkpoint.saved()
-            finally:
-                checkpoint.release()
 
     async def leave(self, state: RunState) -> None:
         """Save what is left and end the lease. A run that never waited and ended leaves nothing."""
@@ -396,21 +373,10 @@ class RunHistory:
         finally:
             self._lease.release()
 
-    async def _write(self, verb: Callable[[RunUpdate], None]) -> None:
-        checkpoint = self.checkpoint()
-        try:
-            if self.store.blocks:
-                await offload(partial(verb, checkpoint.update))
-            else:
-                verb(checkpoint.update)
+    async def _write(self, write: Callable[[RunUpdate], None]) -> None:
+        with self.checkpoint() as checkpoint:
+            await verb(self.store, write, checkpoint.update)
             checkpoint.saved()
-        finally:
-            checkpoint.release()
-
-
-def in_loop() -> bool:
-    """Say whether an event loop runs in this thread."""
-    return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for exactly this, in spite of its name
 
 
 class _Quiet:
@@ -426,18 +392,154 @@ class _Quiet:
             await asyncio.wait(list(self._on_their_way.values()))
 
 
-def _written(body: Body) -> str:
-    fields = {name: value.serialize() if isinstance(value, Deferred) else value for name, value in body.items()}
-    try:
-        return dumps(fields)
-    except (TypeError, ValueError, RecursionError):  # what was done is written down, whatever somebody hung on it
-        return dumps(plain(fields))
+# -- the steps at work -------------------------------------------------------------------------------------------------
 
 
-def bodies(steps: Iterable[Step]) -> dict[str, Body]:
-    """Return what steps say, by place; the last one of a place counts."""
-    known: dict[str, Body] = {}
-    for step in steps:
-        known.pop(step.place, None)  # in the order of what happened last
-        known[step.place] = json.loads(step.body)
-    return known
+def now_ms() -> int:
+    """Return the instant in Unix milliseconds."""
+    return clock.microseconds(clock.now()) // 1000
+
+
+class RunAttempt:
+    """One call of a run, from its beginning or from where it paused; shared by all its steps.
+
+    Attributes:
+        emit: Takes every event; None where nobody listens.
+        acts_for: The persons for whom the program acts.
+        notes: What there is to say about a request when it is emitted again, by id.
+        approved: Requests that were approved when this attempt began, by id; each is looked up here once, and the start
+            itself says whether the approval still counts.
+    """
+
+    def __init__(
+        self, history: RunHistory, emit: Callable[[Event], None] | None, acts_for: tuple[Identity, ...]
+    ) -> None:
+        self.history, self.emit, self.acts_for = history, emit, acts_for
+        self.notes: dict[str, Body] = {}
+        self.approved: dict[str, Request] = {}
+        self._waiting: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
+
+    def wait(self, rank: tuple[int, ...], event: ApprovalEvent | InteractionEvent) -> None:
+        """Emit what waits for a person; the list of what is pending is in the order of the ranks."""
+        if self.emit is not None:
+            self.emit(event)
+        self._waiting.append((rank, event))
+
+    def note_of(self, request_id: str) -> Body:
+        """Return what there is to say about a request when it is emitted, from earlier calls of the run as well."""
+        found: Body = {}
+        for _, body in self.history.waiting():
+            if body["waits"] == request_id:
+                found |= body.get("note") or {}
+        return {**found, **self.notes.get(request_id, {})}
+
+    def waits(self) -> int:
+        """Return how many wait for a person."""
+        return len(self._waiting)
+
+    def pending(self) -> dict[str, list[Body]]:
+        """Return what waits, in the order of a model's turns and calls, and in that of a workflow's steps."""
+        found: dict[str, list[Body]] = {}
+        for _, event in sorted(self._waiting, key=itemgetter(0)):
+            name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
+            found.setdefault(name, []).append(entry_of(event))
+        return found
+
+    def check_going(self) -> None:
+        """Raise `Halt` if whoever listened has gone: nothing new is begun."""
+        if self.history.is_stopping:
+            raise Halt("cancelled", "stopped", "whoever listened to the run has gone")
+
+
+class StepContext:
+    """One runnable at work.
+
+    Attributes:
+        place: Where in the run; no two calls of one run share a place, and a resumed run finds each again by it.
+        path: Names from the outermost runnable down to this one.
+        is_outermost: Whether it is the run's own: where it stops or ends, nothing else of the run is under way.
+        rank: How the place is ordered among all others.
+        input: The arguments as people may see them; `arguments` are the real ones, None before they are known.
+        answers: What persons answered to the handler's questions, by number.
+        late: The number of the question whose time ran out, if one's did.
+        suspensions: How many questions the handler has asked so far in this pass.
+        is_running: Whether the handler has begun; before, its rules and defaults are asked.
+    """
+
+    def __init__(
+        self, attempt: RunAttempt, runnable: Definition, place: str, path: str, *, parent: StepContext | None = None,
+        tool_call_id: str | None = None, rank: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        self.attempt, self.runnable, self.place, self.path = attempt, runnable, place, path
+        self.history, self.is_outermost = attempt.history, parent is None
+        self.parent, self.tool_call_id, self.rank = parent, tool_call_id, rank
+        self.input: Body | None = None
+        self.arguments: Body | None = None
+        self.answers: dict[int, Any] = {}
+        self.usage: Counter[str] = Counter()
+        self.metadata: Body = {} if tool_call_id is None else {"tool_call_id": tool_call_id}
+        self.suspensions, self.is_running = 0, False
+        self.late: int | None = None
+        self.t0 = now_ms()
+
+    def child(
+        self, runnable: Definition, key: str, rank: tuple[int, ...], tool_call_id: str | None = None
+    ) -> StepContext:
+        """Return the step for a call that this one makes; `key` is its own among all calls made from here."""
+        return StepContext(
+            self.attempt, runnable, f"{self.place}/{key}", f"{self.path}.{runnable.name}", parent=self,
+            tool_call_id=tool_call_id, rank=(*self.rank, *rank),
+        )  # fmt: skip
+
+    def begin(self, arguments: Body, shown: Body) -> None:
+        """Note with what the handler begins, and how people may see that."""
+        self.arguments, self.input, self.is_running = arguments, shown, True
+
+    def count(self, what: str, n: int = 1) -> None:
+        """Add to a counter, here and in the steps above."""
+        step: StepContext | None = self
+        while step is not None:
+            step.usage[what] += n
+            step = step.parent
+
+    @property
+    def occasion(self) -> Occasion:
+        """Where the call stands, as the gate needs to know it."""
+        facts = {
+            "path": self.path, "runnable_name": self.runnable.name, "runnable_type": self.runnable.type,
+            "tool_call_id": self.tool_call_id,
+        }  # fmt: skip
+        return Occasion((self.history.run_id,), {}, self.attempt.acts_for, place=self.place, context=facts)
+
+    def record(self, status: RunStatus, *, value: Deferred | None = None, error: Body | None = None) -> Body:
+        """Return what the history keeps of this step when it has ended."""
+        body: Body = {
+            "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
+            "t0": self.t0, "t1": now_ms(), "status": status.model_dump(exclude_none=True), "input": self.input,
+            "error": error, "usage": dict(self.usage), "metadata": self.metadata,
+        }  # fmt: skip
+        return body if value is None else {**body, "value": value}
+
+    def emit_start(self) -> None:
+        """Tell those who listen that it begins."""
+        if self.attempt.emit is not None:
+            kind, run_id = self.runnable.type, self.history.run_id
+            self.attempt.emit(StartEvent(run_id=run_id, path=self.path, runnable_type=kind, t0=self.t0))
+
+    def emit_end(self, status: RunStatus, output: Any = None, error: Body | None = None) -> None:
+        """Tell those who listen how it ended; the run's own end is its output, which comes last."""
+        if self.attempt.emit is not None and not self.is_outermost:
+            self.attempt.emit(self.output_event(status, output, error))
+
+    def output_event(self, status: RunStatus, output: Any = None, error: Body | None = None) -> OutputEvent:
+        """Return the event that says how it ended."""
+        return OutputEvent(
+            run_id=self.history.run_id, path=self.path, runnable_type=self.runnable.type, input=self.input,
+            status=status, output=output, error=error, t0=self.t0, t1=now_ms(), usage=dict(self.usage),
+            metadata=dict(self.metadata),
+        )  # fmt: skip
+
+
+current_context: ContextVar[StepContext | None] = ContextVar("sayso_frame", default=None)
+current_step = current_context.get
+"""Return the step whose handler is running here; None outside of a run."""

@@ -7,34 +7,28 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
 from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
-from sayso.gates.options import check_known
+from sayso.gates.options import check_hook, check_known, check_text
 from sayso.gating import OnReject, call_function, checked_on_reject, given_for_no
-from sayso.model import canonical
 from sayso.model.escaping import storable
-from sayso.model.redaction import Redaction
-from sayso.model.request import Request, State, not_run
-from sayso.questions import aask
-from sayso.runs import options as run_options
-from sayso.runs.definition import entry
+from sayso.model.request import not_run
+from sayso.runs.definition import ToolOptions, check_handler, entry, options_of
+from sayso.runs.definition import by_name as _flat
 from sayso.runs.events import Denied, plain
 from sayso.runs.messages import Message, ModelCall
-from sayso.runs.options import ToolOptions, check_handler
 from sayso.runs.runnable import Run, Runnable
-from sayso.runs.signature import Fields
 from sayso.signals import trim, trimmed
 
 __all__ = [
-    "ASK", "FINISH", "Observation", "Tool", "approval_words", "by_name", "call_message", "check_turns", "denial_words",
-    "finish_tool", "nested", "not_a_tool", "offered_tool", "recorded", "text_of", "tool", "with_words",
+    "Tool", "approval_words", "call_message", "denial_words", "not_a_tool", "offered_tool", "text_of", "tool",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -110,8 +104,12 @@ class Tool(Runnable, Generic[P, R_co]):
         )
         self.on_reject = checked_on_reject(on_reject)
         words = {"key": key, "effect": effect, "title": title, "summary": summary}
-        redaction = Redaction([*self._options["redact"], *self.hidden()])
-        self._options |= run_options.call_words(self.name, self.signature, redaction.is_secret, self.rest, words)
+        for option, hook in words.items():
+            check_hook(option, hook, self.name, self.signature.names)
+            if not self.signature.takes_any:
+                shown = self.redaction.is_secret if option in {"key", "effect"} else None
+                check_text(option, hook, self.name, self.signature.names, is_secret=shown)
+        self._options |= {option: _flat(hook, self.rest) for option, hook in words.items()}
         self._options["ambiguous"] = exception_classes(ambiguous)
         self._options["suspends"] = exception_classes(suspends, "suspends=")
         update_wrapper(self, handler, updated=())
@@ -237,7 +235,7 @@ def tool(
         require_confirmation: The confirmation face's word for `requires_approval=True`.
         options: Those of `Tool`.
     """
-    check_known("tool", options, {*run_options.options_of(Tool), "require_confirmation"})
+    check_known("tool", options, {*options_of(Tool), "require_confirmation"})
     if not isinstance(require_confirmation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise errors.ConfigError(f"require_confirmation= takes True or False, not {require_confirmation!r}")
     if require_confirmation and "requires_approval" in options:
@@ -282,104 +280,11 @@ def denial_words(name: str, denied: Denied, approval: Mapping[str, Any] | None) 
     return approval_words(approval) + not_run(name, denied.message, may_change=denied.is_feedback)
 
 
-class Observation(NamedTuple):
-    """What became of a call, in words."""
-
-    text: str
-    is_error: bool = False
-
-
 def text_of(value: Any) -> str:
     """Return a value as a model reads it: text as it is, else JSON."""
     return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
 
 
-def recorded(request: Request) -> Observation:
-    """Return how a call ended that was made before; it is not made again."""
-    done, words = request.execution, request.message_for_model()
-    if request.state is State.FAILED:
-        return Observation(words, is_error=True)
-    if done is not None and done.resolved_by is not None:
-        return Observation(words)
-    if done is None or done.result is None:
-        return _below(words, "it was run; what it returned is not kept")
-    return _below(words, text_of(cast("Any", canonical.display(canonical.load(done.result)))["result"]))
-
-
-def with_words(request: Request, got: Observation) -> Observation:
-    """Return what a call gave that was made now, below what a person wrote or changed (`Request.message_for_model`)."""
-    return recorded(request) if request.state is State.FAILED else _below(request.message_for_model(), *got)
-
-
-def _below(words: str, text: str, is_error: bool = False) -> Observation:  # noqa: FBT001, FBT002  an observation's parts
-    return Observation(f"{words}\n{text}" if words else text, is_error)
-
-
-def nested() -> Observation:
-    """Return what is told where a function inside of the tool's own waited: where it stood is not kept."""
-    return Observation("what this call waited for was decided; make the same call again to go on", is_error=True)
-
-
-FINISH, ASK = "finish", "ask_to_user"
-
-
-def by_name(tools: Iterable[Any], *, may_ask: bool) -> dict[str, Tool]:
-    """Return the tools by name; `may_ask` adds the one that asks the user.
-
-    Raises:
-        ConfigError: Two have one name, or something is no tool.
-    """
-    found: dict[str, Tool] = {}
-    if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
-    own = [Tool(_ask_to_user, name=ASK)] if may_ask else []
-    for given in [*tools, *own]:
-        tool = _tool_of(given)
-        if tool.name in found or tool.name == FINISH:
-            raise errors.ConfigError(f"two tools are called {tool.name!r}")
-        found[tool.name] = tool
-    return found
-
-
-def check_turns(max_iters: object, on_rejection: object) -> None:
-    """Refuse options of `ReAct` that cannot be used.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    if type(max_iters) is not int or max_iters < 1:
-        raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")
-    if on_rejection not in {"raise", "continue"}:
-        raise errors.ConfigError(f"on_rejection= takes 'raise' or 'continue', not {on_rejection!r}")
-
-
-def _tool_of(given: Any) -> Tool:
-    if isinstance(given, Tool):
-        return cast("Tool", given)
-    handler = getattr(given, "func", None)
-    if callable(handler) and isinstance(getattr(given, "name", None), str):
-        return Tool(
-            handler, name=given.name, description=getattr(given, "desc", None) or getattr(given, "description", None)
-        )
-    if not callable(given):
-        raise errors.ConfigError(f"{given!r} is no tool: give a Tool, a function, or an object with name and func")
-    return Tool(given)
-
-
 def offered_tool(tool: Runnable) -> dict[str, Any]:
     """Return a tool as a model is offered it."""
     return {"name": tool.name, "description": tool.description or "", "parameters": tool.schema}
-
-
-def finish_tool(outputs: Fields) -> dict[str, Any]:
-    """Return the tool by which a model gives its answer, as the model is offered it; it is never called."""
-    return {
-        "name": FINISH,
-        "description": f"Give the answer: {', '.join(outputs.names)}. Ends the task.",
-        "parameters": outputs.schema,
-    }
-
-
-async def _ask_to_user(question: str) -> str:
-    """Ask the user a question and wait for the answer."""
-    return await aask(question, wait="raise")

@@ -17,13 +17,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
 
 from sayso import errors
 from sayso.model.parameters import fields_of, hints_of
-from sayso.runs.context import StepContext, current_step
-from sayso.runs.definition import Definition, checked_name
+from sayso.runs.definition import Definition, RunnableOptions, checked_name
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Failed, Halt, most_urgent
-from sayso.runs.options import RunnableOptions
 from sayso.runs.runnable import Runnable
-from sayso.runs.state import LostValue
+from sayso.runs.state import LostValue, StepContext, current_step
 from sayso.runs.tool import Tool
 from sayso.signals import trimmed
 
@@ -169,7 +167,14 @@ class Workflow(Runnable):
         steps = {**self._steps, key: _Step(runnable, frozenset(named) | taken | read, given)}
         vars(self.function)["__signature__"] = inputs_of(_inputs(steps), self._hooks)
         self._steps = steps
-        for known in ("gate", "rest", "shape", "signature"):  # its input is its steps', and it hides what they hide
+        for known in (
+            "gate",
+            "rest",
+            "schema",
+            "shape",
+            "signature",
+            "_exact",
+        ):  # its input is its steps', and it hides what they hide
             vars(self).pop(known, None)
         return self
 
@@ -205,7 +210,8 @@ class Workflow(Runnable):
             given = {**inputs, **given}
         for parameter, value in step.given.items():
             given[parameter] = value(**_chosen(value, known)) if callable(value) else value
-        return await run_step(context.child(step.runnable, name, (list(self._steps).index(name),)), given)
+        rank = (list(self._steps).index(name),)
+        return await run_step(context.child(step.runnable, name, rank), given)
 
 
 def _within(runnable: Definition) -> Iterator[Definition]:

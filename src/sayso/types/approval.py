@@ -1,6 +1,6 @@
-"""The approval API's decisions, for compatibility; the code is in `sayso.runs.decisions` and `sayso.runs.options`."""
+"""The approval API's decisions, for compatibility; the code is in `sayso.runs`."""
 
 from sayso.runs.decisions import ApprovalResolution, Cancel
-from sayso.runs.options import ApprovalPolicyDecision
+from sayso.runs.definition import ApprovalPolicyDecision
 
 __all__ = ["ApprovalPolicyDecision", "ApprovalResolution", "Cancel"]
