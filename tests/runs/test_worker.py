@@ -261,7 +261,7 @@ async def test_a_run_that_another_has_in_hand_is_no_error(store: Store, monkeypa
     assert (told, store.get(ids(output)[0]).state) == ([], "approved")
 
     lease.release()  # whoever had it has died without a word
-    served._hands.clear()  # as if the pause were over
+    served._known.clear()  # as if the pause were over
     await bounded(served.run(once=True))
     assert endings(told) == ["done"]
     await bounded(served.run(once=True))

@@ -16,22 +16,26 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from sayso import errors
-from sayso.effects import offload
 from sayso.model import duration
 from sayso.model.ids import new_run_id
 from sayso.model.run import RunState
-from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, RunStatus, StartEvent
+from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, StartEvent
 from sayso.runs.runnable import Run, Runnable, execute
+from sayso.runs.state import verb
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 
-__all__ = [
-    "LOOK", "Ending", "HeardEvents", "Mark", "Report", "RunPosition", "StoreView", "Worker", "ending_of", "store_views",
-]  # fmt: skip
+__all__ = ["Ending", "Report", "Worker"]
+
+_LOOK = 2.0  # seconds between two looks where nothing seems to happen: a killed worker sends no notification
+_STRANGERS = 60.0  # seconds between two looks for runs of runnables that this worker was not given
+_PACE = 0.05  # seconds between two looks at a store that changes all the time
+_LAST = 0.1  # seconds for writing down what was broken off
+_SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
+_log = logging.getLogger("sayso")
 
 
 class Ending(StrEnum):
@@ -56,17 +60,18 @@ class Ending(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether the run itself has ended."""
-        return self in _FINAL
+        return self in {Ending.DONE, Ending.FAILED, Ending.DENIED, Ending.CANCELLED}
 
 
 _WORDS = {
-    Ending.PAUSED: "waits for a person",
-    Ending.UNKNOWN: "stopped at an unknown outcome",
-    Ending.CHANGED: "not resumed",
-    Ending.HANDED_BACK: "handed back",
-    Ending.RETRY: "to be tried again",
-}
-_FINAL = {Ending.DONE, Ending.FAILED, Ending.DENIED, Ending.CANCELLED}
+    Ending.PAUSED: "waits for a person", Ending.UNKNOWN: "stopped at an unknown outcome",
+    Ending.CHANGED: "not resumed", Ending.HANDED_BACK: "handed back", Ending.RETRY: "to be tried again",
+}  # fmt: skip
+_ENDINGS = {
+    "approval_required": Ending.PAUSED, "input_required": Ending.PAUSED, "suspended": Ending.PAUSED,
+    "approval_denied": Ending.DENIED, "cancelled": Ending.CANCELLED, "outcome_unknown": Ending.UNKNOWN,
+    "run_changed": Ending.CHANGED, "stopped": Ending.HANDED_BACK, "store_failed": Ending.RETRY,
+}  # fmt: skip
 
 
 class Report(NamedTuple):
@@ -93,141 +98,67 @@ class Report(NamedTuple):
     seconds: float
 
 
-class HeardEvents:
-    """What a worker needs to know of a run's events.
-
-    Attributes:
-        has_begun: Whether anything was begun; nothing is in a run that somebody else has, or that has ended.
-        waits: Ids of the requests that wait.
-    """
+class _Heard:
+    """What a worker needs to know of a run's events: whether anything was begun, and which requests wait."""
 
     def __init__(self) -> None:
         self.has_begun = False
         self.waits: list[str] = []
 
     def hear(self, event: Event) -> None:
-        """Take an event."""
-        match event:
-            case StartEvent():
-                self.has_begun = True
-            case ApprovalEvent():
-                self.waits.append(event.approval_id)
-            case InteractionEvent():
-                self.waits.append(event.interaction_id)
-            case _:
-                pass
-
-
-_ENDINGS = {
-    "approval_required": Ending.PAUSED,
-    "input_required": Ending.PAUSED,
-    "approval_denied": Ending.DENIED,
-    "cancelled": Ending.CANCELLED,
-    "outcome_unknown": Ending.UNKNOWN,
-    "run_changed": Ending.CHANGED,
-    "suspended": Ending.PAUSED,
-    "stopped": Ending.HANDED_BACK,
-    "store_failed": Ending.RETRY,
-}
-
-
-def ending_of(output: OutputEvent) -> Ending | None:
-    """Return what an output says became of its run; None where another process has its lease."""
-    status: RunStatus = output.status
-    if status.reason == "approval_already_claimed":
-        return None
-    return _ENDINGS.get(status.reason or "", Ending.DONE if status.code == "success" else Ending.FAILED)
-
-
-T = TypeVar("T")
-Mark = tuple[str | int, ...]
-LOOK = 2.0
-"""Seconds between two looks at a store in which nothing seems to happen: a worker that is killed rings no bell."""
-
-
-_STRANGERS = 60.0
-_log = logging.getLogger("sayso")
-
-
-class RunPosition(NamedTuple):
-    """Where a run stands.
-
-    Attributes:
-        name: Of its runnable.
-        mark: Differs after anything that lets the run go on; the same after it was begun again in vain.
-    """
-
-    name: str
-    mark: Mark
+        if isinstance(event, StartEvent):
+            self.has_begun = True
+        elif isinstance(event, ApprovalEvent | InteractionEvent):
+            self.waits.append(event.request_id)
 
 
 @dataclass(eq=False)
-class StoreView:
-    """A store and the runnables whose runs are looked for in it.
-
-    Attributes:
-        store: The store.
-        runnables: By name.
-    """
+class _StoreView:
+    """A store and the runnables whose runs are looked for in it, by name."""
 
     store: Store
     runnables: dict[str, Runnable] = field(default_factory=dict[str, Runnable])
-    _swept: float = -LOOK
+    _swept: float = -_LOOK
     _asked: float = -_STRANGERS
     _named: set[str] = field(default_factory=set[str])
 
-    async def verb(self, verb: Callable[[], T]) -> T:
-        """Run a verb of the store without blocking the event loop."""
-        return await offload(verb) if self.store.blocks else verb()
-
-    async def ready(self, limit: int) -> Sequence[str]:
+    def ready(self, limit: int) -> Sequence[str]:
         """Return the ids of runs that could go on, those that nobody touched for longest first."""
-        return await self.verb(partial(self._ready, limit))
-
-    def _ready(self, limit: int) -> Sequence[str]:
         now = time.monotonic()
-        if now - self._swept >= LOOK:
+        if now - self._swept >= _LOOK:
             self._swept = now
             self.store.sweep()  # so that a run goes on whose request nobody answered in time
         if now - self._asked >= _STRANGERS:
             self._asked = now
-            self._name_strangers()
+            found, _ = self.store.runs(RunFilter(frozenset({RunState.PAUSED, RunState.BROKEN})), limit=1000)
+            for name in sorted({run.name for run in found} - set(self.runnables) - self._named):
+                self._named.add(name)
+                _log.warning("runs of %r wait in this store; this worker was not given it and leaves them alone", name)
         return self.store.ready_runs(list(self.runnables), limit)
 
-    async def position(self, run_id: str) -> RunPosition | None:
-        """Return where a run stands; None if there is nothing to go on with."""
-        return await self.verb(partial(self._position, run_id))
+    def mark(self, run_id: str) -> tuple[object, ...] | None:
+        """Return what differs after anything that lets a run go on; None if there is nothing to go on with.
 
-    def _position(self, run_id: str) -> RunPosition | None:
+        The name of its runnable comes first. It is the same after the run was begun again in vain.
+        """
         try:
-            run, steps = (kept := self.store.get_run(run_id)).run, kept.steps
+            kept = self.store.get_run(run_id)
         except errors.RunNotFoundError:
             return None
+        run, steps = kept.run, kept.steps
         if run.state is RunState.ENDED or run.name not in self.runnables:
             return None
         waits = dict.fromkeys(step.waits for step in steps if step.waits is not None)
         states = [self.store.get(request_id).state.value for request_id in waits]
-        return RunPosition(run.name, (run.state is RunState.RUNNING, len(steps), *states))
-
-    def _name_strangers(self) -> None:
-        """Say once of each name that runs of it wait here and are left alone."""
-        waiting = RunFilter(frozenset({RunState.PAUSED, RunState.BROKEN}))
-        found, _ = self.store.runs(waiting, limit=1000)
-        for name in sorted({run.name for run in found} - set(self.runnables) - self._named):
-            self._named.add(name)
-            _log.warning("runs of %r wait in this store; this worker was not given it and leaves them alone", name)
+        return (run.name, run.state is RunState.RUNNING, len(steps), *states)
 
 
-def store_views(runnables: Iterable[Runnable]) -> list[StoreView]:
-    """Return the stores of these runnables, each with its own.
-
-    Raises:
-        ConfigError: None is given, or two of one name in one store.
-    """
-    found: dict[int, StoreView] = {}
+def _store_views(runnables: Iterable[Runnable]) -> list[_StoreView]:
+    """Return the stores of these runnables, each with its own."""
+    found: dict[int, _StoreView] = {}
     for runnable in runnables:
         store = runnable.store
-        view = found.setdefault(id(store), StoreView(store))
+        view = found.setdefault(id(store), _StoreView(store))
         if view.runnables.setdefault(runnable.name, runnable) is not runnable:
             raise errors.ConfigError(f"two runnables are called {runnable.name!r}; a worker tells them apart by name")
     if not found:
@@ -235,10 +166,7 @@ def store_views(runnables: Iterable[Runnable]) -> list[StoreView]:
     return list(found.values())
 
 
-_PACE = 0.05  # seconds between two looks at a store that changes all the time
-_LAST = 0.1  # seconds for writing down what was broken off
-_SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
-_Key = tuple[StoreView, str]
+_Key = tuple[_StoreView, str]
 
 
 @dataclass
@@ -254,7 +182,7 @@ class _KnownRun:
         run: While it is under way.
     """
 
-    mark: Mark | None = None
+    mark: tuple[object, ...] | None = None
     told: tuple[object, ...] = ()
     faults: int = 0
     due: float = 0.0
@@ -285,14 +213,14 @@ class Worker:
         if type(concurrency) is not int or concurrency < 1:
             raise errors.ConfigError(f"concurrency is a whole number from 1, not {concurrency!r}")
         self.is_cut_short = False
-        self._views = store_views(runnables)
+        self._views = _store_views(runnables)
         self._concurrency, self._grace, self._tell = concurrency, duration.parse(grace).total_seconds(), tell
-        self._hands: dict[_Key, _KnownRun] = {}
+        self._known: dict[_Key, _KnownRun] = {}
         self._going: dict[_Key, asyncio.Task[None]] = {}
         self._backlog: deque[_Key] = deque()
+        self._aside: set[_Key] = set()  # what the store calls ready and is not begun
         self._has_company = False  # whether another worker has taken a run of the backlog
         self._id = new_run_id().encode()
-        self._aside: set[_Key] = set()  # what the store calls ready and is not begun
         self._once = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
@@ -301,12 +229,12 @@ class Worker:
 
     @property
     def stores(self) -> list[Store]:
-        """Where it looks."""
+        """The stores in which runs are looked for."""
         return [view.store for view in self._views]
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `stop` was called."""
+        """Whether it was told to stop."""
         return self._stopped_at is not None
 
     def stop(self) -> None:
@@ -317,9 +245,9 @@ class Worker:
             self._loop.call_soon_threadsafe(self._stop_runs)
 
     def _stop_runs(self) -> None:
-        for hand in self._hands.values():
-            if hand.run is not None:
-                hand.run.stop()
+        for known in self._known.values():
+            if known.run is not None:
+                known.run.stop()
         self._news.set()
 
     async def run(self, *, once: bool = False) -> None:
@@ -368,7 +296,7 @@ class Worker:
         """Wait until there is something to do."""
         is_wanted = self._has_changed and self._has_room and not self._backlog
         try:
-            await asyncio.wait_for(self._news.wait(), self._pause if is_wanted else LOOK)
+            await asyncio.wait_for(self._news.wait(), self._pause if is_wanted else _LOOK)
         except TimeoutError:
             self._has_changed = True
 
@@ -379,7 +307,7 @@ class Worker:
         try:
             for view in self._views:
                 room = (16 if self._has_company else 4) * self._concurrency + len(self._going) + len(self._aside)
-                found = [(view, run_id) for run_id in await view.ready(room)]
+                found = [(view, run_id) for run_id in await verb(view.store, view.ready, room)]
                 self._has_changed |= len(found) >= room  # there is more
                 listed.update(found)
                 self._backlog += filter(self._may_begin, found)
@@ -391,17 +319,16 @@ class Worker:
             _log.warning("the store cannot be looked at, and is tried again in %.1f s: %s", self._pause, error)
             return
         self._faults = 0
-        self._aside &= listed
-        self._aside |= listed - set(self._backlog) - set(self._going)
+        self._aside = (self._aside & listed) | (listed - set(self._backlog) - set(self._going))
         # What lies aside costs a look at its steps each time, and there may be much of it.
-        self._next_look = time.monotonic() + min(LOOK, _PACE * (1 + len(self._aside) / 10))
+        self._next_look = time.monotonic() + min(_LOOK, _PACE * (1 + len(self._aside) / 10))
 
     def _may_begin(self, key: _Key) -> bool:
-        hand = self._hands.get(key)
-        if hand is None:
+        known = self._known.get(key)
+        if known is None:
             return True
-        is_early = hand.due > time.monotonic() or (self._once and hand.faults > 0)
-        return key not in self._going and not hand.is_changed and not is_early
+        is_early = known.due > time.monotonic() or (self._once and known.faults > 0)
+        return key not in self._going and not known.is_changed and not is_early
 
     def _next(self) -> _Key:
         """Return what to begin: the oldest, unless another worker takes the oldest as well."""
@@ -426,19 +353,19 @@ class Worker:
     async def _resume(self, key: _Key) -> None:
         """Go on with a run, if anything about it has changed, and report what became of it."""
         view, run_id = key
-        hand, began, heard = self._hands.setdefault(key, _KnownRun()), time.monotonic(), HeardEvents()
+        known, began, heard = self._known.setdefault(key, _KnownRun()), time.monotonic(), _Heard()
         name = ""
         try:
-            position = await view.position(run_id)
-            if position is None:
-                del self._hands[key]
+            mark = await verb(view.store, view.mark, run_id)
+            if mark is None:
+                del self._known[key]
                 return
-            if position.mark == hand.mark or self.is_stopping:
+            if mark == known.mark or self.is_stopping:
                 self._aside.add(key)
                 return
-            name, hand.mark = position.name, position.mark
-            hand.run = view.runnables[name](parent_id=run_id)
-            output = await execute(hand.run, heard.hear)
+            name, known.mark = str(mark[0]), mark
+            known.run = view.runnables[name](parent_id=run_id)
+            output = await execute(known.run, heard.hear)
             ending, message = await self._became(key, output, heard), output.status.message
         except asyncio.CancelledError:
             ending, message = (Ending.HANDED_BACK if self.is_stopping else Ending.BROKEN), "broken off"
@@ -449,46 +376,47 @@ class Worker:
             _log.exception("the run %s stopped", run_id)
             ending, message = Ending.BROKEN, f"{type(error).__name__}: {error}"
         finally:
-            hand.run = None
+            known.run = None
         if ending is not None:
             self._report(key, Report(run_id, name, ending, message, tuple(heard.waits), time.monotonic() - began))
 
-    async def _became(self, key: _Key, output: OutputEvent, heard: HeardEvents) -> Ending | None:
+    async def _became(self, key: _Key, output: OutputEvent, heard: _Heard) -> Ending | None:
         """Return what became of a run; None where it was somebody else's."""
-        view, run_id = key
-        ending = ending_of(output)
+        (view, run_id), status = key, output.status
         self._has_changed |= heard.has_begun  # there may be more to do
-        if ending is None and not heard.has_begun:
-            # Whoever has it may be killed before anything changes, so it is looked at again, though not at once.
-            self._hands[key].mark, self._hands[key].due = None, time.monotonic() + LOOK
-            self._has_company = True
+        if status.reason == "approval_already_claimed":  # another process has its lease
+            if not heard.has_begun:
+                # Whoever has it may be killed before anything changes, so it is looked at again, though not at once.
+                self._known[key].mark, self._known[key].due = None, time.monotonic() + _LOOK
+                self._has_company = True
+            return None
+        ending = _ENDINGS.get(status.reason or "", Ending.DONE if status.code == "success" else Ending.FAILED)
         is_doubtful = ending is Ending.FAILED or not heard.has_begun
-        if ending is None or ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
+        if ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending
-        if await view.position(run_id) is not None:  # it has not ended: its model was out of reach, or it cannot begin
+        if await verb(view.store, view.mark, run_id) is not None:
+            # It has not ended: its model was out of reach, or it cannot begin.
             return Ending.RETRY if heard.has_begun else Ending.BROKEN
         if not heard.has_begun:  # it had ended in somebody else's hands
-            del self._hands[key]
+            del self._known[key]
         return ending if heard.has_begun else None
 
     def _report(self, key: _Key, report: Report) -> None:
-        hand, ending = self._hands[key], report.ending
-        hand.faults = hand.faults + 1 if ending is Ending.RETRY else 0
+        known, ending = self._known[key], report.ending
+        known.faults = known.faults + 1 if ending is Ending.RETRY else 0
         if ending is Ending.RETRY:
-            hand.mark, pause = None, _pause_after(hand.faults)
-            hand.due = time.monotonic() + pause
+            known.mark, pause = None, _pause_after(known.faults)
+            known.due = time.monotonic() + pause
             asyncio.get_running_loop().call_later(pause, self._changed)
         elif ending is Ending.CHANGED:
-            hand.is_changed = True
+            known.is_changed = True
             _log.warning("the run %s of %s is not resumed: %s", report.run_id, report.name, report.message)
         elif ending.is_final:
-            del self._hands[key]
+            del self._known[key]
         told = (ending, report.message, report.waits)
-        if hand.told != told:  # begun again in vain, it has nothing new to say
-            hand.told = told
+        if known.told != told:  # begun again in vain, it has nothing new to say
+            known.told = told
             self._tell(report)
-
-    # -- ending ------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
         """Let handlers end within the grace, and break the others off."""
