@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, Optional, Union, cast
@@ -166,58 +166,42 @@ class Signature:
 
 def _sides(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields on either side of the arrow; `->` may also stand inside of a `Literal`."""
-    if len(text) > _MOST or _depth(text) > _DEEPEST:
+    depth = max(accumulate((letter in "([{") - (letter in ")]}") for letter in text), default=0)
+    if len(text) > _MOST or depth > _DEEPEST:
         raise ConfigError(f"a signature has at most {_MOST:,} characters, and {_DEEPEST} brackets in each other")
     refusal: ConfigError | None = None
-    for left, right in _cuts(text):
+    for arrow in (place for place in range(len(text)) if text.startswith("->", place)):
         try:
-            found = _fields(left, text), _fields(right, text)
-        except RecursionError:
-            refusal = ConfigError(f"the signature {text[:40]!r} … is nested too deeply")
-            continue
+            takes, gives = _fields(text[:arrow], text), _fields(text[arrow + 2 :], text)
         except ConfigError as error:
-            # The cut that reads furthest says what is wrong; a cut inside of quotes leaves no grammar at all.
+            # The first cut says what is wrong; one inside of quotes leaves no grammar at all.
             refusal = refusal or error
             continue
-        _check_names(*found, text)
-        return found
+        both = sorted(takes.keys() & gives.keys())
+        if both:
+            raise ConfigError(f"the signature {text!r} has {both[0]!r} on both sides")
+        return takes, gives
     raise refusal or ConfigError(f"the signature {text!r} has no '->' between what goes in and what comes out")
 
 
-def _depth(text: str) -> int:
-    return max(accumulate((letter in "([{") - (letter in ")]}") for letter in text), default=0)
-
-
-def _cuts(text: str) -> Iterator[tuple[str, str]]:
-    place = text.find("->")
-    while place >= 0:
-        yield text[:place], text[place + 2 :]
-        place = text.find("->", place + 2)
-
-
-def _check_names(takes: dict[str, Any], gives: dict[str, Any], text: str) -> None:
-    both = sorted(takes.keys() & gives.keys())
-    if both:
-        raise ConfigError(f"the signature {text!r} has {both[0]!r} on both sides")
-
-
 def _fields(side: str, text: str) -> dict[str, Any]:
+    near = f"near {side.strip()!r}"
     try:
         # Parsed and looked at; never compiled, never evaluated.
         body = ast.parse(f"def side({' '.join(side.split())}): ...").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"the signature {text!r} cannot be read near {side.strip()!r}") from error
+        raise ConfigError(f"the signature {text!r} cannot be read {near}") from error
     function = body[0]
     if len(body) != 1 or not isinstance(function, ast.FunctionDef) or len(function.body) != 1:
-        raise ConfigError(f"the signature {text!r} cannot be read near {side.strip()!r}")
+        raise ConfigError(f"the signature {text!r} cannot be read {near}")
     given = function.args
     others = [given.vararg, given.kwarg, *given.kwonlyargs, *given.posonlyargs, *given.defaults, function.returns]
     if any(one is not None for one in others) or not given.args:
-        raise ConfigError(f"the signature {text!r} needs plain fields, `name` or `name: type`, near {side.strip()!r}")
+        raise ConfigError(f"the signature {text!r} needs plain fields, `name` or `name: type`, {near}")
     if any(one.arg.startswith("_") for one in given.args):
         raise ConfigError(f"the signature {text!r} has a field whose name begins with an underscore")
     if len({one.arg for one in given.args}) < len(given.args):
-        raise ConfigError(f"the signature {text!r} has a name twice near {side.strip()!r}")
+        raise ConfigError(f"the signature {text!r} has a name twice {near}")
     return {one.arg: str if one.annotation is None else _type(one.annotation) for one in given.args}
 
 
@@ -229,34 +213,32 @@ def _type(node: ast.expr) -> Any:
             return _PLAIN_TYPES[name]
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return Union[_type(left), _type(right)]  # noqa: UP007  a union of None and None is no `|`
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=inside):
+            return Literal[tuple(map(_constant, _parts(inside)))]
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[one, ast.Constant(value=value)])) if (
+            value is ...
+        ):
+            return tuple[_type(one), ...]
         case ast.Subscript(value=ast.Name(id=name), slice=inside):
-            return _generic(name, inside)
+            kinds = tuple(map(_type, _parts(inside)))
+            if len(kinds) not in _GENERICS.get(name, (None, ()))[1]:
+                raise ConfigError(f"the type {name}[…] cannot be used with {len(kinds)} types in a signature's text")
+            return _GENERICS[name][0][kinds[0] if len(kinds) == 1 else kinds]
         case _:
             raise _unknown(node)
 
 
-def _generic(name: str, inside: ast.expr) -> Any:
-    parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-    if name == "Literal":
-        return Literal[tuple(_constant(part) for part in parts)]
-    if name == "tuple" and len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is ...:
-        return tuple[_type(parts[0]), ...]
-    kinds = tuple(_type(part) for part in parts)
-    match name, len(kinds):
-        case (("list" | "List"), 1):
-            return list[kinds[0]]
-        case (("set" | "Set"), 1):
-            return set[kinds[0]]
-        case (("dict" | "Dict"), 2):
-            return dict[kinds[0], kinds[1]]
-        case (("tuple" | "Tuple"), n) if n:
-            return tuple[kinds]
-        case "Optional", 1:
-            return Optional[kinds[0]]  # noqa: UP045  as above
-        case "Union", n if n:
-            return Union[kinds]  # noqa: UP007  as above
-        case _:
-            raise ConfigError(f"the type {name}[…] cannot be used with {len(kinds)} types in a signature's text")
+_SOME = range(1, _MOST)
+_GENERICS: dict[str, tuple[Any, Collection[int]]] = {
+    **dict.fromkeys(("list", "List"), (list, {1})), **dict.fromkeys(("set", "Set"), (set, {1})),
+    **dict.fromkeys(("dict", "Dict"), (dict, {2})), **dict.fromkeys(("tuple", "Tuple"), (tuple, _SOME)),
+    "Optional": (Optional, {1}), "Union": (Union, _SOME),
+}  # fmt: skip
+"""What may have types in brackets, and how many."""
+
+
+def _parts(inside: ast.expr) -> list[ast.expr]:
+    return inside.elts if isinstance(inside, ast.Tuple) else [inside]
 
 
 def _constant(node: ast.expr) -> Any:
