@@ -810,6 +810,11 @@ MUTANTS = [
         "runs/test_checkpoints.py::test_what_was_not_saved_goes_into_the_next_one_in_its_order",
     ),
     Mutant(
+        "a run whose end is not saved is no success", "runs/runnable.py",
+        "    if unsaved is not None and state is RunState.ENDED:\n", "    if False:\n",
+        "runs/test_guards.py::test_a_run_whose_end_is_not_saved_is_no_success",
+    ),
+    Mutant(
         "a value for a no is made once", "runs/engine.py",
         'and runnable.on_reject != "raise":\n        return known', "and False:\n        return known",
         "runs/test_call_options.py::test_on_reject_is_asked_once_for_a_no",

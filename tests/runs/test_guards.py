@@ -153,6 +153,24 @@ def test_a_run_that_could_not_be_handed_back_is_in_nobodys_hand(
     assert ran == ["paid"]
 
 
+def test_a_run_whose_end_is_not_saved_is_no_success(
+    each_store: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise errors.StoreUnavailableError("the disk is gone")
+
+    pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
+    flow = Workflow(name="flow").step(pay)
+    paused = started(flow)
+    with monkeypatch.context() as patch:
+        patch.setattr(each_store, "leave_run", fails)
+        output = flow(parent_id=paused.run_id, resume=yes(paused)).run()
+    assert reason(output) == ("error", "store_failed")
+    assert "its end could not be recorded: the disk is gone" in str(output.status.message)
+    assert reason(flow(parent_id=paused.run_id).run()) == ("success", None)
+    assert ran == ["paid"]
+
+
 def test_an_outermost_call_is_handed_back_with_its_request_and_with_its_end(
     each_store: Store, ran: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

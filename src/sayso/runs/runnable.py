@@ -94,7 +94,9 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
             if state is RunState.ENDED:
                 await _end(step, output)
         finally:
-            await _leave(history, state)
+            unsaved = await _leave(history, state)
+    if unsaved is not None and state is RunState.ENDED:
+        output = _end_not_saved(output, unsaved)
     output.metadata |= attempt.pending()
     return output
 
@@ -297,12 +299,27 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
         history.put(step.place, step.record(output.status, value=live, error=output.error))
 
 
-async def _leave(history: RunHistory, state: RunState) -> None:
+async def _leave(history: RunHistory, state: RunState) -> errors.SaysoError | None:
+    """Hand the run back; return what went wrong. What is not saved is done again by whoever resumes it."""
     try:
         await history.leave(state)
-    except errors.SaysoError:
-        # The run's end is told all the same; what is not saved is done again by whoever resumes it.
+    except errors.SaysoError as error:
         _log.exception("the run %s could not be handed back", history.run_id)
+        return error
+    return None
+
+
+def _end_not_saved(output: OutputEvent, error: errors.SaysoError) -> OutputEvent:
+    """Return the output of a run whose end is not in the store: to everybody else it has not ended."""
+    said = output.status.code if output.status.reason is None else output.status.reason
+    message = (
+        f"the run ended ({said}), and its end could not be recorded: {error}."
+        f" Resume it by parent_id={output.run_id!r}; what is recorded is not done again"
+    )
+    status = RunStatus(code="error", reason="store_failed", message=message)
+    return output.model_copy(
+        update={"status": status, "error": {"type": type(error).__name__, "message": message}}
+    )  # fmt: skip
 
 
 _TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
