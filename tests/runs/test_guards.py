@@ -143,7 +143,7 @@ def test_a_run_that_could_not_be_handed_back_is_in_nobodys_hand(
         raise errors.StoreUnavailableError("the disk is gone")
 
     pay = Tool(lambda: ran.append("paid"), name="pay", requires_approval=True)
-    flow = Workflow(name="flow").step(pay)
+    flow = Workflow(name="flow").step(pay).step(Tool(lambda: None, name="log"))
     with monkeypatch.context() as patch:
         patch.setattr(each_store, "leave_run", fails)
         paused = started(flow)

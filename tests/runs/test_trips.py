@@ -17,7 +17,7 @@ from sayso.runs.decisions import DecisionTaker
 from sayso.runs.state import StepContext
 from sayso.stores.base import Store
 from sayso.testing import frozen_clock
-from tests.support.running import awaited, ids, reason, started, yes
+from tests.support.running import agent_of, awaited, ids, reason, started, yes
 
 
 @pytest.fixture
@@ -57,6 +57,20 @@ def test_a_round_trip_of_a_gated_tool_takes_five_trips_to_its_store(
         assert len(trips) == 1  # asked, and handed back with it
         output = await pay(parent_id=paused.run_id, resume=yes(paused)).collect()
         assert (output.output, len(trips)) == ("paid", 5)  # taken in hand, decided, started, ended
+
+    round_trip()
+
+
+def test_a_round_trip_of_an_agent_takes_six_trips_to_its_store(tmp_path: Any, pay: Tool, trips: list[object]) -> None:
+    sayso.configure(store=f"sqlite:///{tmp_path / 'sayso.db'}")
+    clerk = agent_of([pay], ("pay", {"amount": 1}))
+
+    @awaited
+    async def round_trip() -> None:
+        paused = await clerk(prompt="go").collect()
+        assert len(trips) == 1  # asked, and handed back with it: nothing else was under way
+        output = await clerk(parent_id=paused.run_id, resume=yes(paused)).collect()
+        assert (reason(output), len(trips)) == (("success", None), 6)  # taken, decided, started, ended, handed back
 
     round_trip()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, ClassVar, Unpack, cast
 
@@ -106,9 +107,7 @@ class Agent(Runnable):
         known = step.history.known.get(place)
         if known is not None:
             saved: dict[str, Any] = known["reply"]
-            return Reply(
-                saved["text"], [ModelCall(**call) for call in saved["calls"]], saved["usage"], saved["provider"]
-            )
+            return replace(Reply(**saved), calls=[ModelCall(**call) for call in saved["calls"]])
         step.attempt.check_going()
         try:
             reply = await self._streamed(step, messages)
@@ -116,11 +115,7 @@ class Agent(Runnable):
             raise Halt("error", None, words(error, ()), error) from error
         for what, n in reply.usage.items():
             step.count(what, n)
-        calls = [
-            {"id": c.id, "name": c.name, "arguments": c.arguments, "problem": c.problem} for c in reply.calls
-        ]  # fmt: skip
-        saved = {"text": reply.text, "calls": calls, "usage": reply.usage, "provider": reply.provider}
-        step.history.put(place, {"path": step.path, "reply": saved})
+        step.history.put(place, {"path": step.path, "reply": asdict(reply)})
         if reply.calls:  # a last answer is saved with the end of the run
             await step.history.save()
         return reply
@@ -146,7 +141,7 @@ class Agent(Runnable):
         Raises:
             Halt: One of them waits, or stops the run; all others have settled.
         """
-        made = [asyncio.ensure_future(self._called(step, turn, n, call)) for n, call in enumerate(calls)]
+        made = [asyncio.ensure_future(self._called(step, turn, calls, n)) for n in range(len(calls))]
         try:
             await asyncio.wait(made)
         except asyncio.CancelledError:
@@ -165,13 +160,14 @@ class Agent(Runnable):
             raise most_urgent(cast("list[Halt]", halts))
         return [one.result() for one in made]
 
-    async def _called(self, step: StepContext, turn: int, n: int, call: ModelCall) -> Message:
+    async def _called(self, step: StepContext, turn: int, calls: Sequence[ModelCall], n: int) -> Message:
+        call = calls[n]
         part = self._tools.get(call.name)
         if part is None:
             return call_message(call, not_a_tool(call.name, self._tools), is_error=True)
         if call.problem is not None:
             return call_message(call, f"The arguments cannot be read: {call.problem}. Nothing was run.", is_error=True)
-        below = step.child(part, f"turn{turn}.{n}", (turn, n), call.id)
+        below = step.child(part, f"turn{turn}.{n}", (turn, n), call.id, is_only=len(calls) == 1)
         try:
             value = await run_step(below, call.arguments)
         except Denied as denied:

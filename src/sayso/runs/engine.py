@@ -336,7 +336,7 @@ class _StepCaller(Caller):
         note = {"expired": True} if self.is_late else {}
         waits = {"waits": request.id, "path": step.path, "name": step.runnable.name, "note": note}
         yield history.quiet()
-        with history.checkpoint((step.place, waits), RunState.PAUSED if step.is_outermost else None) as checkpoint:
+        with history.checkpoint((step.place, waits), RunState.PAUSED if step.is_alone else None) as checkpoint:
             met = yield from open_request(store, request, checkpoint.update)
             checkpoint.saved(met.id)
         if self.is_late:

@@ -170,7 +170,7 @@ async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
     if asks.number == step.late:
         body["note"] = {"expired": True}
     await history.quiet().arun()
-    with history.checkpoint((place, body), RunState.PAUSED if step.is_outermost else None) as checkpoint:
+    with history.checkpoint((place, body), RunState.PAUSED if step.is_alone else None) as checkpoint:
         held = telemetry.asked(await verb(store, store.ask, request, checkpoint.update))
         checkpoint.saved(held.id)
     return _waits(step, held)

@@ -13,7 +13,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
 from sayso.effects import Effect, offload
-from sayso.errors import ArgumentError
+from sayso.errors import ArgumentError, RunBusyError
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps
 from sayso.model.request import Request, State
@@ -368,6 +368,12 @@ class RunHistory:
         """Save what is left and end the lease. A run that never waited and ended leaves nothing."""
         self.is_left = True
         try:
+            if self.is_released and state is RunState.BROKEN:
+                # It was handed back as paused, and whoever was to be told was broken off: as after any break, who
+                # brings the earlier decisions again goes on with it, unless somebody has it by now.
+                with suppress(RunBusyError):
+                    await verb(self.store, self.store.take_run, self.run_id, self._record.holder)
+                    self.is_released = False
             if not self.is_released and (self.is_kept or (state is not RunState.ENDED and self._unsaved)):
                 await self._write(lambda update: self.store.leave_run(update, state))
         finally:
@@ -457,7 +463,8 @@ class StepContext:
     Attributes:
         place: Where in the run; no two calls of one run share a place, and a resumed run finds each again by it.
         path: Names from the outermost runnable down to this one.
-        is_outermost: Whether it is the run's own: where it stops or ends, nothing else of the run is under way.
+        is_outermost: Whether it is the run's own.
+        is_alone: Whether nothing else of the run is under way, so that the run is handed back where it stops.
         rank: How the place is ordered among all others.
         input: The arguments as people may see them; `arguments` are the real ones, None before they are known.
         answers: What persons answered to the handler's questions, by number.
@@ -468,10 +475,10 @@ class StepContext:
 
     def __init__(
         self, attempt: RunAttempt, runnable: Definition, place: str, path: str, *, parent: StepContext | None = None,
-        tool_call_id: str | None = None, rank: tuple[int, ...] = (),
+        tool_call_id: str | None = None, rank: tuple[int, ...] = (), is_alone: bool = True,
     ) -> None:  # fmt: skip
         self.attempt, self.runnable, self.place, self.path = attempt, runnable, place, path
-        self.history, self.is_outermost = attempt.history, parent is None
+        self.history, self.is_outermost, self.is_alone = attempt.history, parent is None, is_alone
         self.parent, self.tool_call_id, self.rank = parent, tool_call_id, rank
         self.input: Body | None = None
         self.arguments: Body | None = None
@@ -483,12 +490,17 @@ class StepContext:
         self.t0 = now_ms()
 
     def child(
-        self, runnable: Definition, key: str, rank: tuple[int, ...], tool_call_id: str | None = None
+        self, runnable: Definition, key: str, rank: tuple[int, ...], tool_call_id: str | None = None, *, is_only: bool
     ) -> StepContext:
-        """Return the step for a call that this one makes; `key` is its own among all calls made from here."""
+        """Return the step for a call that this one makes; `key` is its own among all calls made from here.
+
+        `is_only` says that no other one is made at the same time. Where this step's own call was started, its outcome
+        has to be recorded before the run is handed back.
+        """
         return StepContext(
             self.attempt, runnable, f"{self.place}/{key}", f"{self.path}.{runnable.name}", parent=self,
             tool_call_id=tool_call_id, rank=(*self.rank, *rank),
+            is_alone=is_only and self.is_alone and self.runnable.is_free,
         )  # fmt: skip
 
     def begin(self, arguments: Body, shown: Body) -> None:

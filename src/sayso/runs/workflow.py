@@ -193,15 +193,17 @@ class Workflow(Runnable):
         context, going = cast("StepContext", current_step()), _Progress(self._steps)
         try:
             while going.has_more():
-                for name in going.ready():
-                    going.begin(name, self._taken(context, name, going.results, inputs))
+                ready = going.ready()
+                is_only = len(ready) == 1 and going.is_idle
+                for name in ready:
+                    going.begin(name, self._taken(context, name, going.results, inputs, is_only=is_only))
                 await going.settle()
         finally:
             await going.end()
         return going.outcome()
 
     async def _taken(
-        self, context: StepContext, name: str, results: Mapping[str, Any], inputs: Mapping[str, Any]
+        self, context: StepContext, name: str, results: Mapping[str, Any], inputs: Mapping[str, Any], *, is_only: bool
     ) -> Any:  # fmt: skip
         step = self._steps[name]
         known = {**inputs, **results}
@@ -211,7 +213,7 @@ class Workflow(Runnable):
         for parameter, value in step.given.items():
             given[parameter] = value(**_chosen(value, known)) if callable(value) else value
         rank = (list(self._steps).index(name),)
-        return await run_step(context.child(step.runnable, name, rank), given)
+        return await run_step(context.child(step.runnable, name, rank, is_only=is_only), given)
 
 
 def _within(runnable: Definition) -> Iterator[Definition]:
@@ -244,6 +246,10 @@ class _Progress:
 
     def has_more(self) -> bool:
         return bool(self._tasks or self._next)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._tasks
 
     def ready(self) -> list[str]:
         """Return the steps that can begin now."""
