@@ -353,12 +353,13 @@ class Definition(ABC):
             raise Failed("ValidationError", "; ".join(error.problems), error) from None
 
     def completed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an input as the handler takes it, with fixed defaults; as it is where it does not fit its types."""
+        """Return an input in canonical form with fixed defaults, to be compared; as it is where it does not fit."""
         fixed = {name: value for name, value in self.default_params.items() if not callable(value)}
         try:
-            # Twice, because what is filled in is as the author wrote it: an `int` where the type is `float`.
-            return self.validate(self.validate(self._placed({**fixed, **given})))
-        except SchemaError:
+            form = canonical.load(canonical.encode(dict(self._placed({**fixed, **given}))).text)
+            # As an edit is read, so that 1 and 1.0 are one float; twice, for a default is as the author wrote it.
+            return self.shape.fit(self.shape.fit(cast("dict[str, Any]", form)))
+        except (ArgumentError, SchemaError):
             return given
 
     @cached_property
