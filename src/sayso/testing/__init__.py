@@ -21,28 +21,15 @@ if TYPE_CHECKING:
     from sayso.testing.sample import sample_question as sample_question
 
 _HOMES = {
-    "Asked": "model",
-    "Clock": "clock",
-    "ScriptedModel": "model",
-    "ScriptedReviewer": "reviewer",
-    "StoreContract": "contract",
-    "frozen_clock": "clock",
-    "sample_call": "sample",
-    "sample_edit": "sample",
+    "Asked": "model", "Clock": "clock", "ScriptedModel": "model", "ScriptedReviewer": "reviewer",
+    "StoreContract": "contract", "frozen_clock": "clock", "sample_call": "sample", "sample_edit": "sample",
     "sample_question": "sample",
-}
+}  # fmt: skip
 
 __all__ = [
-    "Asked",
-    "Clock",
-    "ScriptedModel",
-    "ScriptedReviewer",
-    "StoreContract",
-    "frozen_clock",
-    "sample_call",
-    "sample_edit",
-    "sample_question",
-]
+    "Asked", "Clock", "ScriptedModel", "ScriptedReviewer", "StoreContract", "frozen_clock", "sample_call",
+    "sample_edit", "sample_question",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any
 

@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 from sayso import audit, errors
 from sayso.model.lifecycle import Outcome
-from sayso.model.request import FINAL, Request, State, Verb
+from sayso.model.request import Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter
@@ -208,20 +208,6 @@ class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, 
         assert later.approval_expires_at == self.clock() + timedelta(hours=48)
         self.clock.tick("47h")
         assert self.store.start(request.id, "t").state is State.RUNNING
-
-    def test_final_states_have_no_way_out(self) -> None:
-        for state in sorted(FINAL):
-            request = self.in_state(state)
-            before = self.store.get(request.id)
-            refusal(errors.DecisionRefusedError, lambda r=request: self.decide("approve", r, BOB))
-            refusal(errors.DecisionRefusedError, lambda r=request: self.decide("cancel", r, BOB))
-            refusal(
-                errors.DecisionRefusedError, lambda r=request: self.store.claim(r.id, BOB, roles=(), channel="test")
-            )
-            refusal(errors.StartRefusedError, lambda r=request: self.store.start(r.id, "late"))
-            refusal(errors.StartRefusedError, lambda r=request: self.store.finish(r.id, "t", Outcome("failed")))
-            self.clock.tick(days=30)
-            assert self.store.settle(request.id) == before, state
 
     # -- the worker is gone ------------------------------------------------------------------------------------
 

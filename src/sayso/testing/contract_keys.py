@@ -32,25 +32,6 @@ class KeyContract(Scene):
         """Ask the keyed call, as a program that has lost its memory would."""
         return self.store.ask(sample_call(run_id, {"amount": amount, "to": "alice"}, key=key))
 
-    def brought(self, request: Request, state: State) -> Request:
-        """Bring a pending request into a state."""
-        if state is State.PENDING:
-            return request
-        if state in {State.REJECTED, State.FEEDBACK, State.CANCELLED}:
-            verb = {State.REJECTED: "reject", State.FEEDBACK: "feedback", State.CANCELLED: "cancel"}[state]
-            return self.decide(verb, request)  # pyright: ignore[reportArgumentType]
-        if state is State.EXPIRED:
-            self.clock.at = request.expires_at
-            return self.store.settle(request.id)
-        approved = self.decide("approve", request)
-        if state is State.APPROVED:
-            return approved
-        self.store.start(request.id, "t")
-        ends = {State.DONE: "done", State.FAILED: "failed", State.UNKNOWN: "unknown"}
-        if state in ends:
-            self.store.finish(request.id, "t", Outcome(ends[state]))  # pyright: ignore[reportArgumentType]
-        return self.store.get(request.id)
-
     # -- the key -----------------------------------------------------------------------------------------------
 
     def test_what_is_asked_with_a_key_comes_back_equal_in_every_field(self) -> None:
@@ -71,7 +52,7 @@ class KeyContract(Scene):
     def test_a_key_finds_its_request_in_every_state(self) -> None:
         for state in (*_FREE, *_TAKEN):
             run_id = f"run_{state}"
-            request = self.brought(self.again(run_id=run_id), state)
+            request = self.in_state(state, self.again(run_id=run_id))
             assert request.state is state
             found = self.store.find_key(run_id, _KEY)
             assert found == request, state
@@ -190,7 +171,7 @@ class KeyContract(Scene):
     def test_an_effect_is_taken_while_an_earlier_request_may_still_have_it(self) -> None:
         for state in _TAKEN:
             effect = f"refund:{state}"
-            first = self.brought(self.ask(f"run_1_{state}", effect=effect), state)
+            first = self.in_state(state, self.ask(f"run_1_{state}", effect=effect))
             second = self.second(f"run_2_{state}", effect)
             error = refusal(errors.EffectTakenError, lambda r=second: self.store.start(r.id, "u"))
             assert (error.effect, error.other, error.state, error.request_id) == (effect, first.id, state, second.id)
@@ -199,7 +180,7 @@ class KeyContract(Scene):
     def test_an_effect_is_free_after_an_earlier_request_surely_did_not_have_it(self) -> None:
         for state in _FREE:
             effect = f"refund:{state}"
-            self.brought(self.ask(f"run_1_{state}", effect=effect), state)
+            self.in_state(state, self.ask(f"run_1_{state}", effect=effect))
             second = self.second(f"run_2_{state}", effect)
             assert self.store.start(second.id, "u").state is State.RUNNING, state
 
@@ -223,9 +204,9 @@ class KeyContract(Scene):
         assert refusal(errors.EffectTakenError, lambda: self.store.start(approved.id, "t")).other == second.id
 
     def test_two_effects_and_calls_without_one_hold_nothing_up(self) -> None:
-        self.brought(self.ask("run_1", effect=_EFFECT), State.DONE)
-        self.brought(self.ask("run_2", effect="refund:B-1"), State.RUNNING)
-        self.brought(self.ask("run_3"), State.RUNNING)
+        self.in_state(State.DONE, self.ask("run_1", effect=_EFFECT))
+        self.in_state(State.RUNNING, self.ask("run_2", effect="refund:B-1"))
+        self.in_state(State.RUNNING, self.ask("run_3"))
 
     def test_of_ten_starts_of_one_effect_one_runs(self) -> None:
         asked = [self.ask(f"run_{n}", effect=_EFFECT) for n in range(10)]
@@ -235,7 +216,7 @@ class KeyContract(Scene):
         assert sum(isinstance(one, errors.EffectTakenError) for one in told) == 9
 
     def test_requests_with_an_effect_are_found_in_the_order_of_asking(self) -> None:
-        first = self.brought(self.ask("run_1", effect=_EFFECT), State.DONE)
+        first = self.in_state(State.DONE, self.ask("run_1", effect=_EFFECT))
         second = self.ask("run_2", effect=_EFFECT)
         self.ask("run_3", effect="refund:B-1")
         assert list(self.store.by_effect(_EFFECT)) == [first, second]
@@ -249,7 +230,7 @@ class KeyContract(Scene):
         return self.store.decide(request.id, said, roles=(), seen=None)
 
     def test_an_effect_starts_again_where_a_reviewer_says_so_with_a_reason(self) -> None:
-        self.brought(self.ask("run_1", effect=_EFFECT), State.DONE)
+        self.in_state(State.DONE, self.ask("run_1", effect=_EFFECT))
         second = self.ask("run_2", effect=_EFFECT)
         for comment in (None, " "):
             refusal(errors.ReasonMissingError, lambda c=comment: self.allowed_again(second, c))
@@ -265,7 +246,7 @@ class KeyContract(Scene):
         assert self.store.get(request.id) == request
 
     def test_again_begins_the_count_of_a_quorum_anew(self) -> None:
-        self.brought(self.ask("run_1", effect=_EFFECT), State.DONE)
+        self.in_state(State.DONE, self.ask("run_1", effect=_EFFECT))
         request = self.decide("approve", self.ask("run_2", effect=_EFFECT, quorum=Quorum(2)), BOB)
         voted = self.allowed_again(request)
         assert (voted.state, [vote.by for vote in voted.votes]) == (State.PENDING, [ADA])

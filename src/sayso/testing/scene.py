@@ -128,27 +128,25 @@ class Scene:
         token = token or new_token()
         return self.store.finish(self.started(token, **fields).id, token, Outcome("unknown"))
 
-    def in_state(self, state: State) -> Request:
-        """Return a request in this state, reached by the store's verbs."""
-        ways: dict[State, Callable[[], Request]] = {
-            State.PENDING: self.ask,
-            State.APPROVED: self.approved,
-            State.RUNNING: self.started,
-            State.UNKNOWN: self.unknown,
-            State.DONE: lambda: self.store.finish(self.started("t").id, "t", Outcome("done")),
-            State.FAILED: lambda: self.store.finish(self.started("t").id, "t", Outcome("failed")),
-            State.REJECTED: lambda: self.decide("reject", self.ask()),
-            State.FEEDBACK: lambda: self.decide("feedback", self.ask()),
-            State.CANCELLED: lambda: self.decide("cancel", self.ask()),
-            State.ANSWERED: lambda: self.decide("answer", self.question(), answer='{"answer":"main"}'),
-            State.EXPIRED: self._expired,
-        }
-        return ways[state]()
-
-    def _expired(self) -> Request:
-        request = self.ask(expires_at=self.clock() + timedelta(seconds=1))
-        self.clock.tick(seconds=1)
-        return self.store.settle(request.id)
+    def in_state(self, state: State, request: Request | None = None) -> Request:
+        """Bring a pending request, a new one where none is given, into this state by the store's verbs."""
+        if state is State.ANSWERED:
+            return self.decide("answer", request or self.question(), answer='{"answer":"main"}')
+        request = request or self.ask(
+            expires_at=self.clock() + timedelta(seconds=1 if state is State.EXPIRED else 86_400)
+        )
+        verbs: dict[State, Verb] = {State.REJECTED: "reject", State.FEEDBACK: "feedback", State.CANCELLED: "cancel"}
+        if state is State.PENDING:
+            return request
+        if state is State.EXPIRED:
+            self.clock.at = request.expires_at
+            return self.store.settle(request.id)
+        after = self.decide(verbs.get(state, "approve"), request)
+        if state is State.APPROVED or state in verbs:
+            return after
+        running = self.store.start(request.id, "t")
+        ends = {State.DONE: Outcome("done"), State.FAILED: Outcome("failed"), State.UNKNOWN: Outcome("unknown")}
+        return running if state is State.RUNNING else self.store.finish(request.id, "t", ends[state])
 
     def question(self, **fields: Any) -> Request:
         """Record a new question."""
