@@ -191,6 +191,11 @@ class _Reviewer:
     approved: int = 0
     spans: list[timedelta] = field(default_factory=list[timedelta])
 
+    def stamp(self, risk: str) -> Stamp:
+        half, count = median_low(self.spans), len(self.spans)
+        hasty = sum(span < HASTE for span in self.spans)
+        return Stamp(self.who, risk, half, Share(hasty, count), Share(self.approved, count), half < HASTE)
+
 
 class _Counts:
     """Everything that is counted; it keeps no value that people may not see."""
@@ -360,7 +365,7 @@ def report(
         for argument, count in one.changed.items()
         if count >= _FEWEST_EDITS
     ]
-    stamps = [_stamp(one, risk) for (_, risk), one in counts.reviewers.items() if len(one.spans) >= FEWEST]
+    stamps = [one.stamp(risk) for (_, risk), one in counts.reviewers.items() if len(one.spans) >= FEWEST]
     reasons = [
         Reason(counts.words[key], count, tuple(name for name, _ in _most_first(counts.refused[key])))
         for key, count in _most_first(counts.reasons)
@@ -381,23 +386,12 @@ def _candidate(name: str, tool: _Tool) -> Candidate:
     people = f"{len(tool.reviewers)} {'person' if len(tool.reviewers) == 1 else 'people'}"
     span = f"{tool.first:%Y-%m-%d %H:%M}Z to {tool.last:%Y-%m-%d %H:%M}Z"
     evidence = f"{approved} were approved unchanged by {people}, {span}."
+    fields = {argument: known.described() for argument, known in tool.arguments.items()}
+    rule = None if half < HASTE else _rule(name.rpartition(":")[2], tool.arguments, tool.decided, evidence)
     return Candidate(
-        tool=name,
-        risk=", ".join(sorted(tool.risks)),
-        approved=approved,
-        reviewers=len(tool.reviewers),
-        median=half,
-        is_hasty=half < HASTE,
-        went_wrong=tool.went_wrong,
-        fields={argument: known.described() for argument, known in tool.arguments.items()},
-        rule=None if half < HASTE else _rule(name.rpartition(":")[2], tool.arguments, tool.decided, evidence),
-    )
-
-
-def _stamp(reviewer: _Reviewer, risk: str) -> Stamp:
-    half, count = median_low(reviewer.spans), len(reviewer.spans)
-    hasty = sum(span < HASTE for span in reviewer.spans)
-    return Stamp(reviewer.who, risk, half, Share(hasty, count), Share(reviewer.approved, count), half < HASTE)
+        name, ", ".join(sorted(tool.risks)), approved, len(tool.reviewers), half, half < HASTE, tool.went_wrong, fields,
+        rule,
+    )  # fmt: skip
 
 
 def _most_first(counted: Counter[str]) -> list[tuple[str, int]]:
@@ -413,29 +407,23 @@ _LONGEST_LITERAL = 500
 def _rule(name: str, arguments: Mapping[str, _Argument], calls: int, evidence: str) -> str | None:
     """Return a rule for `when=`; None where it would let through what is unlike these calls.
 
-    Args:
-        name: The function's name.
-        arguments: Its arguments.
-        calls: In how many calls they were seen.
-        evidence: What speaks for it, in one line of ours.
+    `calls` says in how many calls the arguments were seen, and `evidence`, a line of ours, what speaks for the rule.
     """
     tests: dict[str, str] = {}
     for argument, known in arguments.items():
-        is_always = not known.is_masked and known.count == calls and len(known.values) == 1
-        if is_always and _literal(known) is None:
+        if known.count < calls:
+            continue  # a rule cannot ask for what may be missing
+        if not known.is_masked and len(known.values) == 1 and _literal(known) is None:
             return None  # a rule that looked away would let through what nobody has seen
-        test = _test(argument, known) if known.count == calls else None  # a rule cannot ask for what may be missing
+        test = _test(argument, known)
         if test is not None:
             tests[argument] = test
     if not tests:
         return None
-    free = [
-        f"{_quoted(argument)} ({known.described()})" for argument, known in arguments.items() if argument not in tests
-    ]
+    free = [f"{_quoted(one)} ({known.described()})" for one, known in arguments.items() if one not in tests]
     function = f"rule_for_{re.sub(r'[^A-Za-z0-9_]+', '_', name).strip('_') or 'calls'}"
     lines = [f"def {function}({', '.join(tests)}):", f"    # {evidence}"]
-    if free:
-        lines.append(f"    # It does not look at {', '.join(free)}.")
+    lines += [f"    # It does not look at {', '.join(free)}."] if free else []
     lines.append(f"    if {' and '.join(tests.values())}:")
     return "\n".join([*lines, "        return sayso.allow()", "    return sayso.policy.hold()", ""])
 
