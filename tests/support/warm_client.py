@@ -17,4 +17,7 @@ connection.sendmsg([b"%d\n" % len(message)], streams)
 message = memoryview(message)
 while message:
     message = message[connection.send(message) :]
-sys.exit(int(connection.recv(16)))
+code = int(connection.recv(16))
+if code < 0:
+    os.kill(os.getpid(), -code)  # as the program ended, so that the shell says 137 of one that was killed
+sys.exit(code)

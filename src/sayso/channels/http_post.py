@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from sayso import errors
 
-__all__ = ["AddressRefusedError", "Destination", "post"]
+__all__ = ["AddressRefusedError", "Destination", "addresses_of", "post"]
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

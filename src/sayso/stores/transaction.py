@@ -25,8 +25,8 @@ from sayso.stores.codec import altered
 from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
 __all__ = [
-    "CHANNEL", "ESCALATION", "RESULT", "RequestStore", "Transaction", "Unwatch", "changed", "delivery_kind", "insert",
-    "save", "update", "waiting_kind",
+    "CHANNEL", "ESCALATION", "RESULT", "RequestStore", "Transaction", "Unwatch", "changed", "changed_if_any",
+    "delivery_kind", "insert", "save", "update", "waiting_kind",
 ]  # fmt: skip
 
 T = TypeVar("T")
