@@ -230,10 +230,10 @@ def test_the_page_of_a_link_that_has_ended_is_gone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tempfile.tempdir", str(place))
     with LoginPage("http://x.localhost/login?token=<&", 0.01) as page:
         page._timer.join(PATIENCE)
-        assert not page._folder.exists()
+        assert not page._file.exists()
     with LoginPage('http://x.localhost/login?token="<&', PATIENCE) as page:
         assert "token=&quot;&lt;&amp;" in page._file.read_text()
-    assert not page._folder.exists()
+    assert not page._file.exists()
 
 
 def test_messages_lead_to_the_inboxs_own_name(file_store: Store, place: Path) -> None:

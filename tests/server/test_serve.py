@@ -118,7 +118,8 @@ def test_a_stranger_makes_it_print_another_link_and_not_many(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    app = serve._made(store, Reviewer("ada"), "http://localhost:8600")
+    app, _ = serve._for_one(store, Reviewer("ada"), "http://localhost:8600", None, None)
+    capsys.readouterr()
     client = TestClient(app, base_url="http://localhost:8600")
     for later, count in [(0, 0), (serve._SECONDS_BETWEEN_LINKS, 1), (1, 0), (1, 0), (serve._SECONDS_BETWEEN_LINKS, 1)]:
         now[0] += later

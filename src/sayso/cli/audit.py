@@ -22,8 +22,8 @@ from sayso.audit.purge import Purged
 from sayso.audit.purge import purge as let_go
 from sayso.audit.receipt import receipt_text, verify_receipt_file
 from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
-from sayso.cli.context import CliContext, Number, as_option, date_option, json_option, output_option
-from sayso.cli.output import WRONG, complain, file_to_write, out, paint, plural, print_json, write_lines
+from sayso.cli.context import CliContext, Number, as_date, as_option, json_option, output_option
+from sayso.cli.output import WRONG, complain, confirmed, file_to_write, out, paint, plural, print_json, write_lines
 from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.escaping import escape
@@ -252,8 +252,8 @@ def _printed(cli: CliContext, run_id: str | None, request_id: str | None, limit:
 
 @log.command("export", short_help="Write the journal for other systems: JSON, CSV, OCSF.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="In which form.")
-@click.option("--since", metavar="DATE", callback=date_option, help="Only rows of then or later: 2026-01-31, or 90d.")
-@click.option("--until", metavar="DATE", callback=date_option, help="Only rows before then.")
+@click.option("--since", metavar="DATE", type=as_date, help="Only rows of then or later: 2026-01-31, or 90d.")
+@click.option("--until", metavar="DATE", type=as_date, help="Only rows before then.")
 @click.option("--run", "run_id", metavar="ID", help="Only of this run.")
 @output_option
 @click.pass_obj
@@ -356,9 +356,7 @@ _KEPT = "the journal keeps its rows, with names, times, fingerprints and people'
 
 
 @click.command()
-@click.option(
-    "--before", required=True, metavar="DATE", callback=date_option, help="What ended before: 2026-01-31, or 90d."
-)
+@click.option("--before", required=True, metavar="DATE", type=as_date, help="What ended before: 2026-01-31, or 90d.")
 @click.option("--dry-run", is_flag=True, help="Only say how much that is.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @as_option
@@ -389,11 +387,7 @@ def _is_sure(would: Purged, before: datetime) -> bool:
     if not would.requests and not would.runs:
         return True
     what = f"remove what {plural(would.requests, 'request')} and {plural(would.runs, 'run')} were about"
-    try:
-        return click.confirm(f"{what}, ended before {before:%Y-%m-%d %H:%M}Z, for good?", err=True)
-    except click.Abort:  # Ctrl-C, or no more input
-        complain("")
-        return False
+    return confirmed(f"{what}, ended before {before:%Y-%m-%d %H:%M}Z, for good?")
 
 
 def _purge_rows(done: Purged, before: datetime, *, is_dry: bool) -> list[str]:

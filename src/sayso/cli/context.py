@@ -5,12 +5,15 @@ Invariant: a command never creates a store silently. A missing store, or a misty
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import signal
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import FrameType
+from typing import Any, TypeVar
 
 import click
 
@@ -22,22 +25,10 @@ from sayso.reviews import Review
 from sayso.stores.base import Store
 
 __all__ = [
-    "CliContext",
-    "Filters",
-    "NoRunError",
-    "NoStoreYetError",
-    "Number",
-    "as_option",
-    "date_option",
-    "file_of",
-    "filter_options",
-    "json_option",
-    "message_option",
-    "output_option",
-    "reviewer_of",
-    "reviewer_options",
-    "span_option",
-]
+    "CliContext", "NoRunError", "NoStoreYetError", "Number", "as_date", "as_option", "as_span", "file_of",
+    "filter_options", "handling_signals", "json_option", "message_option", "needing_web", "output_option",
+    "reviewer_of", "reviewer_options",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,12 +52,15 @@ class CliContext:
         address: The value of `--store`; None for the configured store.
         as_name, as_roles: The values of `--as` and `--role`.
         as_json: Whether `--json` was given.
+        filters: The options of `filter_options` that were given; all but `mine`, what the reviewer has claimed, are
+            keywords of `Review.list`.
     """
 
     address: str | None
     as_name: str | None = None
     as_roles: Sequence[str] = ()
     as_json: bool = False
+    filters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @cached_property
     def store(self) -> Store:
@@ -114,6 +108,17 @@ class CliContext:
         """Who decides: `--as`, else the configured reviewer, with the roles of `--role` added."""
         return reviewer_of(self.as_name, self.as_roles)
 
+    def list_keywords(self) -> dict[str, Any]:
+        """Return the keywords of `Review.list` that the filters are."""
+        found = dict(self.filters)
+        if found.pop("mine", False):
+            if "claimed_by" in found:
+                raise click.UsageError("give --mine or --claimed-by, not both")
+            found["claimed_by"] = reviewer_of(self.as_name, ())
+        elif "claimed_by" in found:
+            found["claimed_by"] = reviewer_of(found["claimed_by"], (), option="--claimed-by")
+        return found
+
     def check_run(self, run_id: str) -> None:
         """Raise `NoRunError` for a run of which nothing was ever recorded: it was mistyped or never used."""
         if not self.store.journal(run_id=run_id, limit=1):
@@ -141,24 +146,79 @@ def reviewer_of(name: str | None, roles: Sequence[str], *, option: str = "--as")
         raise click.BadParameter(str(error), param_hint=hint) from error
 
 
+@contextmanager
+def needing_web(command: str) -> Generator[None]:
+    """Say which extra a command needs where the block misses a module."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise errors.ConfigError(
+            f"`sayso {command}` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
+        ) from error
+
+
+@contextmanager
+def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    """Have SIGTERM and Ctrl-C call a function inside the block."""
+    before = [(number, signal.signal(number, handler)) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        yield
+    finally:
+        for number, old in before:
+            signal.signal(number, old)
+
+
 # -- options -------------------------------------------------------------------------------------------------------
 
 
-def _store_option(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    setattr(ctx.obj, str(param.name), value)
+def _shared(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return an option whose value is kept in the context of the command in place of being passed to it."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        setattr(ctx.obj, str(param.name), value)
+
+    return click.option(*names, **settings, expose_value=False, callback=keep)
 
 
-as_option = click.option(
-    "--as", "--by", "as_name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host.",
-    expose_value=False, callback=_store_option,
-)  # fmt: skip
-_role_option = click.option(
-    "--role", "as_roles", multiple=True, metavar="ROLE", help="A role you have; repeatable.",
-    expose_value=False, callback=_store_option,
-)  # fmt: skip
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON.", expose_value=False, callback=_store_option
-)
+def _filter(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return an option that selects requests; see `CliContext.filters`."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value not in {None, False}:
+            ctx.obj.filters[param.name] = value
+
+    return click.option(*names, **settings, expose_value=False, callback=keep)
+
+
+class Number(click.IntRange):
+    """A whole number between inclusive bounds."""
+
+    name = "whole number"
+
+
+def as_span(value: str) -> timedelta:
+    """Parse a span of time, as the type of an option: `90s`, `24h`, `7d`."""
+    try:
+        return duration.parse(value)
+    except errors.ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def as_date(value: str) -> datetime:
+    """Parse a day, an instant (in UTC without a zone), or a span before now (`90d`), as the type of an option."""
+    try:
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            return clock.now() - duration.parse(value)
+        return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+    except (OverflowError, errors.ConfigError) as error:
+        raise click.BadParameter(f"{value!r} is no day, no instant and no span, as 2026-01-31 and 90d are") from error
+
+
+as_option = _shared("--as", "--by", "as_name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host.")
+_role_option = _shared("--role", "as_roles", multiple=True, metavar="ROLE", help="A role you have; repeatable.")
+json_option = _shared("--json", "as_json", is_flag=True, help="Print JSON.")
 output_option = click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it to this file."
 )
@@ -174,92 +234,23 @@ def message_option(text: str, *, required: bool = False) -> Callable[[F], F]:
     return click.option("-m", "--message", "--comment", "message", metavar="TEXT", required=required, help=text)
 
 
-class Number(click.IntRange):
-    """A whole number between inclusive bounds."""
-
-    name = "whole number"
-
-
-def span_option(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
-    """Parse a span of time: `90s`, `24h`, `7d`."""
-    if value is None:
-        return None
-    try:
-        return duration.parse(value)
-    except errors.ConfigError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-
-
-def date_option(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Parse a day, an instant (in UTC without a zone), or a span before now (`90d`)."""
-    if value is None:
-        return None
-    try:
-        try:
-            found = datetime.fromisoformat(value)
-        except ValueError:
-            return clock.now() - duration.parse(value)
-        return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
-    except (OverflowError, errors.ConfigError) as error:
-        message = f"{value!r} is no day, no instant and no span, as 2026-01-31 and 90d are"
-        raise click.BadParameter(message, ctx, param) from error
-
-
-@dataclass(frozen=True)
-class Filters:
-    """The options by which `ls`, `approve` and `reject` select requests; None does not restrict.
-
-    All but `mine`, what the reviewer has claimed, are keywords of `Review.list`.
-    """
-
-    run: str | None
-    tool: str | None
-    risk: str | None
-    agent: str | None
-    kind: str | None
-    text: str | None
-    claimed_by: str | None
-    older_than: timedelta | None
-    mine: bool
-
-    def __bool__(self) -> bool:
-        return any(value not in {None, False} for value in vars(self).values())
-
-    def keywords(self, name: str | None) -> dict[str, Any]:
-        """Return the keywords of `Review.list`; `name` is the value of `--as`."""
-        if self.mine and self.claimed_by is not None:
-            raise click.UsageError("give --mine or --claimed-by, not both")
-        claimer = None if self.claimed_by is None else reviewer_of(self.claimed_by, (), option="--claimed-by")
-        found: dict[str, Any] = {**vars(self), "claimed_by": reviewer_of(name, ()) if self.mine else claimer}
-        del found["mine"]
-        return found
-
-
 _FILTERS = (
-    click.option("--run", metavar="ID", help="Only of this run."),
-    click.option("--tool", metavar="NAME", help="Only calls of this function, by name or module:name."),
-    click.option("--risk", metavar="WORD", help="Only with this risk."),
-    click.option("--agent", metavar="NAME", help="Only what this program asked, by name or issuer:name."),
-    click.option("--kind", type=click.Choice(["call", "question"]), help="Only calls, or only questions."),
-    click.option(
+    _filter("--run", metavar="ID", help="Only of this run."),
+    _filter("--tool", metavar="NAME", help="Only calls of this function, by name or module:name."),
+    _filter("--risk", metavar="WORD", help="Only with this risk."),
+    _filter("--agent", metavar="NAME", help="Only what this program asked, by name or issuer:name."),
+    _filter("--kind", type=click.Choice(["call", "question"]), help="Only calls, or only questions."),
+    _filter(
         "--text", "--search", "text", metavar="TEXT", help="Only with this in id, run, function, prompt or question."
     ),
-    click.option(
-        "--older-than", metavar="SPAN", callback=span_option, help="Only what was asked this long ago: 90s, 1h, 7d."
-    ),
-    click.option("--claimed-by", metavar="NAME", help="Only what this reviewer has claimed."),
-    click.option("--mine", is_flag=True, help="Only what you have claimed."),
+    _filter("--older-than", metavar="SPAN", type=as_span, help="Only what was asked this long ago: 90s, 1h, 7d."),
+    _filter("--claimed-by", metavar="NAME", help="Only what this reviewer has claimed."),
+    _filter("--mine", is_flag=True, help="Only what you have claimed."),
 )
 
 
 def filter_options(command: F) -> F:
-    """Add the filters to a command, as `filters`."""
-
-    @wraps(command)
-    def with_filters(*args: Any, **given: Any) -> Any:
-        names = Filters.__dataclass_fields__
-        return command(*args, filters=Filters(**{name: given.pop(name) for name in names}), **given)
-
+    """Add the options by which `ls`, `approve` and `reject` select requests; see `CliContext.filters`."""
     for option in reversed(_FILTERS):
-        with_filters = option(with_filters)
-    return cast("F", with_filters)
+        command = option(command)
+    return command

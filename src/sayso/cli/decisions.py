@@ -7,7 +7,7 @@ are listed first and decided after one question; a request that came later, or c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -15,17 +15,9 @@ from typing import Any, Literal
 import click
 
 from sayso import clock, errors
-from sayso.cli.context import (
-    CliContext,
-    Filters,
-    filter_options,
-    json_option,
-    message_option,
-    reviewer_options,
-    span_option,
-)
+from sayso.cli.context import CliContext, as_span, filter_options, json_option, message_option, reviewer_options
 from sayso.cli.errors import report
-from sayso.cli.output import WRONG, complain, exit_code, out, print_json, table
+from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
 from sayso.model.edit import edited_call
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, changed
@@ -37,7 +29,7 @@ from sayso.view.document import request_document
 from sayso.view.summary import name_of, short, time_left
 
 __all__ = [
-    "NotSeenError", "ShortIdError", "answer", "approve", "cancel", "claim", "extend", "feedback", "next",
+    "answer", "approve", "cancel", "claim", "extend", "feedback", "next",
     "reject", "release", "resolve",
 ]  # fmt: skip
 
@@ -47,26 +39,16 @@ _MIN_ID, _MIN_SEEN = 4, 8
 Verb = Literal["approve", "reject"]
 
 
-class ShortIdError(errors.DecisionRefusedError):
-    """An id of so few characters can match a request by chance."""
+def _deciding(*params: Callable[[Any], Any]) -> Callable[[Callable[..., int]], click.Command]:
+    """Return a decorator that makes a command of a function: with these parameters, and who decides."""
 
-    def __init__(self, request_id: str) -> None:
-        super().__init__(
-            request_id,
-            f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_MIN_ID} characters of"
-            " the id after `rq_`",
-        )
+    def command(function: Callable[..., int]) -> click.Command:
+        found: Any = click.pass_obj(function)
+        for param in reversed([*params, reviewer_options, json_option]):
+            found = param(found)
+        return click.command()(found)
 
-
-class NotSeenError(errors.DecisionRefusedError):
-    """The call is too long for one view, and nothing says that the reviewer has seen all of it."""
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(
-            request_id,
-            f"request {request_id} is too long for one view; nothing was decided. Read it with `sayso show --full"
-            f" {request_id}` and give the fingerprint that stands at its end: --seen FINGERPRINT",
-        )
+    return command
 
 
 def _status_rows(request: Request) -> list[str]:
@@ -88,8 +70,12 @@ def _for_each(
     worst, documents = 0, list[object]()
     for request_id in request_ids:
         try:
-            if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:
-                raise ShortIdError(request_id)
+            if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:  # it can match a request by chance
+                raise errors.DecisionRefusedError(
+                    request_id,
+                    f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_MIN_ID} characters"
+                    " of the id after `rq_`",
+                )
             after = action(request_id)
         except errors.SaysoError as fault:
             worst = max(worst, report(fault))
@@ -107,12 +93,12 @@ def _for_each(
 # -- many at once --------------------------------------------------------------------------------------------------
 
 
-def _check_selection(ids: Sequence[str], filters: Filters, verb: Verb, *, is_sure: bool) -> None:
+def _check_selection(cli: CliContext, ids: Sequence[str], verb: Verb, *, is_sure: bool) -> None:
     """Raise `UsageError` unless requests are selected either by their ids or by filters."""
     nothing = "nothing was decided"
-    if ids and filters:
+    if ids and cli.filters:
         raise click.UsageError(f"give ids or filters, not both; {nothing}")
-    if not ids and not filters:
+    if not ids and not cli.filters:
         raise click.UsageError(
             f"say which: sayso {verb} ID..., or a filter such as --run NAME, --tool NAME or --older-than 1h; {nothing}"
         )
@@ -120,16 +106,14 @@ def _check_selection(ids: Sequence[str], filters: Filters, verb: Verb, *, is_sur
         raise click.UsageError(f"--yes goes with filters; an id is decided without a question; {nothing}")
 
 
-def _decide_all(
-    cli: CliContext, filters: Filters, verb: Verb, decide: Callable[[Request], Request], *, is_sure: bool
-) -> int:
+def _decide_all(cli: CliContext, verb: Verb, decide: Callable[[Request], Request], *, is_sure: bool) -> int:
     """List what waits and matches, ask, and decide each; return the exit code."""
     if not is_sure and (cli.as_json or not is_there()):
         why = "--json asks nobody" if cli.as_json else "there is no terminal to ask at"
         raise click.UsageError(f"{why}: look with `sayso ls` and the same filters, then say --yes; nothing was decided")
-    found = list(cli.review.list(state=State.PENDING, **filters.keywords(cli.as_name)))
-    if not found and filters.run is not None:
-        cli.check_run(filters.run)
+    found = list(cli.review.list(state=State.PENDING, **cli.list_keywords()))
+    if not found and "run" in cli.filters:
+        cli.check_run(cli.filters["run"])
     selected: dict[str, Request] = {}
     for request in found:
         obstacle = _obstacle(request, verb)
@@ -172,53 +156,41 @@ def _obstacle(request: Request, verb: Verb) -> str | None:
 
 def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool:
     """Show all of them, and ask; everything but a yes is a no."""
-    gone = {request.id for request in requests if cli.review.program_is_gone(request)}
-    more = list(_details(cli, requests)) if verb == "approve" else list[str]()
-    for line in [*table(requests, cursor=None, gone=gone), *more]:
-        click.echo(line, err=True)  # beside the question, also if stdout is redirected
-    count = "this one" if len(requests) == 1 else f"these {len(requests):,}"
-    try:
-        return click.confirm(f"{verb} {count}?", err=True, prompt_suffix=" ")
-    except click.Abort:  # Ctrl-C, or no more input
-        complain("")
-        return False
-
-
-def _details(cli: CliContext, requests: Sequence[Request]) -> Iterator[str]:
-    """Yield the calls that a row of the table may have shortened, and the effects that are taken."""
-    for request in requests:
+    rows = table(requests, cursor=None, gone={one.id for one in requests if cli.review.program_is_gone(one)})
+    for request in requests if verb == "approve" else ():  # what a row of the table may have shortened or left out
         cautions = card.effect_cautions(cli.review.same_effect(request), clock.now())
         is_short = card.headline(request, _LINE) == card.headline(request, _ENDLESS)
         if not is_short or cautions:
-            yield short(request.id)
-            yield from [] if is_short else card.subject_rows(request, width=_WIDTH, full=True)
-            yield from (f"  {caution}" for caution in cautions)
+            rows += [short(request.id), *([] if is_short else card.subject_rows(request, width=_WIDTH, full=True))]
+            rows += [f"  {caution}" for caution in cautions]
+    click.echo("\n".join(rows), err=True)  # beside the question, also if stdout is redirected
+    return confirmed(f"{verb} {'this one' if len(requests) == 1 else f'these {len(requests):,}'}?", prompt_suffix=" ")
 
 
 # -- approve -------------------------------------------------------------------------------------------------------
 
 
-@click.command()
-@click.argument("ids", nargs=-1, metavar="[ID...]")
-@filter_options
-@click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an argument; repeatable.")
-@click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR.")
-@message_option("A note for the program and its model.")
-@click.option("--again", is_flag=True, help="Let the call start although its effect is taken; needs -m with a reason.")
-@click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("ids", nargs=-1, metavar="[ID...]"),
+    filter_options,
+    click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an argument; repeatable."),
+    click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR."),
+    message_option("A note for the program and its model."),
+    click.option(
+        "--again", is_flag=True, help="Let the call start although its effect is taken; needs -m with a reason."
+    ),
+    click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since."),
+)
 def approve(
-    cli: CliContext, ids: tuple[str, ...], filters: Filters, is_sure: bool, settings: tuple[str, ...], edit: bool,
+    cli: CliContext, ids: tuple[str, ...], is_sure: bool, settings: tuple[str, ...], edit: bool,
     message: str | None, again: bool, seen: str | None,
 ) -> int:  # fmt: skip
     """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80.
 
     With filters in place of ids: list what waits and fits, ask once, and approve each as it was listed.
     """
-    _check_selection(ids, filters, "approve", is_sure=is_sure)
+    _check_selection(cli, ids, "approve", is_sure=is_sure)
     if len(ids) != 1 and (settings or edit or seen is not None):
         raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
     if settings and edit:
@@ -229,7 +201,7 @@ def approve(
         def decide(shown: Request) -> Request:
             return review.approve(shown.id, comment=message, seen=shown.current_fingerprint, again=again)
 
-        return _decide_all(cli, filters, "approve", decide, is_sure=is_sure)
+        return _decide_all(cli, "approve", decide, is_sure=is_sure)
     before: dict[str, Call] = {}
 
     def action(request_id: str) -> Request:
@@ -244,7 +216,11 @@ def approve(
 
             return decided(arguments=edited(request))
         if seen is None and not card.is_whole(request):
-            raise NotSeenError(request.id)
+            raise errors.DecisionRefusedError(
+                request.id,
+                f"request {request.id} is too long for one view; nothing was decided. Read it with `sayso show --full"
+                f" {request.id}` and give the fingerprint that stands at its end: --seen FINGERPRINT",
+            )
         return decided(changes=_changes(request, settings)) if settings else decided()
 
     return _for_each(cli, ids, action, partial(_approved_rows, cli, before))
@@ -291,48 +267,42 @@ def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request
 # -- the other decisions -------------------------------------------------------------------------------------------
 
 
-@click.command()
-@click.argument("ids", nargs=-1, metavar="[ID...]")
-@filter_options
-@click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask.")
-@message_option("The reason, for the program and its model.")
-@reviewer_options
-@json_option
-@click.pass_obj
-def reject(cli: CliContext, ids: tuple[str, ...], filters: Filters, is_sure: bool, message: str | None) -> int:
+@_deciding(
+    click.argument("ids", nargs=-1, metavar="[ID...]"),
+    filter_options,
+    click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
+    message_option("The reason, for the program and its model."),
+)
+def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | None) -> int:
     """Say no to calls or questions. The same call in the same run stays refused.
 
     With filters in place of ids: list what waits and fits, ask once, and reject each as it was listed.
     """
-    _check_selection(ids, filters, "reject", is_sure=is_sure)
+    _check_selection(cli, ids, "reject", is_sure=is_sure)
     review = cli.review
     if not ids:
 
         def decide(shown: Request) -> Request:
             return review.reject(shown.id, message, seen=shown.current_fingerprint)
 
-        return _decide_all(cli, filters, "reject", decide, is_sure=is_sure)
+        return _decide_all(cli, "reject", decide, is_sure=is_sure)
     return _for_each(cli, ids, lambda request_id: review.reject(request_id, message))
 
 
-@click.command()
-@click.argument("request_id", metavar="ID")
-@message_option("What the program should do instead.", required=True)
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+    message_option("What the program should do instead.", required=True),
+)
 def feedback(cli: CliContext, request_id: str, message: str) -> int:
     """Send a call back to the program with a message; it does not run."""
     return _decide_one(cli, request_id, lambda request: cli.review.feedback(request.id, message))
 
 
-@click.command()
-@click.argument("request_id", metavar="ID")
-@click.argument("value", metavar="VALUE")
-@message_option("A comment for the record.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+    click.argument("value", metavar="VALUE"),
+    message_option("A comment for the record."),
+)
 def answer(cli: CliContext, request_id: str, value: str, message: str | None) -> int:
     """Answer a question. VALUE is read by the question's type: a word, a number, yes or no, a choice, JSON."""
 
@@ -361,12 +331,10 @@ def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Re
     return _for_each(cli, [request_id], action, lambda request: [*_status_rows(request), *gone])
 
 
-@click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@message_option("The reason, for the program and its model.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("ids", nargs=-1, required=True, metavar="ID..."),
+    message_option("The reason, for the program and its model."),
+)
 def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
     """End the whole run at these requests, also where they were approved and not started."""
     return _for_each(cli, ids, lambda request_id: cli.review.cancel(request_id, message))
@@ -375,11 +343,9 @@ def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
 # -- around a decision ---------------------------------------------------------------------------------------------
 
 
-@click.command()
-@click.argument("request_id", metavar="ID")
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+)
 def claim(cli: CliContext, request_id: str) -> int:
     """Take a request on: until it is released nobody else can decide it."""
 
@@ -390,12 +356,10 @@ def claim(cli: CliContext, request_id: str) -> int:
     return _for_each(cli, [request_id], cli.review.claim, rows)
 
 
-@click.command()
-@click.argument("request_id", metavar="ID")
-@click.option("--force", is_flag=True, help="Release what somebody else claimed; the journal records it.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+    click.option("--force", is_flag=True, help="Release what somebody else claimed; the journal records it."),
+)
 def release(cli: CliContext, request_id: str, force: bool) -> int:
     """Give a claimed request back."""
     return _for_each(
@@ -404,12 +368,10 @@ def release(cli: CliContext, request_id: str, force: bool) -> int:
     )  # fmt: skip
 
 
-@click.command()
-@click.argument("request_id", metavar="ID")
-@click.argument("span", metavar="SPAN", callback=span_option)
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+    click.argument("span", metavar="SPAN", type=as_span),
+)
 def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     """Let a pending request, or an approval that was not used yet, end SPAN from now: 90s, 24h, 7d."""
 
@@ -422,15 +384,13 @@ def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     return _for_each(cli, [request_id], lambda found: cli.review.extend(found, span), rows)
 
 
-@click.command()
-@click.argument("request_id", metavar="ID")
-@click.option("--happened", is_flag=True, help="The call had its effect.")
-@click.option("--did-not", "did_not", is_flag=True, help="It had none.")
-@click.option("--force", is_flag=True, help="Also while it is recorded as running: its worker is surely gone.")
-@message_option("How you found out.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+    click.option("--happened", is_flag=True, help="The call had its effect."),
+    click.option("--did-not", "did_not", is_flag=True, help="It had none."),
+    click.option("--force", is_flag=True, help="Also while it is recorded as running: its worker is surely gone."),
+    message_option("How you found out."),
+)
 def resolve(
     cli: CliContext, request_id: str, happened: bool, did_not: bool, force: bool, message: str | None
 ) -> int:  # fmt: skip

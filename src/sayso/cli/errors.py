@@ -38,35 +38,33 @@ _ALSO_OF_READERS = (
 
 
 def report(fault: errors.SaysoError) -> int:
-    """Print an error and what to do next to stderr; return the exit code."""
-    hint = _hint(fault)
-    complain(f"error: {escape(_message(fault))}", *([hint] if hint else []))
+    """Print an error, with ids as `ls` shows them, and what to do next to stderr; return the exit code."""
+    hint, text = _hint(fault), str(fault)
+    if not isinstance(fault, errors.AmbiguousIdError):  # the beginnings of its ids are what does not tell them apart
+        text = in_short(text)
+    complain(f"error: {escape(text)}", *([hint] if hint else []))
     return exit_code(fault)
 
 
-def _message(fault: errors.SaysoError) -> str:
-    """Return the message of an error, with ids as `ls` shows them."""
-    if isinstance(fault, errors.AmbiguousIdError):
-        return str(fault)  # their beginnings are what does not tell them apart
-    return in_short(str(fault))
-
-
 def _hint(fault: errors.SaysoError) -> str:
+    context = click.get_current_context(silent=True)
+    cli = None if context is None else context.find_object(CliContext)
     if isinstance(fault, errors.RequestNotFoundError):
-        words = _similar_id(fault.request_id)
+        words = "" if cli is None else _similar_id(cli, fault.request_id)
     else:
         words = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
+    # The next command has to find the same store.
+    sayso = "sayso" if cli is None or cli.address is None else f"sayso --store {escape(shlex.quote(cli.address))}"
     role = next(iter(getattr(fault, "roles", ())), "")
-    hint = words.format(sayso=_command(), id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
+    hint = words.format(sayso=sayso, id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
     if isinstance(fault, errors.InvalidAnswerError) and "valid list" in str(fault):
         hint += """; a list is written as JSON, '["a", "b"]'"""
-    undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides() else ""
+    undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides(context) else ""
     return "; ".join(filter(None, [undecided, hint]))
 
 
-def _decides() -> bool:
+def _decides(context: click.Context | None) -> bool:
     """Say whether this command decides; such a command takes roles."""
-    context = click.get_current_context(silent=True)
     if context is None:
         return False
     command: click.Command | None = context.command
@@ -75,23 +73,7 @@ def _decides() -> bool:
     return command is not None and any(param.name == "as_roles" for param in command.params)
 
 
-def _command() -> str:
-    """Return how the next command has to begin to find the same store."""
-    cli = _context()
-    if cli is None or cli.address is None:
-        return "sayso"
-    return f"sayso --store {escape(shlex.quote(cli.address))}"
-
-
-def _context() -> CliContext | None:
-    context = click.get_current_context(silent=True)
-    return None if context is None else context.find_object(CliContext)
-
-
-def _similar_id(request_id: str) -> str:
-    cli = _context()
-    if cli is None:
-        return ""
+def _similar_id(cli: CliContext, request_id: str) -> str:
     try:
         known = [short(request.id) for request in cli.reader.list(limit=200).requests]
     except errors.SaysoError:

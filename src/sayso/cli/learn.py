@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from sayso import clock, errors
-from sayso.cli.context import CliContext, date_option, json_option, output_option
+from sayso.cli.context import CliContext, as_date, json_option, output_option
 from sayso.cli.output import complain, file_to_write, out, paint, plural, print_json, write_lines
 from sayso.learning import Share
 from sayso.model.canonical.tags import dumps
@@ -48,10 +48,8 @@ def learn() -> None:
 
 
 @learn.command(short_help="Write every decision: samples, pairs or a table.")
-@click.option(
-    "--since", metavar="DATE", callback=date_option, help="Only what was asked then or later: 2026-01-31, or 90d."
-)
-@click.option("--until", metavar="DATE", callback=date_option, help="Only what was asked before then.")
+@click.option("--since", metavar="DATE", type=as_date, help="Only what was asked then or later: 2026-01-31, or 90d.")
+@click.option("--until", metavar="DATE", type=as_date, help="Only what was asked before then.")
 @click.option("--tool", metavar="NAME", help="Only of this function.")
 @click.option(
     "--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="In which form."
@@ -121,9 +119,7 @@ def _storable(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @learn.command(short_help="Say what decisions teach.")
-@click.option(
-    "--since", metavar="DATE", callback=date_option, help="Only what was asked then or later.  [default: 90d]"
-)
+@click.option("--since", metavar="DATE", type=as_date, help="Only what was asked then or later.  [default: 90d]")
 @click.option("--tool", metavar="NAME", help="Only of this function.")
 @json_option
 @click.pass_obj

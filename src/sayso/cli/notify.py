@@ -5,10 +5,8 @@ Invariant: it decides nothing, and a message that fails stays in the outbox.
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Mapping
-from types import FrameType
 
 import click
 
@@ -16,7 +14,7 @@ from sayso import config, errors
 from sayso.channels.notification import Channel, test_notification
 from sayso.channels.outbox import delivering, forget
 from sayso.channels.registry import announce_waiting, configured, make
-from sayso.cli.context import CliContext
+from sayso.cli.context import CliContext, handling_signals
 from sayso.cli.output import WRONG, complain, out
 from sayso.model.escaping import escape
 from sayso.model.redaction import words
@@ -106,15 +104,6 @@ def _once(store: Store, channels: Mapping[str, Channel], link: str | None, backl
 
 def _until_ended(store: Store, channels: Mapping[str, Channel], link: str | None) -> None:
     ended = threading.Event()
-
-    def on_signal(_: int, __: FrameType | None) -> None:
-        ended.set()
-
-    before = [(number, signal.signal(number, on_signal)) for number in (signal.SIGTERM, signal.SIGINT)]
-    try:
-        with delivering(store, link):
-            out(f"delivering to {', '.join(map(escape, channels))}; Ctrl-C ends it")
-            ended.wait()
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
+    with handling_signals(lambda _, __: ended.set()), delivering(store, link):
+        out(f"delivering to {', '.join(map(escape, channels))}; Ctrl-C ends it")
+        ended.wait()

@@ -27,23 +27,9 @@ from sayso.view import card
 from sayso.view.summary import RUN_ROOM, SHORT, columns, is_random, padded, short, time_left, token
 
 __all__ = [
-    "COLOURS",
-    "DECIDED",
-    "EXPIRED",
-    "WRONG",
-    "complain",
-    "exit_code",
-    "file_to_write",
-    "is_reader_gone",
-    "out",
-    "paint",
-    "plural",
-    "print_json",
-    "silence",
-    "table",
-    "text_table",
-    "write_lines",
-]
+    "COLOURS", "DECIDED", "EXPIRED", "WRONG", "complain", "confirmed", "exit_code", "file_to_write", "is_reader_gone",
+    "out", "paint", "plural", "print_json", "silence", "table", "text_table", "write_lines",
+]  # fmt: skip
 
 WRONG, DECIDED, EXPIRED = 1, 3, 4
 _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (
@@ -90,6 +76,15 @@ def complain(*rows: str) -> None:
             click.echo(row if number == 0 else f"       {row}", err=True)
     except (OSError, ValueError):
         return  # stderr is gone; the exit code says it as well
+
+
+def confirmed(question: str, **options: Any) -> bool:
+    """Ask on stderr; Ctrl-C and the end of the input are a no."""
+    try:
+        return click.confirm(question, err=True, **options)
+    except click.Abort:
+        complain("")
+        return False
 
 
 def paint(text: str, colour: str) -> str:

@@ -19,7 +19,6 @@ from sayso import audit, clock
 from sayso.audit.export import entry_document
 from sayso.cli.context import (
     CliContext,
-    Filters,
     NoRunError,
     NoStoreYetError,
     Number,
@@ -97,7 +96,7 @@ class _Query:
 @json_option
 @click.pass_obj
 def ls(
-    cli: CliContext, filters: Filters, states: tuple[str, ...], everything: bool, quiet: bool, limit: int | None,
+    cli: CliContext, states: tuple[str, ...], everything: bool, quiet: bool, limit: int | None,
     cursor: str | None, newest: bool, watch: bool,
 ) -> int:  # fmt: skip
     """List what waits for a person: pending first, oldest first; then what is approved, running or unknown."""
@@ -105,14 +104,14 @@ def ls(
         raise click.UsageError(f"--quiet prints ids alone; leave {'--watch' if watch else '--json'} away")
     wanted = frozenset(State(state) for state in states)
     lists = [_ALL] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
-    query = _Query(lists, filters.keywords(cli.as_name), limit or _PAGE, newest)
+    query = _Query(lists, cli.list_keywords(), limit or _PAGE, newest)
     if watch:
         return _watch(cli, query, cursor)
     try:
         is_all = quiet and limit is None and cursor is None
         found, after = (list(query.all(cli.reader)), None) if is_all else query.page(cli.reader, cursor)
-        if not found and filters.run is not None:
-            cli.check_run(filters.run)
+        if not found and "run" in cli.filters:
+            cli.check_run(cli.filters["run"])
     except (NoRunError, NoStoreYetError) as fault:  # it may come later, so a program that polls has nothing to mend
         complain(escape(str(fault)))
         found, after = [], None

@@ -7,20 +7,15 @@ listens, and a secret comes from the environment only.
 from __future__ import annotations
 
 import html
-import os
-import shutil
-import signal
 import socket
 import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 import click
@@ -30,7 +25,7 @@ from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
 from sayso.cli.audit import signer
-from sayso.cli.context import CliContext, Number, reviewer_options
+from sayso.cli.context import CliContext, Number, handling_signals, needing_web, reviewer_options
 from sayso.cli.listen import Place, listening, listening_by_name, place_of
 from sayso.cli.output import complain, out
 from sayso.model import duration
@@ -47,8 +42,17 @@ if TYPE_CHECKING:
     from sayso.server.auth.proxy import Proxy
 
 
-__all__ = ["LoginPage", "Options", "provider", "serve", "serve_table", "sign_in"]
+__all__ = ["LoginPage", "serve", "serve_table"]
 
+_SERVE = (
+    "host", "port", "tls_cert", "tls_key", "login_links", "proxy_header", "proxy_roles_header", "trusted_proxies",
+    "reviewers", "required_role", "session", "rate", "plain_address",
+)  # fmt: skip
+_OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_claim")
+_GRACE = 5  # seconds for what is under way; streams and waiting requests are ended at once
+_SECONDS_BETWEEN_LINKS = 5.0  # seconds between two new addresses for people who are not signed in
+_CHECKPOINT = timedelta(hours=1)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="referrer" content="no-referrer">
 <meta http-equiv="refresh" content="0;url={link}"><title>sayso</title></head>
@@ -65,10 +69,10 @@ class LoginPage:
     """
 
     def __init__(self, link: str, lasts: float) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="sayso-"))  # mode 0700
-        self._file = self._folder / "open.html"
-        with os.fdopen(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(_PAGE.format(link=html.escape(link)))
+        self._folder = tempfile.TemporaryDirectory(prefix="sayso-", ignore_cleanup_errors=True)  # mode 0700
+        self._file = Path(self._folder.name) / "open.html"
+        self._file.touch(0o600)
+        self._file.write_text(_PAGE.format(link=html.escape(link)), encoding="utf-8")
         self._timer = threading.Timer(lasts, self.remove)
         self._timer.daemon = True
 
@@ -78,124 +82,15 @@ class LoginPage:
 
     def remove(self) -> None:
         """Remove it."""
-        with suppress(OSError):
-            shutil.rmtree(self._folder)
+        self._folder.cleanup()
 
     def __enter__(self) -> Self:
         self._timer.start()
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         self.remove()
-
-
-_SERVE = (
-    "host", "port", "tls_cert", "tls_key", "login_links", "proxy_header", "proxy_roles_header", "trusted_proxies",
-    "reviewers", "required_role", "session", "rate",
-    "plain_address",
-)  # fmt: skip
-_OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_claim")
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of the command line about signing in.
-
-    Attributes:
-        has_links: `--login-links`.
-        header, roles_header: `--proxy-header` and `--proxy-roles-header`.
-        peers: `--trusted-proxy`.
-    """
-
-    has_links: bool = False
-    header: str | None = None
-    roles_header: str | None = None
-    peers: Sequence[str] = ()
-
-
-def serve_table() -> Table:
-    """Return `[serve]` of the settings file.
-
-    Raises:
-        ConfigError: It has a setting that is not known.
-    """
-    return Table("serve", config.table("serve"), known=_SERVE)
-
-
-def sign_in(options: Options) -> SignIn | None:
-    """Return how people sign in; None if no way to sign in is configured.
-
-    Raises:
-        ConfigError: A setting cannot be used.
-    """
-    from sayso.server.auth.options import SignIn
-    from sayso.server.auth.sessions import ABSOLUTE
-
-    table = serve_table()
-    has_links = options.has_links or table.get("login_links", bool, False)
-    proxy, known = _proxy(options, table), provider()
-    signs_in = proxy is not None and proxy.header is not None
-    if signs_in and (has_links or known is not None):
-        raise errors.ConfigError(
-            "a proxy that signs people in has the last word, so login links and [oidc] would lead nowhere; take one out"
-        )
-    lasts, may = table.get("session", str, ""), allowed_reviewers()
-    rules = SignIn(
-        has_links=has_links, proxy=proxy, provider=known, reviewers=may.reviewers, role=may.role,
-        lasts=duration.parse(lasts) if lasts else ABSOLUTE,
-    )  # fmt: skip
-    if not (has_links or signs_in or known):
-        if rules.reviewers is not None or rules.role is not None:
-            raise errors.ConfigError("[serve] says who may review, and there is no way to know people; add one")
-        return None
-    return rules
-
-
-def _proxy(options: Options, table: Table) -> Proxy | None:
-    from sayso.server.auth.proxy import Proxy, networks
-
-    header = options.header or table.get("proxy_header", str, "") or None
-    roles = options.roles_header or table.get("proxy_roles_header", str, "") or None
-    peers = networks(options.peers or table.texts("trusted_proxies"))
-    if (header or roles) and not peers:
-        raise errors.ConfigError(
-            "a header that names people counts from the proxy's addresses only: add --trusted-proxy 10.0.0.5, say"
-        )
-    if roles and not header:
-        raise errors.ConfigError("--proxy-roles-header goes with --proxy-header")
-    return Proxy(peers, header, roles) if peers else None
-
-
-def provider() -> Provider | None:
-    """Return the OpenID provider of `[oidc]`; None where there is none.
-
-    Raises:
-        ConfigError: A setting cannot be used, or the extra `oidc` is not installed.
-    """
-    found = config.table("oidc")
-    if not found:
-        return None
-    from sayso.server.auth.oidc import Oidc, Provider
-
-    table = Table("oidc", found, known=_OIDC)
-    scopes = table.texts("scopes") or ["openid"]
-    if "openid" not in scopes:
-        raise table.error("scopes", "must have 'openid' among them")
-    return Provider(
-        Oidc(
-            table.text("issuer"), table.text("client_id"),
-            table.secret("client_secret_env") if "client_secret_env" in found else None,
-            name=table.get("name", str, "oidc"), scopes=tuple(scopes),
-            roles_claim=table.get("roles_claim", str, "") or None,
-        )
-    )  # fmt: skip
-
-
-_GRACE = 5  # seconds for what is under way; streams and waiting requests are ended at once
-_SECONDS_BETWEEN_LINKS = 5.0  # seconds between two new addresses for people who are not signed in
-_CHECKPOINT = timedelta(hours=1)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -224,20 +119,30 @@ def serve(
     On this machine, the address that is printed works once, and begins a session in which you decide. For other
     machines people have to sign in: --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C ends it.
     """
-    place = _place(host, port, base_url, certificate, key)
-    rules = _with_extra(lambda: sign_in(Options(has_links, header, roles_header, peers)))
+    table = serve_table()
+    certificate, key = certificate or _file(table, "tls_cert"), key or _file(table, "tls_key")
+    place = place_of(
+        table.get("host", str, "127.0.0.1") if host is None else host,
+        table.get("port", int, 8600) if port is None else port,
+        base_url or config.base_url(), certificate=certificate, key=key,
+    )  # fmt: skip
+    with needing_web("serve"):
+        rules = _sign_in(table, has_links, header, roles_header, peers)
     place.check(is_known=rules is not None, is_insecure=insecure_http)
-    who, signs, limit = cli.reviewer, signer(), _rate(rate)
-    store = cli.store_or_new
-    is_plain = is_plain or serve_table().get("plain_address", bool, False)
-    named = None if is_plain or rules is not None or not place.can_be_named else _name_of_inbox(store)
+    who, signs, limit = cli.reviewer, signer(), table.get("rate", str, "") if rate is None else rate
+    limit = f"{limit}/minute" if limit.isascii() and limit.isdigit() else limit or None
+    store, named = cli.store_or_new, None
+    if rules is None and place.can_be_named and not is_plain and not table.get("plain_address", bool, False):
+        from sayso.server.hosts import local_hostname
+
+        named = local_hostname(store)
     with ExitStack() as stack:
         listeners = [listening(place)] if named is None else listening_by_name(place)
         for one in listeners:
             stack.enter_context(one)
         taken: int = listeners[0].getsockname()[1]
         url = place.url(taken, named)
-        app, first = _alone(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
+        app, first = _for_one(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
         stack.enter_context(delivering(store, url))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
         _say_where(place, first, None if rules is None else taken)
@@ -247,46 +152,12 @@ def serve(
     return 0
 
 
-def _name_of_inbox(store: Store) -> str:
-    from sayso.server.hosts import local_hostname
-
-    return local_hostname(store)
+# -- settings --------------------------------------------------------------------------------------------------------
 
 
-def _open(app: Starlette, first: str, stack: ExitStack) -> None:
-    """Open the inbox in a browser; what signs in is not handed over in its command line."""
-    from sayso.server.auth.signing import PRINTED
-
-    token = first.partition("?token=")[2]
-    page = stack.enter_context(LoginPage(first, PRINTED.total_seconds()))
-
-    def used(other: str) -> None:
-        if other == token:
-            page.remove()
-
-    app.state.on_link_used = used
-    page.open()
-
-
-def _place(
-    host: str | None, port: int | None, base_url: str | None, certificate: Path | None, key: Path | None
-) -> Place:
-    table = serve_table()
-    files = [_file(table, name) for name in ("tls_cert", "tls_key")]
-    return place_of(
-        host if host is not None else table.get("host", str, "127.0.0.1"),
-        port if port is not None else table.get("port", int, 8600),
-        base_url or config.base_url(), certificate=certificate or files[0], key=key or files[1],
-    )  # fmt: skip
-
-
-def _rate(text: str | None) -> str | None:
-    """Return how often a token may ask, as text that the library reads; None for no limit."""
-    if text is None:
-        text = serve_table().get("rate", str, "")
-    if not text:
-        return None
-    return f"{text}/minute" if text.isascii() and text.isdigit() else text
+def serve_table() -> Table:
+    """Return `[serve]` of the settings file; raises `ConfigError` for a setting that is not known."""
+    return Table("serve", config.table("serve"), known=_SERVE)
 
 
 def _file(table: Table, name: str) -> Path | None:
@@ -294,6 +165,108 @@ def _file(table: Table, name: str) -> Path | None:
     if text and not Path(text).is_absolute():
         raise table.error(name, "must be an absolute path; nothing is served")
     return Path(text) if text else None
+
+
+def _sign_in(
+    table: Table, has_links: bool, header: str | None, roles_header: str | None, peers: Sequence[str]
+) -> SignIn | None:
+    """Return how people sign in, by the options and the settings; None if no way to sign in is configured."""
+    from sayso.server.auth.options import SignIn
+    from sayso.server.auth.sessions import ABSOLUTE
+
+    has_links = has_links or table.get("login_links", bool, False)
+    proxy, known = _proxy(table, header, roles_header, peers), _provider()
+    signs_in = proxy is not None and proxy.header is not None
+    if signs_in and (has_links or known is not None):
+        raise errors.ConfigError(
+            "a proxy that signs people in has the last word, so login links and [oidc] would lead nowhere; take one out"
+        )
+    lasts, may = table.get("session", str, ""), allowed_reviewers()
+    rules = SignIn(
+        has_links=has_links, proxy=proxy, provider=known, reviewers=may.reviewers, role=may.role,
+        lasts=duration.parse(lasts) if lasts else ABSOLUTE,
+    )  # fmt: skip
+    if has_links or signs_in or known:
+        return rules
+    if rules.reviewers is not None or rules.role is not None:
+        raise errors.ConfigError("[serve] says who may review, and there is no way to know people; add one")
+    return None
+
+
+def _proxy(table: Table, header: str | None, roles_header: str | None, peers: Sequence[str]) -> Proxy | None:
+    from sayso.server.auth.proxy import Proxy, networks
+
+    header = header or table.get("proxy_header", str, "") or None
+    roles = roles_header or table.get("proxy_roles_header", str, "") or None
+    trusted = networks(peers or table.texts("trusted_proxies"))
+    if (header or roles) and not trusted:
+        raise errors.ConfigError(
+            "a header that names people counts from the proxy's addresses only: add --trusted-proxy 10.0.0.5, say"
+        )
+    if roles and not header:
+        raise errors.ConfigError("--proxy-roles-header goes with --proxy-header")
+    return Proxy(trusted, header, roles) if trusted else None
+
+
+def _provider() -> Provider | None:
+    """Return the OpenID provider of `[oidc]`; None where there is none."""
+    found = config.table("oidc")
+    if not found:
+        return None
+    from sayso.server.auth.oidc import Oidc, Provider
+
+    table = Table("oidc", found, known=_OIDC)
+    scopes = table.texts("scopes") or ["openid"]
+    if "openid" not in scopes:
+        raise table.error("scopes", "must have 'openid' among them")
+    return Provider(
+        Oidc(
+            table.text("issuer"), table.text("client_id"),
+            table.secret("client_secret_env") if "client_secret_env" in found else None,
+            name=table.get("name", str, "oidc"), scopes=tuple(scopes),
+            roles_claim=table.get("roles_claim", str, "") or None,
+        )
+    )  # fmt: skip
+
+
+# -- at work ---------------------------------------------------------------------------------------------------------
+
+
+def _for_one(store: Store, who: Reviewer, url: str, rate: str | None, named: str | None) -> tuple[Starlette, str]:
+    """Return the inbox for the user of this machine, and an address that signs them in."""
+    from sayso.server import create_app, login_path
+
+    last = time.monotonic()
+
+    def stranger() -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINKS:
+            last = time.monotonic()
+            out(f"somebody came who is not signed in; if that was you, open {url}{login_path(app, who)}")
+
+    app = create_app(store, hosts=[named] if named else [], on_stranger=stranger, rate=rate)
+    out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
+    return app, url + login_path(app, who)
+
+
+def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
+    """Return the inbox for people who sign in, and its address."""
+    from sayso.server import create_app
+    from sayso.server.auth.signing import server_secret
+
+    if (rules.has_links or rules.provider is not None) and server_secret(store) is None:
+        raise errors.ConfigError(
+            f"people cannot sign in to the inbox of {store.url} without a secret that stays: set SAYSO_SECRET to 32"
+            " random characters or more (`openssl rand -hex 32`)"
+        )
+    app = create_app(store, base_url=url, sign_in=rules, rate=rate)
+    rows = ["  by login links that `sayso login NAME` prints"] if rules.has_links else []
+    if rules.proxy is not None and rules.proxy.header is not None:
+        rows.append(f"  by the proxy's header {escape(rules.proxy.header)}")
+    if rules.provider is not None:
+        rows.append(f"  by {escape(rules.provider.oidc.issuer)}")
+    out(f"inbox of {escape(store.url)}; people sign in", *rows)
+    return app, url
 
 
 def _say_where(place: Place, first: str, port: int | None) -> None:
@@ -309,68 +282,19 @@ def _say_where(place: Place, first: str, port: int | None) -> None:
             )
 
 
-def _alone(store: Store, who: Reviewer, url: str, rate: str | None, named: str | None) -> tuple[Starlette, str]:
-    """Return the inbox for the user of this machine, and an address that signs them in."""
-    app = _made(store, who, url, rate, named)
-    first = _address(app, who, url)
-    out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
-    return app, first
+def _open(app: Starlette, first: str, stack: ExitStack) -> None:
+    """Open the inbox in a browser; what signs in is not handed over in its command line."""
+    from sayso.server.auth.signing import PRINTED
 
+    token = first.partition("?token=")[2]
+    page = stack.enter_context(LoginPage(first, PRINTED.total_seconds()))
 
-def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
-    """Return the inbox for people who sign in, and its address."""
-    from sayso.server import create_app
-    from sayso.server.auth.signing import server_secret
+    def used(other: str) -> None:
+        if other == token:
+            page.remove()
 
-    if (rules.has_links or rules.provider is not None) and server_secret(store) is None:
-        raise errors.ConfigError(
-            f"people cannot sign in to the inbox of {store.url} without a secret that stays: set SAYSO_SECRET to 32"
-            " random characters or more (`openssl rand -hex 32`)"
-        )
-    app = create_app(store, base_url=url, sign_in=rules, rate=rate)
-    out(f"inbox of {escape(store.url)}; people sign in", *_sign_in_rows(rules))
-    return app, url
-
-
-def _sign_in_rows(rules: SignIn) -> list[str]:
-    rows = ["  by login links that `sayso login NAME` prints"] if rules.has_links else []
-    if rules.proxy is not None and rules.proxy.header is not None:
-        rows.append(f"  by the proxy's header {escape(rules.proxy.header)}")
-    if rules.provider is not None:
-        rows.append(f"  by {escape(rules.provider.oidc.issuer)}")
-    return rows
-
-
-def _made(
-    store: Store, who: Reviewer, url: str, rate: str | None = None, named: str | None = None
-) -> Starlette:  # fmt: skip
-    from sayso.server import create_app
-
-    last = [time.monotonic()]
-
-    def stranger() -> None:
-        now = time.monotonic()
-        if now - last[0] >= _SECONDS_BETWEEN_LINKS:
-            last[0] = now
-            out(f"somebody came who is not signed in; if that was you, open {_address(app, who, url)}")
-
-    app = create_app(store, hosts=[named] if named else [], on_stranger=stranger, rate=rate)
-    return app
-
-
-def _with_extra(make: Callable[[], SignIn | None]) -> SignIn | None:
-    try:
-        return make()
-    except ModuleNotFoundError as error:
-        raise errors.ConfigError(
-            f"`sayso serve` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
-        ) from error
-
-
-def _address(app: Starlette, who: Reviewer, url: str) -> str:
-    from sayso.server import login_path
-
-    return url + login_path(app, who)
+    app.state.on_link_used = used
+    page.open()
 
 
 def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: str | None) -> None:
@@ -393,23 +317,6 @@ def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: 
             f"the certificate {place.certificate} cannot be used: {error}; nothing is served"
         ) from error
     observe(app.state.settings.store)
-    with _ended_by(signal.SIGTERM, signal.SIGINT):
+    with handling_signals(lambda _, __: None):  # the server raises them again when it has ended
         uvicorn.Server(settings).run(sockets=listeners)
     app.state.tokens.write_uses()  # of those that only looked
-
-
-@contextmanager
-def _ended_by(*signals: signal.Signals) -> Generator[None]:
-    """Let the server end by these signals as by a command: it raises them again when it has ended."""
-
-    def ignore(_: int, __: FrameType | None) -> None:
-        return
-
-    before: list[tuple[signal.Signals, Callable[[int, FrameType | None], object] | int | None]] = [
-        (one, signal.signal(one, ignore)) for one in signals
-    ]
-    try:
-        yield
-    finally:
-        for one, handler in before:
-            signal.signal(one, handler)

@@ -16,11 +16,10 @@ from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
 from sayso.channels.notification import Channel, test_notification
 from sayso.channels.registry import make
-from sayso.cli.context import CliContext, NoStoreYetError, as_option, json_option, reviewer_of, span_option
+from sayso.cli.context import CliContext, NoStoreYetError, as_option, as_span, json_option, needing_web, reviewer_of
 from sayso.cli.listen import place_of
 from sayso.cli.output import WRONG, complain, out, print_json, text_table
 from sayso.cli.serve import serve_table
-from sayso.errors import ConfigError
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, Reviewer
@@ -41,12 +40,8 @@ _MAY = {
 
 
 def _tokens(store: Store) -> Tokens:
-    try:
+    with needing_web("token"):
         from sayso.server.auth.tokens import Tokens
-    except ModuleNotFoundError as error:
-        raise errors.ConfigError(
-            f"`sayso token` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
-        ) from error
     return Tokens(store)
 
 
@@ -61,14 +56,9 @@ def token() -> None:
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
 @click.option("--issuer", default=LOCAL, metavar="WORD", help="Who vouches for the name; as where they sign in.")
 @click.option(
-    "--expires",
-    "span",
-    default="90d",
-    show_default=True,
-    metavar="SPAN",
-    callback=span_option,
+    "--expires", "span", default="90d", show_default=True, metavar="SPAN", type=as_span,
     help="How long it is good.",
-)
+)  # fmt: skip
 @as_option
 @json_option
 @click.pass_obj
@@ -208,12 +198,8 @@ def _send(sender: Channel, url: str, note: str) -> None:
 
 
 def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
-    try:
+    with needing_web("login"):
         from sayso.server.auth.signing import LONGEST, Links, TokenSigner, server_secret
-    except ModuleNotFoundError as error:
-        raise errors.ConfigError(
-            f"`sayso login` needs the extra `web` ({error.name} is missing): pip install 'sayso[web]'"
-        ) from error
     if lasts > LONGEST:
         raise errors.ConfigError(f"a login link is good for {duration.text(LONGEST)} at most; no link was made")
     store = cli.store_or_new
@@ -247,7 +233,8 @@ def _key_show(file: Path | None) -> int:
     """Print the public half of the key in FILE, else of the configured one."""
     path = file or config.signing_key()
     if path is None:
-        raise ConfigError("no key is configured: `sayso key new FILE` makes one, and [evidence] key or"
-                          " SAYSO_SIGNING_KEY names it")  # fmt: skip
+        raise errors.ConfigError(
+            "no key is configured: `sayso key new FILE` makes one, and [evidence] key or SAYSO_SIGNING_KEY names it"
+        )
     out(signer_at(path.expanduser()).key)
     return 0

@@ -11,7 +11,6 @@ import importlib
 import json
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -28,9 +27,8 @@ from typing import Any
 import click
 
 from sayso import config, errors
-from sayso.cli.context import CliContext, Number, json_option
+from sayso.cli.context import CliContext, Number, as_span, handling_signals, json_option
 from sayso.cli.output import complain, out
-from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Report, Worker
@@ -47,11 +45,13 @@ _THREADS = 32  # for handlers that are plain functions
 @click.option(
     "--concurrency", metavar="N", type=Number(1, 10_000), default=8, show_default=True, help="Runs at a time."
 )
-@click.option("--grace", metavar="SPAN", default="800ms", show_default=True, help="For handlers, after SIGTERM.")
+@click.option(
+    "--grace", metavar="SPAN", type=as_span, default="800ms", show_default=True, help="For handlers, after SIGTERM."
+)
 @click.option("--once", is_flag=True, help="Resume what is ready now, and end.")
 @json_option
 @click.pass_obj
-def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: str, once: bool) -> int:
+def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: timedelta, once: bool) -> int:
     """Resume runs when a person has decided.
 
     Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are looked
@@ -59,15 +59,14 @@ def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: s
     """
     if cli.address is not None:
         config.configure(store=cli.address)
-    span = _span(grace)
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     tally = _Tally(as_json=cli.as_json)
-    served = Worker([_loaded(target) for target in targets], concurrency=concurrency, grace=span, tell=tally.add)
+    served = Worker([_loaded(target) for target in targets], concurrency=concurrency, grace=grace, tell=tally.add)
     _refuse_memory(served)
     _hear_log()
-    _serve(served, span, once=once)
+    _serve(served, grace, once=once)
     tally.close()
     if served.is_cut_short:
         _leave(0)  # a handler in a thread cannot be broken off, and Python would wait for it
@@ -75,13 +74,6 @@ def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: s
 
 
 # -- what to serve ---------------------------------------------------------------------------------------------
-
-
-def _span(text: str) -> timedelta:
-    try:
-        return duration.parse(text)
-    except errors.ConfigError as error:
-        raise click.BadParameter(str(error), param_hint="--grace") from error
 
 
 def _loaded(target: str) -> Runnable:
@@ -157,22 +149,19 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
         _leave(0)
 
     threading.Thread(target=watch, name="sayso-stop", daemon=True).start()
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    before = [signal.signal(number, stop) for number in numbers]
     loop = asyncio.new_event_loop()
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="handler")
     loop.set_default_executor(threads)
     task = loop.create_task(served.run(once=once))
-    try:
-        while not task.done():
-            # A handler that calls sys.exit() stops the loop; that is the end of its own run only.
-            with suppress(SystemExit):
-                loop.run_until_complete(task)
-    finally:
-        threads.shutdown(wait=False)
-        loop.close()
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+    with handling_signals(stop):
+        try:
+            while not task.done():
+                # A handler that calls sys.exit() stops the loop; that is the end of its own run only.
+                with suppress(SystemExit):
+                    loop.run_until_complete(task)
+        finally:
+            threads.shutdown(wait=False)
+            loop.close()
 
 
 def _leave(code: int) -> None:
@@ -188,7 +177,7 @@ class _Tally:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._counts: Counter[Ending] = Counter()
-        self._changed: list[Report] = []
+        self._changed: list[str] = []
 
     @property
     def has_faults(self) -> bool:
@@ -199,36 +188,24 @@ class _Tally:
         """Print what became of a run."""
         self._counts[report.ending] += 1
         if report.ending is Ending.CHANGED:
-            self._changed.append(report)
-        out(json.dumps(_document(report)) if self._as_json else _row(report))
+            self._changed.append(escape(f"{report.run_id} not resumed: {report.message}"))
+        if self._as_json:
+            out(json.dumps({
+                "run": report.run_id, "name": report.name, "ending": report.ending.value, "message": report.message,
+                "waits": list(report.waits), "seconds": round(report.seconds, 6),
+            }))  # fmt: skip
+            return
+        row = f"{token(report.run_id)} {token(report.name)} {report.ending.words}"
+        if report.ending is Ending.PAUSED:
+            row += f": {', '.join(map(short, report.waits))}"
+        elif report.ending is not Ending.DONE:
+            row += f": {escape(in_short(report.message or ''))}"
+        out(row)
 
     def close(self) -> None:
         """Print how many there were, and which were not resumed because their code has changed."""
         counts = [f"{count} {ending.words}" for ending, count in self._counts.items()]
-        rows = [f"{report.run_id} not resumed: {report.message}" for report in self._changed]
-        complain(f"worker ended: {', '.join(counts) or 'no run went on'}", *map(escape, rows))
-
-
-def _row(report: Report) -> str:
-    row = f"{token(report.run_id)} {token(report.name)} {report.ending.words}"
-    match report.ending:
-        case Ending.DONE:
-            return row
-        case Ending.PAUSED:
-            return f"{row}: {', '.join(map(short, report.waits))}"
-        case _:
-            return f"{row}: {escape(in_short(report.message or ''))}"
-
-
-def _document(report: Report) -> dict[str, Any]:
-    return {
-        "run": report.run_id,
-        "name": report.name,
-        "ending": report.ending.value,
-        "message": report.message,
-        "waits": list(report.waits),
-        "seconds": round(report.seconds, 6),
-    }
+        complain(f"worker ended: {', '.join(counts) or 'no run went on'}", *self._changed)
 
 
 class _Told(logging.Handler):
