@@ -3,6 +3,8 @@
 #   make demo             watch a destructive call wait for a person   (DIR=… takes a folder of yours)
 #   make test             the fast tests, enough to commit by          (ARGS='-k expired' passes on to pytest)
 #   make test-all         every test, with kill sweeps and browsers    (ARGS=… as above)
+#   make test-frameworks  the adapters, in an environment with their frameworks   (FRAMEWORK=langgraph: one alone, at its
+#                         newest and its lowest version; FRAMEWORK=each: each of them; ARGS=… as above)
 #   make lint             format, lint, types, layers
 #   make format           write the formatting, fix what can be fixed
 #   make pictures         take the screenshots of docs/assets anew
@@ -16,6 +18,7 @@
 PYTHON ?= python3
 DIR    ?=
 ARGS   ?=
+FRAMEWORK ?= main
 
 VENV    := .venv
 BENCH   := .venv-bench
@@ -29,7 +32,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format pictures mutants bench docs clean
+.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -42,6 +45,9 @@ test: $(VENV)/.ready-test
 
 test-all: $(VENV)/.ready-test $(VENV)/.browser
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-frameworks:
+	@$(PYTHON) tests/integrations/adapters/environments.py $(FRAMEWORK) -- $(ARGS)
 
 lint: $(VENV)/.ready-lint
 	@status=0; \
@@ -68,7 +74,7 @@ docs: $(DOCS)/.ready
 	$(DOCS)/bin/zensical build --clean --strict
 
 clean:
-	rm -rf $(AXE) $(VENV) $(BENCH) $(DOCS) build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(AXE) $(VENV) $(BENCH) $(DOCS) .venv-frameworks build dist site .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 
 # Set-up. A stamp is newer than pyproject.toml once its environment holds what that asks for.
 

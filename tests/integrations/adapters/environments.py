@@ -1,0 +1,93 @@
+"""Makes the environments of the frameworks and runs the adapters' tests in them: `make test-frameworks`.
+
+    python tests/integrations/adapters/environments.py             all frameworks in one environment, at their newest
+    python tests/integrations/adapters/environments.py langgraph   one alone, at its newest and at its lowest version
+    python tests/integrations/adapters/environments.py each        each alone, at both
+
+What follows behind `--` goes to pytest. The versions stand in `frameworks.toml`. An environment is made once, and again
+when its versions or `pyproject.toml` change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+TESTS = ROOT / "tests" / "integrations"
+PLACE = ROOT / ".venv-frameworks"
+TOOLS = ["pytest>=8.3", "hypothesis>=6.115"]  # what the tests themselves need
+LIMIT = 1_800.0  # seconds that the tests of one environment may take
+
+Table = dict[str, dict[str, list[str]]]
+
+
+def environment(name: str, packages: list[str]) -> Path:
+    """Return the interpreter of an environment that holds these packages and this checkout."""
+    folder = PLACE / name
+    wanted = "\n".join([*packages, *TOOLS, sys.version, (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
+    stamp, digest = folder / ".ready", hashlib.sha256(wanted.encode()).hexdigest()
+    python = folder / "bin" / "python"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
+        print(f"setting up {folder.relative_to(ROOT)} (once)", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
+        subprocess.run([*install, "--editable", f"{ROOT}[crypto]", *TOOLS, *packages], check=True)
+        stamp.write_text(digest, encoding="utf-8")
+    return python
+
+
+def tested(name: str, python: Path, tests: list[Path], words: list[str]) -> bool:
+    """Run the tests in an environment; return whether all passed."""
+    command = [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words, *tests]
+    print(f"\n== {name}", flush=True)
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, "SAYSO_FRAMEWORKS": "required"}, timeout=LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        print(f"the tests in {name} did not end within {LIMIT:.0f} s")
+        return False
+    return done.returncode == 0
+
+
+def runs(which: str, table: Table) -> list[tuple[str, list[str], list[Path]]]:
+    """Return what is to be run: a name for the environment, its packages, and the tests."""
+    if which == "main":
+        files = [path for name in table for path in files_of(name)]
+        return [("main", [package for row in table.values() for package in row["newest"]], files)]
+    chosen = list(table) if which == "each" else [which]
+    return [(f"{name}-{at}", table[name][at], files_of(name)) for name in chosen for at in ("newest", "lowest")]
+
+
+def files_of(name: str) -> list[Path]:
+    """Return the test modules of a framework."""
+    return [path for path in (HERE / f"test_{name}.py", TESTS / f"test_{name}.py") if path.exists()]
+
+
+def main() -> int:
+    """Do what the command line says; 1 where a test failed."""
+    table: Table = tomllib.loads((HERE / "frameworks.toml").read_text(encoding="utf-8"))
+    words = sys.argv[1:]
+    own = words[: words.index("--")] if "--" in words else words
+    which = own[0] if own else "main"
+    if which not in {"main", "each", *table}:
+        print(f"there is no framework {which!r}: main, each, {', '.join(table)}", file=sys.stderr)
+        return 2
+    failed: list[str] = []
+    for name, packages, tests in runs(which, table):
+        if not tests:
+            print(f"\n== {name}: no adapter yet")
+        elif not tested(name, environment(name, packages), tests, words[len(own) + 1 :]):
+            failed.append(name)
+    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

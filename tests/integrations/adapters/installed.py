@@ -1,0 +1,24 @@
+"""Which frameworks are installed here, and what it means where one is not."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import pytest
+
+# Read at import: the fixture `place` takes every SAYSO variable out of the tests' environment.
+_MUST = os.environ.get("SAYSO_FRAMEWORKS") == "required"
+
+
+def framework(module: str, extra: str) -> Any:
+    """Return a framework's module; where it is absent, skip the calling module's tests, or fail if it must be there."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        if _MUST:
+            raise
+        pytest.skip(
+            f"NOT TESTED: sayso.integrations.{extra}, because {error.name} is not installed", allow_module_level=True
+        )
