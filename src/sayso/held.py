@@ -8,7 +8,6 @@ version. Invariant: `once` and `start` hand out exactly the approved arguments, 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -87,7 +86,6 @@ class HeldBase:
         self._withdraws = withdraw_on_exit
         self._started: Started | None = None
         self._attempt: Attempt | None = None
-        self._allowed: Future[Attempt] | None = None  # how a call ends that the rule allowed and `once` runs
 
     @property
     def id(self) -> str | None:
@@ -178,15 +176,15 @@ class HeldBase:
         """Run a call that nobody was asked about; whoever asks this handle for it meanwhile gets what it gives."""
         from concurrent.futures import Future
 
-        with _claiming:  # of two threads, one runs it
-            running, self._allowed = self._allowed, self._allowed or Future[Attempt]()
+        mine = Future[Attempt]()
+        running: Future[Attempt] = self.__dict__.setdefault("_allowed", mine)  # atomic: of two threads, one runs it
         if self._attempt is not None:
             return self._attempt
-        if running is not None and self in _inside.get():
+        if running is not mine and self in _inside.get():
             raise errors.SaysoError(f"the call of {self._gate.name} asks for its own result: it would wait for itself")
-        if running is not None:
+        if running is not mine:
             return (yield _Awaited(running))
-        self._allowed.set_running_or_notify_cancel()  # a task that is cancelled while it waits cancels nothing
+        mine.set_running_or_notify_cancel()  # a task that is cancelled while it waits cancels nothing
         before = _inside.set((*_inside.get(), self))
         try:
             attempt: Attempt = yield UserCall(function, (dict(self._given),), {})
@@ -194,7 +192,7 @@ class HeldBase:
             with suppress(ValueError):  # a coroutine may be closed from a context that never had it
                 _inside.reset(before)
         self._attempt = attempt
-        self._allowed.set_result(attempt)
+        mine.set_result(attempt)
         return attempt
 
     def _starting(self) -> Effects[dict[str, Any]]:
@@ -268,7 +266,6 @@ class HeldBase:
             raise signals.ConfirmationDenied(self._denial)
 
 
-_claiming = threading.Lock()
 _inside: ContextVar[tuple[HeldBase, ...]] = ContextVar("sayso_once", default=())
 """The handles whose allowed calls run in this context."""
 

@@ -72,7 +72,9 @@ def test_edit_that_was_shown_as_another_one_does_not_run(file_store: Store) -> N
     send = sender(ran)
     request_id = held(send, "eve", 5, "hunter2").confirmation_id
     sayso.Review().approve(request_id, by="ada", changes={"amount": 6})
-    rewrite(file_store.url, request_id, edited_masked='{"to":"eve","amount":1,"password":"***"}')
+    edited = file_store.get(request_id).effective
+    shown = '{"to":"eve","amount":1,"password":"***"}'
+    rewrite(file_store.url, request_id, edited=[edited.form, shown, edited.digest])
     with pytest.raises(errors.AlteredRequestError, match="shown"):
         send("eve", 5, "hunter2")
     assert ran == []

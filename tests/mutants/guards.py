@@ -790,7 +790,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call that a rule allows runs once", "held.py",
-        "if running is not None:", "if False:",
+        "        if running is not mine:\n", "        if False:\n",
         "gates/test_held.py::test_tasks_that_ask_the_handle_of_an_allowed_call_run_it_once",
     ),
     Mutant(
