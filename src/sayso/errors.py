@@ -19,6 +19,7 @@
     │   └── TooManyOpenForTokenError  too many requests of the program are pending
     ├── RequestNotFoundError        no request has this id
     ├── AmbiguousIdError            several requests begin with this prefix
+    ├── GrantNotFoundError          no grant has this id
     ├── RunNotFoundError            no run has this id
     ├── RunBusyError                another process is executing the run
     ├── RunChangedError             the program's code changed since the run began
@@ -32,6 +33,7 @@
     │   ├── ClaimedError            another reviewer has claimed the request
     │   ├── NotClaimedError         the request is not claimed, so it cannot be released
     │   ├── StaleViewError          the call changed since it was shown
+    │   ├── GrantRefusedError       the grant cannot be made like this
     │   ├── WrongKindError          a call cannot be answered, a question cannot be approved
     │   ├── InvalidChangesError     the changed arguments do not fit the function's types
     │   ├── InvalidAnswerError      the answer does not fit the question's type
@@ -41,7 +43,9 @@
     │   ├── AlreadyStartedError     it was started before
     │   ├── NotApprovedError        it is not approved (any more)
     │   ├── ApprovalExpiredError    its approval has expired
+    │   │   └── GrantEndedError     what approved it, a grant or a budget, does not any more
     │   ├── EffectTakenError        another request has the same effect
+    │   ├── StoppedError            somebody stopped every start with `sayso stop`
     │   ├── CallFailedError         it was started before with its key, and failed
     │   ├── OutcomeUnknownError     it was started, and its outcome is unknown
     │   └── AlteredRequestError     the stored call is not the one that was approved
@@ -63,14 +67,14 @@ from typing import Any, ClassVar, dataclass_transform
 __all__ = [
     "AlreadyDecidedError", "AlreadyStartedError", "AlreadyVotedError", "AlteredRequestError", "AmbiguousIdError",
     "ApprovalExpiredError", "ArgumentError", "AskRefusedError", "CallFailedError", "ClaimedError", "ConfigError",
-    "DecisionRefusedError", "EffectTakenError", "EvidenceError", "InvalidAnswerError", "InvalidChangesError",
-    "KeyReusedError", "MissingRoleError", "NotApprovedError", "NotClaimedError", "NotUnknownError",
-    "OutcomeNotRecordedError", "OutcomeUnknownError", "OwnRequestError", "PolicyError", "PurgeRefusedError",
-    "ReasonMissingError", "RequestExpiredError", "RequestNotFoundError", "RunBusyError", "RunChangedError",
-    "RunNotFoundError", "RunPurgedError", "SaysoError", "StaleViewError", "StartRefusedError", "StoreBusyError",
-    "StoreCorruptError", "StoreError", "StoreForbiddenError", "StoreFullError", "StoreReadOnlyError",
-    "StoreSealedError", "StoreUnavailableError", "StoreVersionError", "TooManyOpenError",
-    "TooManyOpenForTokenError", "ValueNotKeptError", "WrongKindError",
+    "DecisionRefusedError", "EffectTakenError", "EvidenceError", "GrantEndedError", "GrantNotFoundError",
+    "GrantRefusedError", "InvalidAnswerError", "InvalidChangesError", "KeyReusedError", "MissingRoleError",
+    "NotApprovedError", "NotClaimedError", "NotUnknownError", "OutcomeNotRecordedError", "OutcomeUnknownError",
+    "OwnRequestError", "PolicyError", "PurgeRefusedError", "ReasonMissingError", "RequestExpiredError",
+    "RequestNotFoundError", "RunBusyError", "RunChangedError", "RunNotFoundError", "RunPurgedError", "SaysoError",
+    "StaleViewError", "StartRefusedError", "StoppedError", "StoreBusyError", "StoreCorruptError", "StoreError",
+    "StoreForbiddenError", "StoreFullError", "StoreReadOnlyError", "StoreSealedError", "StoreUnavailableError",
+    "StoreVersionError", "TooManyOpenError", "TooManyOpenForTokenError", "ValueNotKeptError", "WrongKindError",
 ]  # fmt: skip
 
 
@@ -233,6 +237,13 @@ class AmbiguousIdError(_Factual):
         return ", ".join(self.matches)
 
 
+class GrantNotFoundError(_Factual):
+    """No grant has this id, or begins with this prefix."""
+
+    grant_id: str
+    _message = "no grant {self.grant_id!r} in this store; `sayso grants --all` lists what is there"
+
+
 class RunNotFoundError(_Factual):
     """No run has this id: it never paused, or is in another store."""
 
@@ -352,6 +363,13 @@ class StaleViewError(DecisionRefusedError):
     )
 
 
+class GrantRefusedError(DecisionRefusedError):
+    """A grant cannot be made like this; nothing was decided."""
+
+    reason: str
+    _message = "no grant from {self.request_id}: {self.reason}. Nothing was decided"
+
+
 class WrongKindError(DecisionRefusedError):
     """A call cannot be answered, a question cannot be approved."""
 
@@ -427,6 +445,32 @@ class NotApprovedError(StartRefusedError):
 
     state: str
     _message = "request {self.request_id} is {self.state}, not approved; the call was not run"
+
+
+class GrantEndedError(NotApprovedError):
+    """What approved the call without a person, a grant or a policy's budget, does not any more: it waits for a person.
+
+    `reason` names the grant or the budget, and what became of it.
+    """
+
+    reason: str
+    _message = "{self.reason}; the call of {self.request_id} was not run, it is {self.state} and waits for a person"
+
+
+class StoppedError(StartRefusedError):
+    """Somebody stopped every start of this store. The approval is not spent; the call can start after `sayso go`."""
+
+    by: str
+    at: datetime  # in UTC
+    reason: str | None
+    _message = (
+        "every start was stopped by {self.by!r} at {self.at:%Y-%m-%d %H:%M:%S}Z{self._why}; the call of"
+        " {self.request_id} was not run and its approval is not spent. It can start after `sayso go`"
+    )
+
+    @property
+    def _why(self) -> str:
+        return "" if self.reason is None else f" ({self.reason})"
 
 
 class ApprovalExpiredError(StartRefusedError):

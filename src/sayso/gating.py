@@ -64,6 +64,7 @@ class ConfirmOptions(TypedDict, total=False):
     title: str | Callable[..., Any] | None
     summary: str | Callable[..., Any] | None
     suspends: type[BaseException] | Collection[type[BaseException]]
+    always: bool
 
 
 class GateOptions(ConfirmOptions, total=False):
@@ -132,6 +133,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         summary: What a call does, in one line (`"Refund €{amount} for {order_id}"`); likewise.
         suspends: Exception classes, one or several, by which the function stops for its framework: the call has not
             ended, its start is given back, and the exception passes through.
+        always: A person decides each call that is held: no grant and no budget stands in.
         on_reject: What a no gives to the caller: `raise` raises it, `return` returns its `message_for_model`, a
             callable gets the `ConfirmationRejected`, and what it returns is returned.
 
@@ -319,7 +321,7 @@ def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> Non
     """Refuse at the decoration what would fail at the first call."""
     kinds = {
         "description": (str | None, "a text"), "risk": (str | None, "a text"), "idempotent": (bool, "True or False"),
-        "notify_arguments": (bool, "True or False"),
+        "notify_arguments": (bool, "True or False"), "always": (bool, "True or False"),
     }  # fmt: skip
     for name, (kind, said) in kinds.items():
         if name in options and not isinstance(options[name], kind):

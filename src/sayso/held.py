@@ -421,6 +421,7 @@ class HoldOptions(TypedDict, total=False):
     title: str | None
     description: str | None
     when: bool | Callable[..., Any]
+    always: bool
     quorum: int
     roles: Collection[str]
     redact: Collection[str]
@@ -446,7 +447,7 @@ def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
             a callable; as for `sayso.gate`.
         title: What people are to call the tool, marked as the program's words.
         description: What the tool does.
-        when: As for `sayso.gate`: a rule gets the arguments that it names. What it allows runs and nothing is written.
+        when, always: As for `sayso.gate`: a rule gets the arguments that it names. What it allows runs unrecorded.
         quorum, roles, redact, expires, approval_expires, store: As for `sayso.gate`.
         context: Facts for the reviewer's front end: JSON values.
         withdraw_on_exit: As a context manager, take the request back on leaving while nobody has decided.
@@ -472,10 +473,10 @@ def holding(
     redact: Collection[str] = (), expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h",
     context: Mapping[str, Any] | None = None, store: Store | str | None = None, withdraw_on_exit: bool = False,
     effect: str | Callable[..., Any] | None = None, title: str | None = None, description: str | None = None,
-    when: bool | Callable[..., Any] = True,
+    when: bool | Callable[..., Any] = True, always: bool = False,
 ) -> Effects[H]:  # fmt: skip
     """Check and ask, as `hold` says; written once for its sync and async form."""
-    texts: dict[str, Any] = {"effect": effect, "title": title, "description": description, "when": when}
+    texts = dict[str, Any](effect=effect, title=title, description=description, when=when, always=always)
     given, shape = _given(arguments), _schema(schema)
     _check(tool, given, key, texts)
     facts, names = None if context is None else dict(context), redact_names(redact)
@@ -497,7 +498,7 @@ def holding(
     verdict, request, denial = (yield from ask_rule(gate, given)), None, None
     if verdict.kind == "deny":
         denial = yield from note_denial(gate, where, given, occasion, verdict)
-    elif verdict.kind == "hold":
+    elif verdict.is_recorded:
         request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
             raise started_before(request)
@@ -523,9 +524,11 @@ def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mappi
         not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isprintable() or key != key.strip()
     ):
         raise errors.ConfigError(f"key= takes a text of 1 to 200 characters without spaces around them, not {key!r}")
-    when = texts["when"]
+    when, always = texts["when"], texts["always"]
     if not isinstance(when, bool) and not callable(when):
         raise errors.ConfigError(f"when= takes True, False or a callable, not {when!r}")
+    if not isinstance(always, bool):
+        raise errors.ConfigError(f"always= takes True or False, not {always!r}")
     for name in ("title", "description"):
         if texts[name] is not None and not isinstance(texts[name], str):
             raise errors.ConfigError(f"{name}= takes a text, not {texts[name]!r}")
@@ -554,11 +557,9 @@ def _schema(schema: Mapping[str, Any] | str | None) -> Schema:
 
 
 def _span(timeout: timedelta | str | float | None) -> timedelta | None:
-    if timeout is None:
-        return None
     if isinstance(timeout, int | float):
         return max(timedelta(seconds=timeout), timedelta(microseconds=1))
-    return duration.option("timeout", timeout)
+    return None if timeout is None else duration.option("timeout", timeout)
 
 
 def as_error(error: BaseException | str) -> BaseException:

@@ -6,16 +6,17 @@ a `Verdict`. If a rule returns anything else or raises, the call does not run an
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
 from sayso import errors
 from sayso.model import duration
+from sayso.model.budget import Budget
 from sayso.model.reviewer import Escalation, Quorum, Reviewer
 
-__all__ = ["Happened", "Verdict", "allow", "deny", "describe", "hold", "verdict_of"]
+__all__ = ["Budget", "Happened", "Verdict", "allow", "deny", "describe", "hold", "verdict_of"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Verdict:
         context: For a hold, facts for the reviewer's front end: JSON values, and nothing that may not be shown.
         escalation: For a hold, who else may decide later, instead of the gate's; a hold with a quorum of its own has
             no other than this one.
+        budgets: For a call that is let through, within which limits; it is recorded then, and where there is no room a
+            person is asked.
+        always: For a hold, that a person decides each call, and no grant stands in.
     """
 
     kind: Literal["allow", "hold", "deny"]
@@ -42,12 +46,14 @@ class Verdict:
     risk: str | None = None
     context: dict[str, Any] | None = None
     escalation: Escalation | None = None
+    budgets: tuple[Budget, ...] = ()
+    always: bool = False
 
     def __post_init__(self) -> None:
         # Rules are written by users, and a verdict that cannot be kept must be told as the rule's fault.
         kinds = {
             "reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str, "context": dict,
-            "escalation": Escalation,
+            "escalation": Escalation, "budgets": tuple, "always": bool,
         }  # fmt: skip
         for name, kind in kinds.items():
             value = getattr(self, name)
@@ -59,6 +65,15 @@ class Verdict:
             raise ValueError(f"a verdict is allow, hold or deny, not {self.kind!r}")
         if self.expires is not None:
             duration.parse(self.expires)
+        if (self.budgets and self.kind != "allow") or not all(isinstance(one, Budget) for one in self.budgets):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError("budgets are those of an allow; use sayso.policy.allow(budget=...)")
+        if self.always and self.kind != "hold":
+            raise ValueError("always= is a hold's; use sayso.policy.hold(always=True)")
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the call becomes a request: it is held, or let through within a budget."""
+        return self.kind == "hold" or bool(self.budgets)
 
 
 @dataclass(frozen=True)
@@ -75,15 +90,27 @@ class Happened:
 _ALLOW, _HOLD = Verdict("allow"), Verdict("hold")
 
 
-def allow() -> Verdict:
-    """Return the verdict that lets the call through; nothing is written."""
-    return _ALLOW
+def allow(*, budget: Budget | str | Iterable[Budget | str] | None = None) -> Verdict:
+    """Return the verdict that lets the call through; nothing is written without a budget.
+
+    Args:
+        budget: A limit, or several, on what is let through, such as `"sum(args.amount) <= 1000 per 24h per agent"`.
+            The call is recorded and takes its part when it starts; where there is no room, it waits for a person.
+
+    Raises:
+        ConfigError: A text says no budget.
+    """
+    if budget is None:
+        return _ALLOW
+    given = (budget,) if isinstance(budget, Budget | str) else budget
+    return Verdict("allow", budgets=tuple(Budget(one) if isinstance(one, str) else one for one in given))
 
 
 def hold(
     reason: str | None = None, *, prompt: str | None = None, expires: timedelta | str | None = None,
     quorum: int | None = None, roles: Collection[str] | None = None, risk: str | None = None,
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
+    always: bool = False,
 ) -> Verdict:  # fmt: skip
     """Return the verdict that makes the call wait for a person.
 
@@ -96,13 +123,14 @@ def hold(
         risk: A word of yours, e.g. `high`.
         escalate_after, escalate_to: After this time those with one of these roles, and these reviewers, may decide too.
             A hold that says `quorum` or `roles` and not this is not escalated, whatever the gate says.
+        always: A person decides each call: no grant stands in.
     """
     wanted: dict[str, Any] = {"count": quorum, "roles": roles}
     given = {name: value for name, value in wanted.items() if value is not None}
     needs = Quorum(**given) if given else None
     span = None if expires is None else duration.parse(expires)
     escalation = Escalation.of(escalate_after, escalate_to)
-    return Verdict("hold", reason, prompt, span, needs, risk, escalation=escalation)
+    return Verdict("hold", reason, prompt, span, needs, risk, escalation=escalation, always=always)
 
 
 def deny(reason: str) -> Verdict:

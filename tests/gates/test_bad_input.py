@@ -42,7 +42,7 @@ SHARED: dict[str, list[Any]] = {
 GATE: dict[str, list[Any]] = SHARED | {
     "when": [None, 1, "no", elsewhere], "prompt": [5, elsewhere], "redact": ["to", 5, {""}, {"iban"}, None],
     "redactor": ["x", 5], "retries": [-1, True, "1", None], "wait": ["never", None, True], "timeout": ["x", 5, "0s"],
-    "on_expiry": ["approve", None],
+    "on_expiry": ["approve", None], "always": ["yes", None],
 }  # fmt: skip
 TOOL: dict[str, list[Any]] = SHARED | {
     "requires_approval": GATE["when"], "approval_prompt": GATE["prompt"], "approval_description": [5],

@@ -211,6 +211,10 @@ def notify_arguments(made: Gated, option: str) -> None:
     assert message.arguments == {"amount": 5, "to": "alice"}
 
 
+def always(made: Gated, option: str) -> None:
+    assert request_of(made(**{option: True}), 5).always
+
+
 def wait_option(made: Gated, option: str) -> None:
     held(made(**{option: "raise"}), 5)
     # A gate that blocks takes a timeout; one that raises has no use for it.
@@ -342,7 +346,7 @@ ASKING: dict[str, Callable[[Gated, str], None]] = {
 }  # fmt: skip
 CONFIRM = ASKING | {
     "when": rule, "prompt": prompt, "description": description, "redact": redact, "redactor": redactor,
-    "retries": retries,
+    "retries": retries, "always": always,
 }  # fmt: skip
 GATE = CONFIRM | {"wait": wait_option, "timeout": timeout, "on_expiry": on_expiry, "on_reject": on_reject}
 TOOL = ASKING | {

@@ -2,8 +2,8 @@
 
 What a token of the kind `ask` must not do is done at the server's own store, as people do it there: deciding, claiming,
 extending, resolving, records, and reading the whole journal. Left out are the facts about records, which no program's
-token reaches, and three more: that ids of any form are taken, that a program says who asks, and a fault that is put
-into the server's own process.
+token reaches, about budgets, which a server takes from no program, and three more: that ids of any form are taken, that
+a program says who asks, and a fault that is put into the server's own process.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sayso.stores.records import RecordRow
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
 from sayso.testing.contract_evidence import EvidenceContract
+from sayso.testing.contract_grants import BudgetContract
 from sayso.testing.contract_records import RecordContract
 from tests.support.serving import Serving, new_token, serving
 
@@ -121,8 +122,13 @@ class TestHttp(StoreContract):
 
 LEFT_OUT = {name for name in vars(RecordContract) if name.startswith("test_")}
 LEFT_OUT |= {name for name in vars(EvidenceContract) if name.startswith("test_")}  # evidence is the server's business
+LEFT_OUT |= {name for name in vars(BudgetContract) if name.startswith("test_")}  # a program's word allows nothing
 LEFT_OUT |= {
-    "test_an_escalation_never_lets_the_requester_decide",  # it asks in the name of somebody that it is not
+    # These ask in the name of somebody that the program is not, or read a chain that is not its own.
+    "test_an_escalation_never_lets_the_requester_decide",
+    "test_a_call_of_another_program_or_for_somebody_waits",
+    "test_nobody_grants_what_they_ask_for",
+    "test_a_stop_blocks_what_was_approved_until_starts_go_on",
     # What breaks inside of the server is told as a fault of the store; the server's own store has this test, too.
     "test_what_is_owed_and_what_is_recorded_become_durable_together_or_not_at_all",
 }

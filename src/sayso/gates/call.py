@@ -96,7 +96,7 @@ def gated_call(  # noqa: PLR0912  one loop, read in one go
         while True:
             if request is None:
                 verdict = _HOLD if gate.when is True else (yield from ask_rule(gate, arguments))
-                if verdict.kind != "hold":
+                if not verdict.is_recorded:
                     return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
                 wanted = wanted_of(gate, occasion, verdict)
                 request = yield from find_or_ask(gate, store, arguments, wanted, caller, verdict)
@@ -359,14 +359,12 @@ def _new_request(
     rule = verdict.reason
     if not isinstance(gate.when, bool):
         rule = gate.rule if rule is None else f"{gate.rule}: {rule}"
-    effect = title = summary = None
+    effect = None
     if gate.effect is not None:
         effect = yield from effect_of(gate, arguments)
         must_show_no_secret(gate, "effect", effect, secrets)
-    if gate.title is not None:
-        title = yield from text_of(gate, "title", gate.title, arguments, secrets)
-    if gate.summary is not None:
-        summary = yield from text_of(gate, "summary", gate.summary, arguments, secrets)
+    title = None if gate.title is None else (yield from text_of(gate, "title", gate.title, arguments, secrets))
+    summary = None if gate.summary is None else (yield from text_of(gate, "summary", gate.summary, arguments, secrets))
     now = clock.now()
     return Request(
         id=new_request_id(),
@@ -397,6 +395,8 @@ def _new_request(
         notify_arguments=gate.notify_arguments,
         escalation=wanted.escalation,
         context=facts,
+        always=gate.always or verdict.always,
+        budgets=tuple((one.text, one.name) for one in verdict.budgets),
     )
 
 

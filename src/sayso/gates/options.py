@@ -288,6 +288,7 @@ class Gate:
         context: Makes facts for the reviewer's front end of the arguments as people see them.
         ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.outcome`).
         key: The occasion of a call in its run; with `effect`, `title`, `summary` see `sayso.gate`.
+        always: A person decides each call: no grant and no budget stands in.
         suspends: What a call raises that has not ended, and may be started again.
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.
@@ -323,6 +324,7 @@ class Gate:
     title: str | Callable[..., Any] | None = None
     summary: str | Callable[..., Any] | None = None
     suspends: tuple[type[BaseException], ...] = ()
+    always: bool = False
     option_names: Mapping[str, str] = field(default_factory=dict[str, str])
     tool: str = field(init=False)
     name: str = field(init=False)

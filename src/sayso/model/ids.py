@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["ID_LENGTH", "new_request_id", "new_run_id", "new_token"]
+__all__ = ["ID_LENGTH", "new_grant_id", "new_request_id", "new_run_id", "new_token"]
 
 
 ID_LENGTH = len("rq_") + 32
@@ -17,6 +17,11 @@ def _random() -> str:
 def new_request_id() -> str:
     """Return a new request id: `rq_` and 128 random bits."""
     return "rq_" + _random()
+
+
+def new_grant_id() -> str:
+    """Return a new grant id: `gr_` and 128 random bits."""
+    return "gr_" + _random()
 
 
 def new_run_id() -> str:

@@ -44,6 +44,8 @@ __all__ = [
     "Outcome",
     "Transition",
     "abandon",
+    "allow_within",
+    "ask_again",
     "asked",
     "claim",
     "decide",
@@ -272,6 +274,8 @@ def _approve(
             detail["votes_reset"] = len(request.votes)
     if decision.again:
         detail["again"] = True
+    if decision.under is not None:
+        detail["grant"] = decision.under
     changes: dict[str, Any] = {"votes": (*votes, decision), "claimed_by": None, "claimed_at": None}
     if edited is not None:
         changes["edited"] = edited
@@ -281,6 +285,28 @@ def _approve(
         return Transition(_evolve(request, **changes), "voted", decision.by, decision.channel, detail)
     changes |= {"state": State.APPROVED, "decision": decision, "approval_expires_at": now + request.approval_window}
     return Transition(_evolve(request, **changes), "approved", decision.by, decision.channel, detail)
+
+
+def allow_within(request: Request, budgets: str, now: datetime) -> Transition:
+    """Approve a call as its policy allows it, within budgets that the start takes from; nobody has looked at it."""
+    by = Identity("policy", "budget")
+    decision = Decision("approve", by, now, "policy", None, request.fingerprint, under="budget")
+    new = _evolve(
+        request, state=State.APPROVED, votes=(decision,), decision=decision,
+        approval_expires_at=now + request.approval_window,
+    )  # fmt: skip
+    return Transition(new, "approved", by, "policy", {"fingerprint": request.fingerprint, "budget": budgets})
+
+
+def ask_again(request: Request, reason: str, now: datetime) -> Transition:
+    """Let a call wait for a person that was approved by a grant or a budget, which does not any more."""
+    until = max(request.expires_at, now + (request.expires_at - request.created_at))
+    new = _evolve(
+        request, state=State.PENDING, votes=(), decision=None, approval_expires_at=None, expires_at=until,
+        returned=reason,
+    )  # fmt: skip
+    channel = "policy" if request.decision is None else request.decision.channel
+    return Transition(new, "returned", request.requester, channel, {"reason": reason})
 
 
 def claim(request: Request, by: Identity, *, roles: Collection[str], channel: str, now: datetime) -> Transition:

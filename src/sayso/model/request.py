@@ -119,6 +119,7 @@ class Decision:
         edited: True for an approve that carries changed arguments.
         answer: For `answer`, the canonical form of the value, as JSON text; never in `repr`, for it may be a secret.
         again: For `approve`, that the call may start although another one with its effect has; `comment` is the reason.
+        under: What gave this approval without looking: the id of a grant, or `budget` for a policy's.
     """
 
     verb: Verb
@@ -130,6 +131,7 @@ class Decision:
     edited: bool = False
     answer: str | None = field(default=None, repr=False)
     again: bool = False
+    under: str | None = None
 
     @property
     def is_withdrawal(self) -> bool:
@@ -227,6 +229,8 @@ class Request:
         idempotent: Whether the call may be started again after an unknown outcome.
         redact: Argument names that the gate masks, beside the default ones.
         notify_arguments: Whether messages about it may carry its arguments, masked.
+        always: A person decides each call: no grant and no budget stands in.
+        budgets: Within which the policy allows it, each as its text and name (see `sayso.model.budget`).
         escalation: Who else may decide when it has waited for long.
         state: Where it stands.
         votes: Approvals of the call as it stands now, while the quorum is not met.
@@ -268,6 +272,8 @@ class Request:
     redact: tuple[str, ...] = ()
     notify_arguments: bool = False
     escalation: Escalation | None = None
+    always: bool = False
+    budgets: tuple[tuple[str, str | None], ...] = ()
     state: State = State.PENDING
     holds: bool = True
     votes: tuple[Decision, ...] = ()
@@ -352,7 +358,9 @@ class Request:
 
     @property
     def missing_votes(self) -> int:
-        """How many more distinct reviewers must approve."""
+        """How many more distinct reviewers must approve; none for what the policy allowed within its budgets."""
+        if self.budgets and self.decision is not None and self.decision.under == "budget":
+            return 0
         return self.quorum.missing(vote.by for vote in self.votes)
 
     @property

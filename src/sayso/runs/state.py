@@ -205,18 +205,19 @@ class Checkpoint:
         new = [*steps.values(), *(() if waits is None else (waits,))]
         self.update = RunUpdate(record, [Step(at, _written(body), body.get("waits")) for at, body in new], left)
 
-    def saved(self, request_id: str | None = None) -> None:
+    def saved(self, request_id: str | None = None, *, is_approved: bool = False) -> None:
         """Note that it is in the store.
 
         Args:
             request_id: The request that the run waits for now. Where the store found an earlier one, it did not hand
                 the run back.
+            is_approved: The request need not wait, so the store did not hand the run back, either.
         """
         history, self._is_open = self._history, False
         history.is_kept, is_released = True, self.update.left is not None
         if self._waits is not None:
             place, body = self._waits
-            is_released = is_released and request_id in {None, body["waits"]}
+            is_released = is_released and request_id in {None, body["waits"]} and not is_approved
             history.know(place, body if request_id is None else {**body, "waits": request_id})
         history.is_released = is_released
         history.settled(self)

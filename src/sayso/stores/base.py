@@ -19,16 +19,16 @@ from contextlib import contextmanager
 from sayso import clock, errors
 from sayso.model.request import State
 from sayso.stores.filter import Filter, Page
+from sayso.stores.grants import GrantVerbs
 from sayso.stores.program import ProgramStore
-from sayso.stores.records import RecordVerbs
 from sayso.stores.review import ReviewStore
 from sayso.stores.transaction import ESCALATION, RESULT, RequestStore, Transaction, Unwatch
 
 __all__ = ["Filter", "Page", "ProgramStore", "RequestStore", "ReviewStore", "Store", "Transaction", "Unwatch"]
 
 
-class Store(ProgramStore, ReviewStore, RecordVerbs):
-    """Where requests and runs live: both doors, and small rows beside them."""
+class Store(ProgramStore, ReviewStore, GrantVerbs):
+    """Where requests and runs live: both doors, grants, and small rows beside them."""
 
     @abstractmethod
     def _due(self) -> Sequence[str]:

@@ -134,6 +134,7 @@ _KINDS = {
     "window": int, "schema_id": str, "process": str, "key": str, "effect": str, "title": str, "summary": str,
     "prompt": str, "description": str, "rule": str, "context": dict,
     "place": str, "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
+    "always": bool, "budgets": list,
 }  # fmt: skip
 _LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
 
@@ -308,6 +309,8 @@ def _asked_text(request: Request) -> str:
         "idempotent": request.idempotent,
         "redact": request.redact,
         "notify_arguments": request.notify_arguments,
+        "always": request.always,
+        "budgets": request.budgets,
         "purged": None if request.purged_at is None else microseconds(request.purged_at),
         "escalation": None if request.escalation is None else _escalation_values(request.escalation),
     }
@@ -408,6 +411,8 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         idempotent=asked.get("idempotent", False),
         redact=tuple(asked.get("redact", ())),
         notify_arguments=asked.get("notify_arguments", False),
+        always=asked.get("always", False),
+        budgets=tuple((text, name) for text, name in asked.get("budgets", ())),
         escalation=_escalation(asked["escalation"]) if "escalation" in asked else None,
         state=State(row.state),
         holds=row.holds is not None,
@@ -519,8 +524,14 @@ def _progress(request: Request) -> str:
 def _packed(decision: Decision) -> tuple[Any, ...]:
     return (
         decision.verb, decision.by.issuer, decision.by.subject, microseconds(decision.at), decision.channel,
-        decision.comment, decision.fingerprint, decision.edited, decision.answer, *([True] if decision.again else ()),
+        decision.comment, decision.fingerprint, decision.edited, decision.answer, *_more(decision),
     )  # fmt: skip
+
+
+def _more(decision: Decision) -> tuple[Any, ...]:
+    if decision.under is not None:
+        return decision.again, decision.under
+    return (True,) if decision.again else ()
 
 
 def _execution_values(execution: Execution) -> tuple[Any, ...]:

@@ -91,6 +91,7 @@ class AskedRequest(Message):
     redact: tuple[str, ...] = Field((), max_length=100)
     notify_arguments: bool = False
     escalation: Escalation | None = None
+    always: bool = False
 
     @classmethod
     def of_request(cls, request: Request) -> AskedRequest:

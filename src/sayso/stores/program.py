@@ -16,6 +16,7 @@ from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores import worker
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
+from sayso.stores.grants import approved_at_once, give_back, must_not_be_stopped, take
 from sayso.stores.records import Record, row_of
 from sayso.stores.transaction import RESULT, RequestStore, Transaction, changed, changed_if_any, insert, save, update
 
@@ -68,9 +69,12 @@ class ProgramStore(RequestStore):
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         """In one transaction, find the request that answers for this one, or record it, and save a run.
 
+        A new call that a grant or a budget allows is recorded and approved by it (see `sayso.stores.grants`).
+
         With a key, the request with this key in this run answers, whatever has become of it; without one, the request
         that holds this fingerprint. An equal id says that it was recorded by this call. Only with that one
-        is a run handed back (`RunUpdate.left`); where another holds, the run has to look at it, and stays in hand.
+        is a run handed back (`RunUpdate.left`); where another holds, or this one is approved already, the run goes on,
+        and stays in hand.
 
         Raises:
             KeyReusedError: The key was used in this run for another call; nothing was recorded.
@@ -181,10 +185,15 @@ def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Reques
     if expired is not None:
         update(tx, expired)
         met = expired.request if request.key is not None else None
+    approvals: Sequence[Transition] = ()
     if met is None:
+        request, approvals = approved_at_once(tx, request)
         insert(tx, lifecycle.asked(request))
-    if saved is not None:
-        save(tx, saved if met is None else saved._replace(left=None))
+        for approval in approvals:
+            update(tx, approval)
+            request = approval.request
+    if saved is not None:  # a run goes on at once with what need not wait
+        save(tx, saved if met is None and not approvals else saved._replace(left=None))
     return met or request
 
 
@@ -206,7 +215,12 @@ def _started(
     def rule(request: Request, now: datetime) -> Transition:
         # Read in this transaction, so that of two starts of one effect the second sees the first.
         same = () if request.effect is None else tx.with_effect(request.effect)
-        return lifecycle.start(request, worker=by, token=token, now=now, same_effect=same, seen=seen)
+        started = lifecycle.start(request, worker=by, token=token, now=now, same_effect=same, seen=seen)
+        must_not_be_stopped(tx, request)
+        take(tx, request, now)
+        if request.decision is not None and request.decision.under is not None:
+            started.detail["grant"] = request.decision.under
+        return started
 
     return changed(tx, request_id, rule, is_start=True)
 
@@ -217,6 +231,7 @@ def _finished(
     found = changed(tx, request_id, lifecycle.finish, token=token, outcome=outcome)
     if isinstance(found, errors.SaysoError):
         return found
+    give_back(tx, found)
     if found.execution is not None and found.execution.kept is not None:
         tx.put_record(row_of(Record(RESULT, request_id, {"text": outcome.kept})))
     try:

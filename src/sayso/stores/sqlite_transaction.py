@@ -24,6 +24,8 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
+from sayso.stores.grants import GRANT, STOP
+from sayso.stores.records import RecordRow
 from sayso.stores.sqlite_runs import SqliteTableWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
@@ -64,10 +66,10 @@ BY_EFFECT = f"""{LOAD} r.effect_digest = ?1 OR r.id IN (
     WHERE event = 'asked' AND instr(detail, '"effect":"') > 0 AND json_extract(detail, '$.effect') = ?1
 ) ORDER BY r.n"""
 _VALUES = ", ".join("?" * len(_FIELDS))
-# Who writes in one statement has not looked whether a channel is to hear of it, so the statement looks.
-_NO_CHANNEL = "NOT EXISTS (SELECT 1 FROM record WHERE kind = 'channel')"
+# Who writes in one statement has not looked whether a channel is to hear of it, nor for grants or a stop where these
+# matter, so the statement looks.
+_NONE_OF = "NOT EXISTS (SELECT 1 FROM record WHERE kind IN ({}))"
 _INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
-_INSERT_ALONE = f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {_NO_CHANNEL}"
 _NEWEST = " AND ".join(f"j.{name} IS request.{name}" for name in ("link", *ENTRY_COLUMNS))
 _UNCHANGED = f"""{" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXISTS (
     SELECT 1 FROM journal AS j WHERE {_NEWEST} AND j.run_id = request.run_id AND j.seq = (
@@ -92,9 +94,19 @@ JOURNAL_TRIGGERS = tuple(
 
 
 @cache
-def _update(*names: str, is_start: bool, is_alone: bool) -> str:
+def _no_records(kinds: tuple[str, ...]) -> str:
+    return _NONE_OF.format(", ".join(f"'{kind}'" for kind in kinds))
+
+
+@cache
+def _insert(kinds: tuple[str, ...]) -> str:
+    return f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {_no_records(kinds)}" if kinds else _INSERT
+
+
+@cache
+def _update(*names: str, is_start: bool, kinds: tuple[str, ...]) -> str:
     columns = " = ?, ".join((*names, "link", *ENTRY_COLUMNS))
-    where = f" AND {_UNCHANGED}" * is_start + f" AND {_NO_CHANNEL}" * is_alone
+    where = f" AND {_UNCHANGED}" * is_start + f" AND {_no_records(kinds)}" * bool(kinds)
     return f"UPDATE request SET {columns} = ? WHERE id = ? AND link = ?{where}"
 
 
@@ -236,6 +248,7 @@ class SqliteTransaction(SqliteTableWrites, Transaction):
         self._verified: CachedRow | None = None
         self._pending: tuple[str, tuple[Any, ...], Entry, CachedRow] | None = None
         self._now: datetime | None = None
+        self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds of which the statement sees to it itself
         self.has_guessed = False
         self.changed: list[str] = []
         self.changed_runs = list[str]()
@@ -284,8 +297,20 @@ class SqliteTransaction(SqliteTableWrites, Transaction):
         return self._loaded.request
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        # Whether there is a channel, which is asked of every change, is looked for by the statement itself.
-        return () if self._is_alone and kind == CHANNEL else super().record_keys(kind)
+        # Whether there is a channel, which is asked of every change, is looked for by the statement itself; and whether
+        # there are grants, which is asked of what is new.
+        return () if self._is_unread(kind, GRANT) else super().record_keys(kind)
+
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        return None if self._is_unread(kind, STOP) else super().find_record(kind, key)
+
+    def _is_unread(self, kind: str, other: str) -> bool:
+        """Say whether the statement alone looks for a kind of record; from then on it does."""
+        if not self._is_alone or (kind not in self._unread and (kind != other or self._pending is not None)):
+            return False
+        if kind not in self._unread:
+            self._unread = (*self._unread, kind)
+        return True
 
     def insert(self, transition: Transition) -> None:
         request, seal, cache = transition.request, self._seal, self._cache
@@ -301,9 +326,7 @@ class SqliteTransaction(SqliteTableWrites, Transaction):
         transition.detail["row_digest"] = codec.row_digest(values, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         written = (*values, entry.link, *entry[1:3], *entry[4:8])  # ENTRY_COLUMNS
-        self._write(
-            _INSERT_ALONE if self._is_alone else _INSERT, written, entry, CachedRow(written, request, None, digest)
-        )
+        self._write(_insert(self._unread), written, entry, CachedRow(written, request, None, digest))
 
     def update(self, transition: Transition) -> None:
         request, before = transition.request, self._loaded
@@ -326,10 +349,10 @@ class SqliteTransaction(SqliteTableWrites, Transaction):
         # and so does the newest row of the journal.
         is_start = transition.event == "started"
         if (holds, live) == (old[_ASKED_END], old[_ASKED_END + 2]):
-            sql = _update(*again, *_UNINDEXED, is_start=is_start, is_alone=self._is_alone)
+            sql = _update(*again, *_UNINDEXED, is_start=is_start, kinds=self._unread)
             progress = (state, *rest)
         else:
-            sql = _update(*again, *PROGRESS_COLUMNS, is_start=is_start, is_alone=self._is_alone)
+            sql = _update(*again, *PROGRESS_COLUMNS, is_start=is_start, kinds=self._unread)
         values = (*again.values(), *progress, *newest, request.id, old[_LINK], *(old if is_start else ()))
         row = (*asked, holds, state, live, *rest, *newest)
         self._write(sql, values, entry, CachedRow(row, request, None, digest))

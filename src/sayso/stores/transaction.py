@@ -208,6 +208,15 @@ def _settled(tx: Transaction, request_id: str, gone: str | None) -> Request:
     return change.request
 
 
+def _resolved(tx: Transaction, request_id: str, **options: Any) -> Request | errors.SaysoError:
+    from sayso.stores.grants import give_back  # which imports this module
+
+    found = changed(tx, request_id, lifecycle.resolve, **options)
+    if isinstance(found, Request):
+        give_back(tx, found)
+    return found
+
+
 class RequestStore(ABC):
     """What both doors have: look at one request, wait for it, and write down what time has made of it.
 
@@ -278,8 +287,8 @@ class RequestStore(ABC):
         start that this is about; a later one is not resolved by it.
         """
         self.settle(request_id)
-        return self._change(
-            request_id, lifecycle.resolve, by=by, roles=roles, happened=happened, comment=comment, channel=channel,
+        return self._transact(
+            _resolved, request_id, by=by, roles=roles, happened=happened, comment=comment, channel=channel,
             force=force, token=token,
         )  # fmt: skip
 

@@ -28,6 +28,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter
 from sayso.testing.contract_evidence import EvidenceContract
+from sayso.testing.contract_grants import BudgetContract, GrantContract
 from sayso.testing.contract_keys import KeyContract
 from sayso.testing.contract_outbox import OutboxContract
 from sayso.testing.contract_records import RecordContract
@@ -43,7 +44,10 @@ _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 
 
-class StoreContract(EvidenceContract, KeyContract, OutboxContract, RunContract, RecordContract, VerbContract):
+class StoreContract(
+    BudgetContract, EvidenceContract, GrantContract, KeyContract, OutboxContract, RunContract, RecordContract,
+    VerbContract,
+):  # fmt: skip
     """Every store must pass this; the module says how to use it."""
 
     # -- one of many is first ----------------------------------------------------------------------------------

@@ -1,0 +1,341 @@
+"""Grants: a reviewer's permission for the next calls like one that they looked at.
+
+A grant is drawn from a call: its fields are kept as they are, its numbers are an upper bound. Here is what a grant
+allows and whether a request fits it; `sayso.stores.grants` finds, takes and ends grants inside a transaction.
+Invariant: whatever a grant does not say does not fit it, so a call with one more field, or of another version of the
+tool, waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, NamedTuple, Self, cast
+
+from sayso import errors
+from sayso.clock import instant, microseconds
+from sayso.model import canonical
+from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.ids import new_grant_id
+from sayso.model.rendering import value as shown_value
+from sayso.model.request import Call, Decision, Request
+from sayso.model.reviewer import Identity
+
+__all__ = ["MOST_CALLS", "Condition", "Grant", "Grantor", "number_of"]
+
+MOST_CALLS = 10_000
+"""The most calls that one grant may allow."""
+
+_ID_NAME = re.compile(r"(?:^|_)(?:id|ids|no|nr|number|key|code|account|iban|zip|port|index|year|version)$|[a-z]Id$")
+
+
+class Condition(NamedTuple):
+    """What one field of a call must be.
+
+    Attributes:
+        kind: `equal`; `at_most` (a number from 0 to this one); `secret` (equal, and kept as a digest).
+        value: The canonical form of the value; the number as a text; or the digest.
+    """
+
+    kind: Literal["equal", "at_most", "secret"]
+    value: str
+
+
+class Grantor(NamedTuple):
+    """Somebody who agreed to a grant, with the roles that they had then."""
+
+    by: Identity
+    roles: tuple[str, ...]
+    channel: str
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the next calls of a tool may be that start without another decision.
+
+    Attributes:
+        id: Random, prefixed `gr_`; knowing it gives no right.
+        request_id: The request that it was drawn from.
+        origin: The run of that request, in whose chain the journal keeps what happens to the grant.
+        tool, name, schema_digest: The function, in exactly this version.
+        conditions: What each field must be, by its path (`amount`, `order.currency`).
+        without: Paths of the fields that may be anything, or missing.
+        requester, acts_for: Who may ask, and for whom.
+        run: The run in which it counts; None for every run of the requester.
+        risk, retries, idempotent: Of the gate; a call whose gate says more does not fit.
+        count, used: How many calls it allows, and how many have started by it.
+        created_at, until: When it was made, and when it ends.
+        grantors: Who agreed; a call needs as many of them as its gate needs reviewers.
+        comment: Why, in the reviewer's words.
+        ended: `revoked`, `used up` or `expired`; None while it counts.
+        ended_by, ended_at: Who revoked it, and when it ended.
+    """
+
+    id: str
+    request_id: str
+    origin: str
+    tool: str
+    name: str
+    schema_digest: str
+    conditions: Mapping[str, Condition]
+    without: tuple[str, ...]
+    requester: Identity
+    acts_for: tuple[Identity, ...]
+    run: str | None
+    risk: str | None
+    retries: int
+    idempotent: bool
+    count: int
+    created_at: datetime
+    until: datetime
+    used: int = 0
+    grantors: tuple[Grantor, ...] = ()
+    comment: str | None = None
+    ended: Literal["revoked", "used up", "expired"] | None = None
+    ended_by: Identity | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def left(self) -> int:
+        """How many more calls may start by it."""
+        return self.count - self.used if self.ended is None else 0
+
+    def lacks(self, request: Request) -> str | None:
+        """Return why a request does not fit; None where it does, as far as the grant itself says."""
+        if request.always:
+            return "its gate wants a person for every call"
+        if not isinstance(request.subject, Call) or request.subject.tool != self.tool:
+            return "it is another tool"
+        if request.subject.schema_digest != self.schema_digest:
+            return "the tool has changed since"
+        if not request.requester.is_same(self.requester) or request.acts_for != self.acts_for:
+            return "another program, or a program for somebody else, asks"
+        if self.run is not None and request.run_id != self.run:
+            return "it is another run"
+        if request.risk != self.risk or request.retries > self.retries or request.idempotent is not self.idempotent:
+            return "its gate has other terms"
+        return self._field_that_differs(request.call)
+
+    def _field_that_differs(self, call: Call) -> str | None:
+        fields = dict(_leaves(canonical.load(call.form)))
+        for path, condition in self.conditions.items():
+            if path not in fields or not _holds(condition, fields[path], self.id, path):
+                return f"{path} differs"
+        more = [path for path in fields if path not in self.conditions and not _is_below(path, self.without)]
+        return f"{more[0]} is new" if more else None
+
+    def agreed_by(self, grantor: Grantor) -> Grant:
+        """Return the grant with one more person behind it."""
+        return replace(self, grantors=(*self.grantors, grantor))
+
+    def has_same_terms(self, other: Grant) -> bool:
+        """Say whether two grants allow the same, whoever made them."""
+        terms = ("request_id", "conditions", "without", "run", "count", "until")
+        mine, theirs = ([getattr(one, name) for name in terms if name != "conditions"] for one in (self, other))
+        return mine == theirs and _plain(self.conditions) == _plain(other.conditions)
+
+    def lines(self) -> list[str]:
+        """Return what a call must be, one line a field, as people are shown it; secrets are masked."""
+        found = [f"{path} {_words(condition)}" for path, condition in self.conditions.items()]
+        return found + [f"{path} may be anything" for path in self.without]
+
+    # -- drawing it from a call --------------------------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls, request: Request, call: Call, *, count: int, until: datetime, now: datetime, here: bool = False,
+        without: Collection[str] = (), at_most: Mapping[str, Any] | None = None, exactly: Collection[str] = (),
+        comment: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Return the grant that is drawn from a call.
+
+        Args:
+            request: The request that asked for it.
+            call: The call as it is approved, with the reviewer's changes.
+            count: How many more calls.
+            until: When it ends.
+            now: The store's instant.
+            here: It counts in the run of this request only.
+            without: Paths of fields that are taken out: they may be anything.
+            at_most: Tighter bounds of numbers, by path.
+            exactly: Paths of numbers that must be equal.
+            comment: Why.
+
+        Raises:
+            GrantRefusedError: The terms cannot be used, or are wider than the call.
+        """
+        refuse = _Refusal(request.id)
+        if request.always:
+            raise refuse("its gate wants a person for every call (always=True)")
+        if type(count) is not int or not 1 <= count <= MOST_CALLS:
+            raise refuse(f"a grant allows 1 to {MOST_CALLS:,} calls, not {count!r}")
+        if until <= now:
+            raise refuse("it would have ended already")
+        grant_id = new_grant_id()
+        fields, masked = dict(_leaves(canonical.load(call.form))), dict(_leaves(call.shown))
+        left_out = tuple(dict.fromkeys(without))
+        for path in (*left_out, *(at_most or {}), *exactly):
+            if not any(_is_below(known, (path,)) for known in fields):
+                raise refuse(f"the call has no field {path!r}; it has {', '.join(fields) or 'none'}")
+        conditions: dict[str, Condition] = {}
+        for path, tree in fields.items():
+            if not _is_below(path, left_out):
+                is_secret = path not in masked or masked[path] != tree
+                conditions[path] = _drawn(grant_id, path, tree, is_secret=is_secret, is_exact=path in exactly)
+        for path, bound in (at_most or {}).items():
+            conditions[path] = _tightened(refuse, path, conditions.get(path), bound)
+        return cls(
+            id=grant_id, request_id=request.id, origin=request.run_id, tool=call.tool, name=call.name,
+            schema_digest=call.schema_digest, conditions=conditions, without=left_out, requester=request.requester,
+            acts_for=request.acts_for, run=request.run_id if here else None, risk=request.risk,
+            retries=request.retries, idempotent=request.idempotent, count=count, created_at=now, until=until,
+            comment=comment,
+        )  # fmt: skip
+
+    # -- as a record -------------------------------------------------------------------------------------------
+
+    def body(self) -> dict[str, Any]:
+        """Return it as JSON values, for a record."""
+        ended = None if self.ended_at is None else microseconds(self.ended_at)
+        return {
+            "request": self.request_id, "origin": self.origin, "tool": self.tool, "name": self.name,
+            "schema": self.schema_digest, "conditions": {path: list(one) for path, one in self.conditions.items()},
+            "without": list(self.without), "requester": _pair(self.requester),
+            "acts_for": [_pair(person) for person in self.acts_for], "run": self.run, "risk": self.risk,
+            "retries": self.retries, "idempotent": self.idempotent, "count": self.count, "used": self.used,
+            "created": microseconds(self.created_at), "until": microseconds(self.until), "comment": self.comment,
+            "grantors": [[*_pair(one.by), list(one.roles), one.channel] for one in self.grantors],
+            "ended": self.ended, "ended_by": None if self.ended_by is None else _pair(self.ended_by),
+            "ended_at": ended,
+        }  # fmt: skip
+
+    @classmethod
+    def from_body(cls, grant_id: str, body: Mapping[str, Any]) -> Self:
+        """Return the grant of a record; raises `StoreCorruptError` where the record holds none."""
+        try:
+            by, ended_at = body["ended_by"], body["ended_at"]
+            return cls(
+                id=grant_id, request_id=body["request"], origin=body["origin"], tool=body["tool"], name=body["name"],
+                schema_digest=body["schema"], without=tuple(body["without"]), requester=Identity(*body["requester"]),
+                conditions={path: Condition(*one) for path, one in body["conditions"].items()},
+                acts_for=tuple(Identity(*person) for person in body["acts_for"]), run=body["run"], risk=body["risk"],
+                retries=body["retries"], idempotent=body["idempotent"], count=body["count"], used=body["used"],
+                created_at=instant(body["created"]), until=instant(body["until"]), comment=body["comment"],
+                grantors=tuple(
+                    Grantor(Identity(issuer, subject), tuple(roles), channel)
+                    for issuer, subject, roles, channel in body["grantors"]
+                ),
+                ended=body["ended"], ended_by=None if by is None else Identity(*by),
+                ended_at=None if ended_at is None else instant(ended_at),
+            )  # fmt: skip
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise errors.StoreCorruptError(
+                f"the grant {grant_id} cannot be read: its record was altered; revoke it and grant anew"
+            ) from error
+
+    def vote(self, grantor: Grantor, now: datetime) -> Decision:
+        """Return the approval that somebody behind this grant gives to a call that fits it."""
+        return Decision("approve", grantor.by, now, "grant", None, "", under=self.id)
+
+
+class _Refusal:
+    """Makes the refusals of one request's grant."""
+
+    def __init__(self, request_id: str) -> None:
+        self._request_id = request_id
+
+    def __call__(self, reason: str) -> errors.GrantRefusedError:
+        return errors.GrantRefusedError(self._request_id, reason=reason)
+
+
+def number_of(tree: Any) -> Decimal | None:
+    """Return the number that a value in canonical form is; None where it is none."""
+    if isinstance(tree, dict):
+        tagged = cast("dict[str, Any]", tree)
+        tree = tagged["$decimal"] if set(tagged) == {"$decimal"} else None
+    elif isinstance(tree, str):
+        return None
+    if isinstance(tree, bool) or not isinstance(tree, int | float | str):
+        return None
+    try:
+        found = Decimal(str(tree))
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a call by path. A dict whose keys could be taken for a path or a tag is one field."""
+    is_open = isinstance(tree, dict) and bool(tree) and not any("." in key or key[:1] in {"", "$"} for key in tree)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if not is_open:
+        if path:
+            yield path, tree
+        return
+    for key, item in cast("dict[str, Any]", tree).items():
+        yield from _leaves(item, f"{path}.{key}" if path else key)
+
+
+def _is_below(path: str, roots: Collection[str]) -> bool:
+    return any(path == root or path.startswith(f"{root}.") for root in roots)
+
+
+def _drawn(grant_id: str, path: str, tree: Any, *, is_secret: bool, is_exact: bool) -> Condition:
+    if is_secret:
+        return Condition("secret", _digest(grant_id, path, tree))
+    number = number_of(tree)
+    # The number of an order or a customer is a name: a smaller one is another customer, and no smaller amount.
+    if number is None or number < 0 or is_exact or _ID_NAME.search(path):
+        return Condition("equal", dumps_sorted(tree))
+    return Condition("at_most", str(number))
+
+
+def _tightened(refuse: _Refusal, path: str, drawn: Condition | None, bound: Any) -> Condition:
+    number = number_of(canonical.form_of(bound))
+    if number is None or number < 0:
+        raise refuse(f"the bound of {path!r} is a number from 0, not {bound!r}")
+    if drawn is None or drawn.kind != "at_most":
+        raise refuse(f"{path!r} is no number with an upper bound here, so it cannot be given one")
+    if number > Decimal(drawn.value):
+        raise refuse(f"{path!r} was {drawn.value} in this call, so a grant drawn from it allows no more than that")
+    return Condition("at_most", str(number))
+
+
+def _holds(condition: Condition, tree: Any, grant_id: str, path: str) -> bool:
+    match condition.kind:
+        case "at_most":
+            number = number_of(tree)
+            return number is not None and 0 <= number <= Decimal(condition.value)
+        case "secret":
+            return _digest(grant_id, path, tree) == condition.value
+        case "equal":
+            return dumps_sorted(tree) == condition.value
+        case _:  # whatever somebody wrote into the record
+            return False
+
+
+def _digest(grant_id: str, path: str, tree: Any) -> str:
+    return hashlib.sha256(f"{grant_id}\0{path}\0{dumps_sorted(tree)}".encode()).hexdigest()
+
+
+def _words(condition: Condition) -> str:
+    match condition.kind:
+        case "at_most":
+            return f"is at most {condition.value}"
+        case "secret":
+            return "is the same (secret)"
+        case _:
+            return f"is {shown_value(json.loads(condition.value))}"
+
+
+def _plain(conditions: Mapping[str, Condition]) -> dict[str, tuple[str, str]]:
+    # The digest of a secret depends on the grant.
+    return {path: (one.kind, "" if one.kind == "secret" else one.value) for path, one in conditions.items()}
+
+
+def _pair(identity: Identity) -> list[str]:
+    return [identity.issuer, identity.subject]

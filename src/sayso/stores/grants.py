@@ -1,0 +1,416 @@
+"""What lets a call start without a person at that moment, and what keeps every call from it: grants, budgets, the stop.
+
+All of it stands in records, is read and written in the transaction of `ask`, `start` and `finish`, and is looked for
+only where it can matter: a store without grants, budgets and a stop pays for one look. `GrantVerbs` are the verbs of
+people. Invariant: a start that takes from a grant or a budget commits together with what it took.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeVar, cast
+
+from sayso import clock, errors
+from sayso.clock import instant, microseconds
+from sayso.model import lifecycle
+from sayso.model.budget import Budget, Taking
+from sayso.model.grant import Grant, Grantor
+from sayso.model.lifecycle import Transition
+from sayso.model.request import Call, Decision, Request, State
+from sayso.model.reviewer import Identity, Reviewer
+from sayso.stores.records import Record, RecordVerbs, record_of, row_of
+from sayso.stores.transaction import Transaction, changed, update
+
+__all__ = [
+    "BUDGET", "CHAIN", "ENDED_GRANT", "GRANT", "STOP", "GrantVerbs", "Stop", "approved_at_once", "give_back",
+    "must_not_be_stopped", "take",
+]  # fmt: skip
+
+GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
+CHAIN = "sayso:starts"
+"""The chain of the journal in which it stands who stopped every start, and who let them go on."""
+
+T = TypeVar("T")
+
+
+class Stop(NamedTuple):
+    """That nothing starts: who said so, when and why."""
+
+    by: Identity
+    at: datetime
+    reason: str | None
+
+
+# -- in the transaction of `ask` -----------------------------------------------------------------------------------
+
+
+def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequence[Transition]]:
+    """Return a new request, and the approvals that a budget or a grant gives it.
+
+    A budget without room leaves the request to a person, who is told why it waits.
+    """
+    if request.always or request.kind != "call":
+        return request, ()
+    if request.budgets:
+        now = tx.now()
+        why = _no_room(tx, request, now)
+        if why is None:
+            return request, (lifecycle.allow_within(request, _texts(request), now),)
+        request = replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
+    for grant_id in tx.record_keys(GRANT):
+        grant = _standing(tx, grant_id)
+        if grant is None or _ended_by_time(tx, grant) or grant.left < 1 or grant.lacks(request) is not None:
+            continue
+        approvals = _approvals(tx, grant, request)
+        if approvals:
+            return request, approvals
+    return request, ()
+
+
+def _approvals(tx: Transaction, grant: Grant, request: Request) -> Sequence[Transition]:
+    """Return the votes of those behind a grant where they approve the request; else none at all.
+
+    Each is taken as if they decided it now, so that nobody approves what they ask for, and roles and quorum count.
+    """
+    found: list[Transition] = []
+    for grantor in grant.grantors:
+        now = tx.now()
+        try:
+            transition = lifecycle.decide(
+                request, grant.vote(grantor, now), roles=grantor.roles, seen=None, edited=None, now=now
+            )
+        except errors.DecisionRefusedError:
+            continue
+        found.append(transition)
+        request = transition.request
+        if request.state is State.APPROVED:
+            return found
+    return ()
+
+
+def _standing(tx: Transaction, grant_id: str) -> Grant | None:
+    """Return a grant that has not ended; None where it has, or cannot be read: then a person decides."""
+    try:
+        row = tx.find_record(GRANT, grant_id)
+        return None if row is None else Grant.from_body(grant_id, record_of(row).body)
+    except errors.StoreCorruptError:
+        return None
+
+
+def _ended_by_time(tx: Transaction, grant: Grant) -> bool:
+    now = tx.now()
+    if now < grant.until:
+        return False
+    _end(tx, replace(grant, ended="expired", ended_at=grant.until))
+    return True
+
+
+def _end(tx: Transaction, grant: Grant) -> None:
+    # Under another kind, so that what asks and starts looks only at those that count.
+    tx.drop_record(GRANT, grant.id)
+    tx.put_record(row_of(Record(ENDED_GRANT, grant.id, grant.body())))
+
+
+# -- in the transaction of `start` ---------------------------------------------------------------------------------
+
+
+def must_not_be_stopped(tx: Transaction, request: Request) -> None:
+    """Raise `StoppedError` while every start is stopped."""
+    row = tx.find_record(STOP, STOP)
+    if row is not None:
+        stop = _stop_of(record_of(row))
+        raise errors.StoppedError(request.id, by=str(stop.by), at=stop.at, reason=stop.reason)
+
+
+def take(tx: Transaction, request: Request, now: datetime) -> None:
+    """Take the start of a call from the grant or the budgets that approved it.
+
+    Raises:
+        GrantEndedError: They do not any more. The call waits for a person then, unless it was started before.
+    """
+    decision = request.decision
+    if decision is None or decision.under is None:
+        return
+    within = _take_budgets if decision.under == "budget" else _take_from_grant
+    why = within(tx, request, now)
+    if why is None:
+        return
+    state = request.state
+    if state is State.APPROVED:
+        change = lifecycle.ask_again(request, why, now)
+        update(tx, change)  # committed although the start is refused
+        state = change.request.state
+    raise errors.GrantEndedError(request.id, state=str(state), reason=why)
+
+
+def _take_from_grant(tx: Transaction, request: Request, now: datetime) -> str | None:
+    grant_id = "" if request.decision is None else str(request.decision.under)
+    grant, is_first = _standing(tx, grant_id), request.execution is None
+    if grant is None:
+        return _why_ended(tx, grant_id, now, is_first=is_first)
+    if _ended_by_time(tx, grant):
+        return f"the grant {grant_id} has expired"
+    if is_first:  # a further start of one approval is the same call
+        after = replace(grant, used=grant.used + 1)
+        if after.left < 1:
+            _end(tx, replace(after, ended="used up", ended_at=now))
+        else:
+            tx.put_record(row_of(Record(GRANT, grant_id, after.body(), after.until)))
+    return None
+
+
+def _why_ended(tx: Transaction, grant_id: str, now: datetime, *, is_first: bool) -> str | None:
+    row = tx.find_record(ENDED_GRANT, grant_id)
+    if row is None:
+        return f"the grant {grant_id} is gone"
+    try:
+        grant = Grant.from_body(grant_id, record_of(row).body)
+    except errors.StoreCorruptError:
+        return f"the grant {grant_id} cannot be read"
+    if grant.ended == "used up" and not is_first and now < grant.until:
+        return None  # this approval took from it at its first start
+    by = f"by {grant.ended_by}" if grant.ended_by is not None else "meanwhile"
+    return f"the grant {grant_id} was revoked {by}" if grant.ended == "revoked" else f"the grant {grant_id} has ended"
+
+
+# -- budgets -------------------------------------------------------------------------------------------------------
+
+
+def _texts(request: Request) -> str:
+    return " and ".join(text for text, _ in request.budgets)
+
+
+def _no_room(tx: Transaction, request: Request, now: datetime) -> str | None:
+    for budget in _budgets(request):
+        why = _lack(budget, request, _takings(tx, budget, request, now))
+        if why is not None:
+            return why
+    return None
+
+
+def _take_budgets(tx: Transaction, request: Request, now: datetime) -> str | None:
+    why = _no_room(tx, request, now)
+    if why is not None:  # of any; nothing is taken from the others then
+        return why
+    for budget in _budgets(request):
+        takings, amount = _takings(tx, budget, request, now), budget.amount(request)
+        if takings is not None and amount is not None and not _has_taken(takings, request):
+            _write(tx, budget, request, [*takings, Taking(request.id, microseconds(now), amount)])
+    return None
+
+
+def give_back(tx: Transaction, request: Request) -> None:
+    """Give back what a call took that surely had no effect."""
+    if request.state is State.FAILED and request.decision is not None and request.decision.under == "budget":
+        for budget in _budgets(request):
+            takings = _takings(tx, budget, request, tx.now())
+            if takings is not None and _has_taken(takings, request):
+                _write(tx, budget, request, [one for one in takings if one.request_id != request.id])
+
+
+def _budgets(request: Request) -> Iterator[Budget]:
+    return (Budget(text, name) for text, name in request.budgets)
+
+
+def _lack(budget: Budget, request: Request, takings: Sequence[Taking] | None) -> str | None:
+    """Return why a call has no room in a budget; None where it has, or has taken its part already."""
+    amount = budget.amount(request)
+    if takings is None:
+        return f"the account of the budget {budget} cannot be read"
+    if amount is None:
+        return f"the budget {budget} needs a number from 0 in args.{budget.path}"
+    if _has_taken(takings, request):
+        return None
+    used = sum((one.amount for one in takings), Decimal(0))
+    return None if used + amount <= budget.limit else f"the budget {budget} has no room for it"
+
+
+def _has_taken(takings: Sequence[Taking], request: Request) -> bool:
+    return any(one.request_id == request.id for one in takings)
+
+
+def _takings(tx: Transaction, budget: Budget, request: Request, now: datetime) -> Sequence[Taking] | None:
+    """Return what was taken inside the span; None where it cannot be read, and then nothing is allowed."""
+    row = tx.find_record(BUDGET, budget.account(request))
+    if row is None:
+        return []
+    try:
+        body = record_of(row).body
+        takings = [Taking(str(one), int(at), Decimal(amount)) for one, at, amount in body["takings"]]
+    except (errors.StoreCorruptError, ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+    since = microseconds(now - budget.span)
+    return [one for one in takings if one.at > since]
+
+
+def _write(tx: Transaction, budget: Budget, request: Request, takings: Sequence[Taking]) -> None:
+    rows = [[one.request_id, one.at, str(one.amount)] for one in takings]
+    tx.put_record(row_of(Record(BUDGET, budget.account(request), {"budget": str(budget), "takings": rows})))
+
+
+# -- what people do ------------------------------------------------------------------------------------------------
+
+
+class GrantVerbs(RecordVerbs):
+    """The part of `sayso.stores.base.Store` that is about grants and the stop."""
+
+    @abstractmethod
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T: ...
+
+    def grant(
+        self, request_id: str, decision: Decision, *, who: Reviewer, seen: str | None, edited: Call | None,
+        lasts: timedelta, **terms: Any,
+    ) -> tuple[Request, Grant]:  # fmt: skip
+        """In one transaction, take an approval, and make the grant that is drawn from the call, or agree to it.
+
+        `terms` are those of `Grant.of`. Where another reviewer of the quorum made a grant from this request with the
+        same terms, this one agrees to that.
+
+        Raises:
+            GrantRefusedError: The terms cannot be used; nothing was decided.
+            DecisionRefusedError: Another of its kinds; nothing was decided.
+        """
+        return self._transact(_granted, request_id, decision, who, seen, edited, lasts, terms)
+
+    def agree(self, grant_id: str, who: Reviewer, *, channel: str) -> Grant:
+        """In one transaction, put one more person behind a grant; raises `DecisionRefusedError` where they may not."""
+        return self._transact(_agreed, grant_id, who, channel)
+
+    def revoke_grant(self, grant_id: str, by: Identity, *, channel: str, reason: str | None = None) -> Grant:
+        """In one transaction, end a grant; what it approved and has not started waits for a person.
+
+        Does nothing to one that has ended already; raises `GrantNotFoundError`.
+        """
+        return self._transact(_revoked, grant_id, by, channel, reason)
+
+    def grants(self, *, ended: bool = False) -> Sequence[Grant]:
+        """Return the grants that count, newest first; with `ended`, those that have ended as well."""
+        now, found = clock.now(), list[Grant]()
+        for kind in (GRANT, ENDED_GRANT) if ended else (GRANT,):
+            for record in _every(self, kind):
+                grant = Grant.from_body(record.key, record.body)
+                if grant.ended is None and now >= grant.until:
+                    grant = replace(grant, ended="expired", ended_at=grant.until)
+                if ended or grant.ended is None:
+                    found.append(grant)
+        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+
+    def find_grant(self, grant_id: str) -> Grant:
+        """Return a grant by its id or a beginning of it that fits no other; raises `GrantNotFoundError`."""
+        wanted = grant_id if grant_id.startswith("gr_") else f"gr_{grant_id}"
+        found = [grant for grant in self.grants(ended=True) if grant.id.startswith(wanted)]
+        if len(found) > 1 and len(wanted) > len("gr_"):
+            raise errors.AmbiguousIdError(grant_id, [grant.id for grant in found[:10]])
+        if len(found) != 1 or wanted == "gr_":
+            raise errors.GrantNotFoundError(grant_id)
+        return found[0]
+
+    def stop(self, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
+        """In one transaction, block every start; where they are blocked already, return who did that."""
+        return self._transact(_stopped, by, channel, reason)
+
+    def go(self, by: Identity, *, channel: str, reason: str | None = None) -> bool:
+        """In one transaction, let calls start again; return whether they were stopped."""
+        return self._transact(_went_on, by, channel, reason)
+
+    def stopped(self) -> Stop | None:
+        """Return who stopped every start; None while calls start."""
+        record = self.record(STOP, STOP)
+        return None if record is None else _stop_of(record)
+
+
+def _every(store: RecordVerbs, kind: str) -> Iterator[Record]:
+    after = ""
+    while page := store.records(kind, after=after):
+        yield from page
+        after = page[-1].key
+
+
+def _granted(
+    tx: Transaction, request_id: str, decision: Decision, who: Reviewer, seen: str | None, edited: Call | None,
+    lasts: timedelta, terms: Mapping[str, Any],
+) -> tuple[Request, Grant] | errors.SaysoError:  # fmt: skip
+    found = changed(tx, request_id, lifecycle.decide, decision=decision, roles=who.roles, seen=seen, edited=edited)
+    if isinstance(found, errors.SaysoError):
+        return found
+    now, grantor = tx.now(), Grantor(who.identity, tuple(sorted(who.roles)), decision.channel)
+    drawn = Grant.of(found, found.effective, until=now + lasts, now=now, comment=decision.comment, **terms)
+    standing = (_standing(tx, grant_id) for grant_id in tx.record_keys(GRANT))
+    same = next((grant for grant in standing if grant is not None and grant.has_same_terms(drawn)), None)
+    return found, _put(tx, (same or drawn).agreed_by(grantor), grantor)
+
+
+def _put(tx: Transaction, grant: Grant, grantor: Grantor) -> Grant:
+    tx.put_record(row_of(Record(GRANT, grant.id, grant.body(), grant.until)))
+    detail: dict[str, Any] = {
+        "grant": grant.id, "request": grant.request_id, "tool": grant.tool, "count": grant.count,
+        "until": clock.written(grant.until), "fields": sorted(grant.conditions), "without": sorted(grant.without),
+        "run": grant.run, "requester": grant.requester.qualified, "people": len(grant.grantors),
+    }  # fmt: skip
+    tx.note(grant.origin, "granted", grantor.by, grantor.channel, detail)
+    return grant
+
+
+def _agreed(tx: Transaction, grant_id: str, who: Reviewer, channel: str) -> Grant:
+    grant, request = _standing(tx, grant_id), None
+    if grant is None or _ended_by_time(tx, grant):
+        raise errors.GrantNotFoundError(grant_id)
+    request, by = tx.load(grant.request_id), who.identity
+    if by.is_same(grant.requester) or any(by.may_be(person) for person in grant.acts_for):
+        raise errors.OwnRequestError(request.id, by=str(by))
+    if not request.admits(by, who.roles):
+        raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
+    if any(by.is_same(one.by) for one in grant.grantors):
+        raise errors.AlreadyVotedError(
+            request.id, by=str(by), missing=request.quorum.missing(one.by for one in grant.grantors)
+        )
+    grantor = Grantor(by, tuple(sorted(who.roles)), channel)
+    return _put(tx, grant.agreed_by(grantor), grantor)
+
+
+def _revoked(tx: Transaction, grant_id: str, by: Identity, channel: str, reason: str | None) -> Grant:
+    row = tx.find_record(GRANT, grant_id)
+    if row is None:
+        ended = tx.find_record(ENDED_GRANT, grant_id)
+        if ended is None:
+            raise errors.GrantNotFoundError(grant_id)
+        return Grant.from_body(grant_id, record_of(ended).body)
+    grant = replace(Grant.from_body(grant_id, record_of(row).body), ended="revoked", ended_by=by, ended_at=tx.now())
+    _end(tx, grant)
+    detail: dict[str, Any] = {"grant": grant_id, "used": grant.used, "left": grant.count - grant.used}
+    if reason is not None:
+        detail["reason"] = reason
+    tx.note(grant.origin, "grant_revoked", by, channel, detail)
+    return grant
+
+
+def _stopped(tx: Transaction, by: Identity, channel: str, reason: str | None) -> Stop:
+    row = tx.find_record(STOP, STOP)
+    if row is not None:
+        return _stop_of(record_of(row))
+    stop = Stop(by, tx.now(), reason)
+    body = {"by": [by.issuer, by.subject], "at": microseconds(stop.at), "reason": reason}
+    tx.put_record(row_of(Record(STOP, STOP, body)))
+    tx.note(CHAIN, "stopped", by, channel, {} if reason is None else {"reason": reason})
+    return stop
+
+
+def _went_on(tx: Transaction, by: Identity, channel: str, reason: str | None) -> bool:
+    if tx.find_record(STOP, STOP) is None:
+        return False
+    tx.drop_record(STOP, STOP)
+    tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
+    return True
+
+
+def _stop_of(record: Record) -> Stop:
+    """Return the stop of a record; whatever else stands there, starts are stopped."""
+    try:
+        body = record.body
+        return Stop(Identity(*body["by"]), instant(body["at"]), cast("str | None", body["reason"]))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return Stop(Identity("store", "an unreadable record"), clock.now(), None)
