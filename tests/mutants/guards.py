@@ -542,8 +542,129 @@ MUTANTS = [
     ),
     Mutant(
         "one statement looks for channels", "stores/sqlite_transaction.py",
-        """_NO_CHANNEL = "NOT EXISTS (SELECT 1 FROM record WHERE kind = 'channel')\"""", '_NO_CHANNEL = "1"',
+        "(CHANNEL,) if is_alone else ()", "()",
         "stores/test_sqlite.py::test_a_channel_that_another_process_registers_is_owed_a_message_at_once",
+    ),
+    # -- grants, budgets and the stop -------------------------------------------------------------------------------
+    Mutant(
+        "a grant is kept to its fields", "model/grant.py",
+        "if path not in fields or not _holds(condition, fields[path], self.id, path):", "if path not in fields:",
+        "stores/test_contract.py::TestMemory::test_a_call_with_other_fields_waits",
+    ),
+    Mutant(
+        "a number is an upper bound", "model/grant.py",
+        "return number is not None and 0 <= number <= Decimal(condition.value)", "return number is not None",
+        "stores/test_contract.py::TestMemory::test_a_call_with_other_fields_waits",
+    ),
+    Mutant(
+        "a grant is of one version of its tool", "model/grant.py",
+        "if request.subject.schema_digest != self.schema_digest:", "if False:",
+        "stores/test_contract.py::TestMemory::test_a_call_of_another_version_of_the_tool_waits",
+    ),
+    Mutant(
+        "a grant is of one requester", "model/grant.py",
+        "if not request.requester.is_same(self.requester) or request.acts_for != self.acts_for:", "if False:",
+        "stores/test_contract.py::TestMemory::test_a_call_of_another_program_or_for_somebody_waits",
+    ),
+    Mutant(
+        "a grant of a run counts in no other", "model/grant.py",
+        "if self.run is not None and request.run_id != self.run:", "if False:",
+        "stores/test_contract.py::TestMemory::test_a_grant_of_a_run_counts_in_no_other",
+    ),
+    Mutant(
+        "a grant is of one gate", "model/grant.py",
+        "if request.risk != self.risk or request.retries > self.retries or request.idempotent is not self.idempotent:", "if False:",
+        "stores/test_contract.py::TestMemory::test_a_call_whose_gate_asks_for_more_waits",
+    ),
+    Mutant(
+        "always means a person", "stores/grants.py",
+        'if request.always or request.kind != "call":', 'if request.kind != "call":',
+        "stores/test_contract.py::TestMemory::test_a_gate_that_wants_a_person_always_gets_one",
+    ),
+    Mutant(
+        "no grant is drawn from an always gate", "model/grant.py",
+        'raise refuse("its gate wants a person for every call (always=True)")', 'pass',
+        "stores/test_contract.py::TestMemory::test_no_grant_is_drawn_from_a_gate_that_wants_a_person_always",
+    ),
+    Mutant(
+        "a grant is not made wider than its call", "model/grant.py",
+        "if number > Decimal(drawn.value):", "if False:",
+        "stores/test_contract.py::TestMemory::test_a_reviewer_may_tighten_a_grant_and_take_fields_out",
+    ),
+    Mutant(
+        "the votes behind a grant meet the quorum", "stores/grants.py",
+        "if request.state is State.APPROVED:\n            return found", "if found:\n            return found",
+        "stores/test_contract.py::TestMemory::test_a_quorum_of_two_needs_two_people_behind_a_grant",
+    ),
+    Mutant(
+        "nobody agrees to a grant for themselves", "stores/grants.py",
+        "if by.is_same(grant.requester) or any(by.may_be(person) for person in grant.acts_for):", "if False:",
+        "stores/test_contract.py::TestMemory::test_one_more_person_may_agree_to_a_grant_once",
+    ),
+    Mutant(
+        "nobody agrees to a grant twice", "stores/grants.py",
+        "if any(by.is_same(one.by) for one in grant.grantors):", "if False:",
+        "stores/test_contract.py::TestMemory::test_one_more_person_may_agree_to_a_grant_once",
+    ),
+    Mutant(
+        "a start takes from its grant", "stores/grants.py",
+        "replace(grant, used=grant.used + 1)", "grant",
+        "stores/test_contract.py::TestMemory::test_a_grant_is_used_up_by_its_starts",
+    ),
+    Mutant(
+        "a grant that has ended starts nothing", "stores/grants.py",
+        'if row is None:\n        return f"the grant {grant_id} is gone"', 'if row is not None:\n        return None\n    if row is None:\n        return f"the grant {grant_id} is gone"',
+        "stores/test_contract.py::TestMemory::test_a_grant_that_was_revoked_stops_what_has_not_started",
+    ),
+    Mutant(
+        "a grant ends at its end", "stores/grants.py",
+        "if now < grant.until:\n        return False", "if True:\n        return False",
+        "stores/test_contract.py::TestMemory::test_a_grant_ends_at_its_end_also_for_what_was_approved_before",
+    ),
+    Mutant(
+        "one statement looks for grants", "stores/sqlite_transaction.py",
+        "if kind not in self._unread:\n            self._unread = (*self._unread, kind)", "if False:\n            self._unread = (*self._unread, kind)",
+        "stores/test_contract.py::TestSqlite::test_a_grant_made_elsewhere_counts_here_at_once",
+    ),
+    Mutant(
+        "a start looks whether starts are stopped", "stores/program.py",
+        "        must_not_be_stopped(tx, request)\n", "",
+        "stores/test_contract.py::TestMemory::test_a_stop_blocks_what_was_approved_until_starts_go_on",
+    ),
+    Mutant(
+        "a start takes from its grant or budget", "stores/program.py",
+        "        take(tx, request, now)\n", "",
+        "stores/test_contract.py::TestMemory::test_a_budget_is_taken_when_the_call_starts",
+    ),
+    Mutant(
+        "failed gives back to a budget", "stores/program.py",
+        "    give_back(tx, found)\n", "",
+        "stores/test_contract.py::TestMemory::test_failed_gives_back_and_done_and_unknown_keep_theirs",
+    ),
+    Mutant(
+        "only what surely failed gives back", "stores/grants.py",
+        "if request.state is State.FAILED and request.decision", "if request.decision",
+        "stores/test_contract.py::TestMemory::test_failed_gives_back_and_done_and_unknown_keep_theirs",
+    ),
+    Mutant(
+        "what did not happen gives back", "stores/transaction.py",
+        "        give_back(tx, found)\n", "        pass\n",
+        "stores/test_contract.py::TestMemory::test_an_unknown_call_that_did_not_happen_gives_back",
+    ),
+    Mutant(
+        "a budget has a limit", "stores/grants.py",
+        "return None if used + amount <= budget.limit else", "return None if True else",
+        "stores/test_contract.py::TestMemory::test_a_call_without_room_waits_for_a_person_who_is_told_why",
+    ),
+    Mutant(
+        "an amount below zero makes no room", "model/budget.py",
+        "return None if amount is None or amount < 0 else amount", "return amount",
+        "stores/test_contract.py::TestMemory::test_an_amount_that_is_no_number_from_zero_waits",
+    ),
+    Mutant(
+        "a budget rolls over its span", "stores/grants.py",
+        "return [one for one in takings if one.at > since]", "return takings",
+        "stores/test_contract.py::TestMemory::test_a_budget_has_room_again_when_its_span_has_passed",
     ),
     Mutant(
         "the lock is taken before the first reading", "stores/sqlite.py",
