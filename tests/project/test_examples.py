@@ -23,6 +23,7 @@ import pytest
 from tests.support.person import Person
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ADAPTERS = EXAMPLES.parent / "tests" / "integrations" / "adapters"  # they run the examples that need a framework
 PATIENCE = 60.0
 
 
@@ -93,7 +94,8 @@ def started(name: str, *words: str) -> Iterator[Program]:
 
 
 def test_every_example_is_run() -> None:
-    run_here = set(re.findall(r'"(\w+\.py)"', Path(__file__).read_text(encoding="utf-8")))
+    tests = [Path(__file__), *ADAPTERS.glob("test_*.py")]
+    run_here = {name for test in tests for name in re.findall(r'"(\w+\.py)"', test.read_text(encoding="utf-8"))}
     assert run_here == {path.name for path in EXAMPLES.glob("*.py")}
 
 

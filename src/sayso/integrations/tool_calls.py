@@ -1,0 +1,233 @@
+"""What the adapters share: one call of a framework's tool is asked for, waited for, run once, and told to the model.
+
+An adapter says how its framework names a call and how it runs one. It adds how the framework wants to be given a no.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import sayso
+from sayso import aio, errors, scope
+from sayso.held import HeldBase, HoldOptions
+from sayso.model.ids import new_run_id
+from sayso.model.request import not_run
+from sayso.signals import ConfirmationRejected, ConfirmationRequired
+
+__all__ = [
+    "OWN",
+    "ToolResult",
+    "acall_tool",
+    "call_tool",
+    "check_options",
+    "fields_of",
+    "object_schema",
+    "options_of",
+    "plain",
+    "text_of",
+]
+
+OWN = frozenset({"schema", "key", "run", "context", "withdraw_on_exit"})
+"""The options of `hold` that an adapter fills by itself."""
+_TOLD = (
+    ConfirmationRejected, errors.ArgumentError, errors.CallFailedError, errors.OutcomeUnknownError,
+    errors.ValueNotKeptError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """How a held call ended, for its model.
+
+    Attributes:
+        words: What a person changed and wrote; where the call did not run, all that there is to say.
+        value: What the tool returned; None where it did not run.
+        has_run: Whether it ran: here, or where the same call was made before.
+    """
+
+    words: str
+    value: Any = None
+    has_run: bool = True
+
+    @property
+    def text(self) -> str:
+        """The result as text: a person's words first, then what the tool returned."""
+        if not self.has_run:
+            return self.words
+        return f"{self.words}\n\n{text_of(self.value)}" if self.words else text_of(self.value)
+
+    @property
+    def returned(self) -> Any:
+        """What the tool returned as it is, if nobody has anything to say about it; else `text`."""
+        return self.value if self.has_run and not self.words else self.text
+
+
+def text_of(value: Any) -> str:
+    """Return a tool's result as text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def plain(value: Any) -> Any:
+    """Return a value of pydantic models, dataclasses and the like as JSON values; what has no such form as its text."""
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, fallback=str)
+
+
+def fields_of(value: Any) -> Any:
+    """Return a value as JSON values, models by their fields and not as they serialize themselves."""
+    from pydantic import BaseModel
+
+    if isinstance(value, BaseModel):
+        return {name: fields_of(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, list | tuple):
+        return [fields_of(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {name: fields_of(item) for name, item in cast("dict[str, Any]", value).items()}
+    return plain(value)
+
+
+def check_options(options: Mapping[str, Any], *more: str) -> None:
+    """Refuse an option that `hold` does not have, or that the adapter fills by itself.
+
+    Raises:
+        TypeError: There is no such option; nothing was asked.
+    """
+    known = {*HoldOptions.__annotations__, *more} - (OWN - {*more})
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r} here; there are {', '.join(sorted(known))}")
+
+
+def options_of(
+    options: Mapping[str, Any], *, key: str | None, run: str | None, schema: Mapping[str, Any] | None,
+    description: str | None = None, words: str | None = None,
+) -> HoldOptions:  # fmt: skip
+    """Return the options of `hold` for one call.
+
+    Args:
+        options: What the user gave to the adapter.
+        key: The model's id of the call; None where the framework does not say it.
+        run: Name of the conversation; None for a run that nobody can come back to.
+        schema: JSON Schema of the arguments.
+        description: What the tool does.
+        words: What the model wrote beside its call; shown to the reviewer as unverified.
+    """
+    if run is None and (key is not None or scope.current().owner is not None):
+        run = new_run_id()  # a key needs a run of its own; and two agents in one process share no decisions
+    filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None}
+    if words:
+        filled["context"] = {"the model's words (unverified)": words}
+    return cast("HoldOptions", {**filled, **options})
+
+
+def object_schema(properties: Mapping[str, Any], *, is_open: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of arguments whose own schemas are given by name; a default makes one optional."""
+    required = [name for name, schema in properties.items() if "default" not in schema]
+    schema = {"type": "object", "properties": dict(properties), "required": required}
+    return schema if is_open else {**schema, "additionalProperties": False}
+
+
+def _told(tool: str, held: HeldBase | None, error: Exception) -> ToolResult:
+    """Return what the model is told in place of a result; raise what ends the run."""
+    if not isinstance(error, _TOLD):
+        raise error
+    words = "" if held is None else held.message_for_model()
+    if not words or isinstance(error, errors.ValueNotKeptError):
+        words = f"{words} {not_run(tool, str(error), may_change=held is None)}".strip()
+    return ToolResult(words, has_run=False)
+
+
+async def acall_tool(
+    tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
+    options: HoldOptions, *, waits: Callable[[str], None] | None = None,
+) -> ToolResult:  # fmt: skip
+    """Hold a call, wait for its decision without a thread, run it once and return what to tell the model.
+
+    A task that is cancelled while the call waits takes the request back.
+
+    Args:
+        tool: Name of the tool.
+        arguments: As the model gave them.
+        execute: Runs the tool with the approved arguments.
+        options: As `options_of` returns them.
+        waits: Called with the id of the request in place of waiting; it raises what ends the run.
+
+    Raises:
+        KeyReusedError: The model's call id was used in this run for another call.
+        StoreError: The store cannot be reached; nothing was run.
+        Exception: What the tool itself raised.
+    """
+    held: aio.Held | None = None
+    raised: list[BaseException] = []
+
+    async def run(approved: dict[str, Any]) -> Any:
+        try:
+            result = execute(approved)
+            return await result if inspect.isawaitable(result) else result
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        held = await aio.hold(tool, arguments, **{**options, "withdraw_on_exit": waits is None})
+        async with held:
+            while True:
+                try:
+                    value = await held.once(run)
+                    return ToolResult(held.message_for_model(), value)
+                except ConfirmationRequired as signal:
+                    if signal in raised or signal.id != held.id:  # of a gate inside the tool
+                        raise
+                    _suspend(held, waits)
+                    await held.wait()
+    except Exception as error:
+        if error in raised:
+            raise
+        return _told(tool, held, error)
+
+
+def call_tool(
+    tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Any], options: HoldOptions,
+    *, waits: Callable[[str], None] | None = None,
+) -> ToolResult:  # fmt: skip
+    """Do what `acall_tool` does in a thread that may wait.
+
+    Args:
+        tool, arguments, execute, options, waits: As for `acall_tool`.
+    """
+    held: sayso.Held | None = None
+    raised: list[BaseException] = []
+
+    def run(approved: dict[str, Any]) -> Any:
+        try:
+            return execute(approved)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        held = sayso.hold(tool, arguments, **{**options, "withdraw_on_exit": waits is None})
+        with held:
+            while True:
+                try:
+                    value = held.once(run)
+                    return ToolResult(held.message_for_model(), value)
+                except ConfirmationRequired as signal:
+                    if signal in raised or signal.id != held.id:
+                        raise
+                    _suspend(held, waits)
+                    held.wait()
+    except Exception as error:
+        if error in raised:
+            raise
+        return _told(tool, held, error)
+
+
+def _suspend(held: HeldBase, waits: Callable[[str], None] | None) -> None:
+    if waits is not None and held.id is not None:
+        waits(held.id)
