@@ -35,7 +35,14 @@ UNSAFE_MODULES = {"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "she
 UNSAFE_CALLS = {"__import__", "compile", "eval", "exec", "execfile"}
 # The top level and the commands load their own modules late, by names that stand in the file; a worker loads what the
 # person who starts it names.
-LOADS_BY_NAME = {"__init__.py", "testing/__init__.py", "cli/__init__.py", "cli/worker.py"}
+LOADS_BY_NAME = {
+    "__init__.py",
+    "testing/__init__.py",
+    "cli/__init__.py",
+    "cli/mcp.py",
+    "integrations/mcp_gateway/http.py",
+    "cli/worker.py",
+}
 
 
 def linted(source: Path) -> subprocess.CompletedProcess[str]:

@@ -152,6 +152,14 @@ def test_foreign_tool_is_called_once_with_what_was_approved() -> None:
     assert (again.returncode, again.stdout) == (0, "refunded 80.00 for A-4721\n")
 
 
+def test_mcp_gateway_runs_the_refund_once_with_what_was_approved() -> None:
+    ended = run(str(EXAMPLES / "mcp_gateway.py"))
+    assert ended.returncode == 0, ended.stderr
+    waits, done = ended.stdout.splitlines()
+    assert waits.startswith("Not run yet: a person must approve rq_")
+    assert done.endswith("| refunded 80")
+
+
 # -- raise and resume ------------------------------------------------------------------------------------------
 
 

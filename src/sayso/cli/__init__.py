@@ -45,6 +45,7 @@ _COMMANDS = {
     "token": ("tokens", "Create, list and revoke tokens of programs."),
     "notify": ("notify", "Notify people through channels."),
     "worker": ("worker", "Resume runs when a person has decided."),
+    "mcp-gateway": ("mcp", "Put a say-so in front of an MCP server."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "demo": ("demo", "Watch a destructive call wait for a person."),
 }
@@ -66,7 +67,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"sayso.cli.{_COMMANDS[cmd_name][0]}")
-        return getattr(module, cmd_name)
+        return getattr(module, cmd_name.replace("-", "_"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

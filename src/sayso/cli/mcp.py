@@ -1,0 +1,174 @@
+"""`mcp-gateway` and `mcp-server`: sayso in front of MCP servers, and as one."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sayso import config, errors, policy
+from sayso.cli.context import CliContext, Number
+from sayso.cli.output import out
+
+__all__ = ["mcp_gateway"]
+
+_RUNNERS = {"npx", "uvx", "node", "bunx", "deno", "docker", "pipx", "python", "python3", "uv", "run", "exec", "env"}
+_HOSTS = {"127.0.0.1", "localhost", "::1", "[::1]"}
+
+
+@click.command("mcp-gateway")
+@click.option("--name", metavar="NAME", help="The server's name; its tools are asked about as NAME/TOOL.")
+@click.option("--policy", "policy_file", metavar="FILE", help="Rules; without it, those of sayso.toml.")
+@click.option("--allow", metavar="PATTERN", multiple=True, help="Tools that need nobody; without rules only.")
+@click.option("--hold", metavar="PATTERN", multiple=True, help="Tools that wait, whatever else is said.")
+@click.option(
+    "--wait", type=click.Choice(["auto", "block", "ticket"]), default="auto", show_default=True,
+    help="How a held call waits: in the call, or made again later; auto goes by what the client can.",
+)  # fmt: skip
+@click.option(
+    "--patience", metavar="SECONDS", type=Number(0, 86_400), default=50, show_default=True,
+    help="With auto, how long a call blocks before the client is told to make it again.",
+)  # fmt: skip
+@click.option(
+    "--timeout", metavar="SECONDS", type=Number(1, 86_400), default=600, show_default=True,
+    help="How long an approved call may take; after that its outcome is unknown.",
+)  # fmt: skip
+@click.option("--run", metavar="RUN", help="Run of the calls, so that another session finds its tickets.")
+@click.option("--elicit-as", metavar="NAME", help="Ask the client's own user, and record the answers as NAME's.")
+@click.option("--url", metavar="URL", help="A server over streamable HTTP, instead of a COMMAND.")
+@click.option("--header", metavar="NAME:VALUE", multiple=True, help="For --url; $NAME is read from the environment.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve over HTTP at /mcp, instead of stdin and stdout.")
+@click.option(
+    "--print-config", "client", type=click.Choice(["claude", "cursor", "vscode", "zed"]),
+    help="Print what to paste into the client's settings, and end.",
+)  # fmt: skip
+@click.argument("command", nargs=-1, metavar="[-- COMMAND...]")
+@click.pass_obj
+def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> int:
+    """Put a say-so in front of an MCP server.
+
+    The calls of held tools wait for a person; everything else passes through. Without rules, each tool waits that is
+    not marked as read-only.
+    """
+    if (options["url"] is None) == (not command):
+        raise click.UsageError("name a server: `-- COMMAND ...`, or --url URL")
+    name = options["name"] or _name_of(command, options["url"])
+    if options["client"] is not None:
+        out(json.dumps(_config(options["client"], name, _words(cli.address, options, command)), indent=2))
+        return 0
+    make = _upstream(command, options["url"], options["header"])
+    open_session = partial(_part("gateway").Gateway, _settings(cli, name, options), make)
+    if options["listen"] is None:
+        asyncio.run(_part("stdio").serve_stdio(open_session))
+        return 0
+    host, port = _address(options["listen"])
+    asyncio.run(_http().serve_http(open_session, host, port))
+    return 0
+
+
+def _part(name: str) -> Any:
+    """Return a module of the gateway; nothing of sayso imports an integration, and a command only when it is called."""
+    return importlib.import_module(f"sayso.integrations.mcp_gateway.{name}")
+
+
+def _settings(cli: CliContext, name: str, options: Mapping[str, Any]) -> Any:
+    rules = _rules(options["policy_file"])
+    if rules is not None and (options["allow"] or options["hold"]):
+        raise click.UsageError("--allow and --hold are for a gateway without rules; write them into the policy")
+    return _part("gateway").Settings(
+        name, run=options["run"], policy=rules, allow=options["allow"], hold=options["hold"], wait=options["wait"],
+        patience=float(options["patience"]), timeout=float(options["timeout"]), elicit_as=options["elicit_as"],
+        store=config.open_store(cli.address),
+    )  # fmt: skip
+
+
+def _rules(file: str | None) -> Any:
+    """Return the policy; None where there is none."""
+    kind: Any = getattr(policy, "Policy", None)
+    if kind is None and file is not None:
+        raise errors.ConfigError("this version of sayso reads no policy file; nothing was started")
+    return None if kind is None else kind.load(file)
+
+
+def _http() -> Any:
+    if any(importlib.util.find_spec(package) is None for package in ("mcp", "uvicorn", "starlette")):
+        raise errors.ConfigError('MCP over HTTP needs more packages: pip install "sayso[mcp]"; nothing was started')
+    return _part("http")
+
+
+def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -> Any:
+    if url is None:
+        return partial(_part("stdio").StdioUpstream, command)
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError("--url begins with https:// or http://")
+    pairs = dict[str, str]()
+    for header in headers:
+        word, colon, value = header.partition(":")
+        if not colon:
+            raise click.UsageError(f"--header takes NAME:VALUE, not {header!r}")
+        pairs[word.strip()] = re.sub(r"\$(\w+)", _from_environment, value.strip())
+    return partial(_http().HttpUpstream, url, pairs)
+
+
+def _from_environment(found: re.Match[str]) -> str:
+    value = os.environ.get(found[1])
+    if value is None:
+        raise click.UsageError(f"--header names ${found[1]}, which is not set")
+    return value
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if host not in _HOSTS or not port.isdigit() or int(port) > 65_535:
+        raise click.UsageError(
+            f"--listen takes an address of this machine, such as 127.0.0.1:8700, not {listen!r}: whoever reaches it can"
+            " call the tools, so put a proxy with a sign-in before it to share it"
+        )
+    return host.strip("[]"), int(port)
+
+
+def _name_of(command: Sequence[str], url: str | None) -> str:
+    """Return what a server is called where nobody said it: its package, program or host."""
+    if url is not None:
+        return re.sub(r"^https?://([^/:]+).*", r"\1", url)
+    words = [Path(word).name for word in command if not word.startswith("-")]
+    names = [word for word in words if word not in _RUNNERS] or words
+    return re.sub(r"(?<=.)@.*|\.\w+$", "", names[0])
+
+
+def _words(address: str | None, options: Mapping[str, Any], command: Sequence[str]) -> list[str]:
+    """Return the command line of the gateway itself, as another program is to start it."""
+    words = ["--store", address] if address is not None else []
+    words.append("mcp-gateway")
+    for option in ("name", "policy_file", "run", "elicit_as", "url", "listen"):
+        if options[option] is not None:
+            value = str(Path(options[option]).absolute()) if option == "policy_file" else options[option]
+            words += [f"--{option.removesuffix('_file').replace('_', '-')}", value]
+    for option in ("allow", "hold", "header"):
+        words += [word for value in options[option] for word in (f"--{option}", value)]
+    for option, usual in (("wait", "auto"), ("patience", 50), ("timeout", 600)):
+        words += [f"--{option}", str(options[option])] if options[option] != usual else []
+    return [*words, "--", *command] if command else words
+
+
+def _config(client: str, name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return what a client wants to read in its settings; programs with windows have no PATH of a shell."""
+    program = {"command": shutil.which("sayso") or shutil.which(sys.argv[0]) or "sayso", "args": list(words)}
+    match client:
+        case "vscode":
+            return {"servers": {name: {"type": "stdio", **program}}}
+        case "zed":
+            return {"context_servers": {name: {**program, "env": {}}}}
+        case _:
+            return {"mcpServers": {name: program}}

@@ -1,0 +1,636 @@
+"""The MCP gateway between a server and a client that the test scripts; the promises of docs/guides/mcp.md one by one.
+
+`test_mcp_foreign.py` has the servers and clients of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import errors
+from sayso.integrations.mcp_gateway.stdio import parse
+from sayso.model.request import State
+from sayso.stores.base import Filter, Store
+from tests.conftest import Clock
+from tests.integrations.mcp_peers import PATIENCE, WRITE, Client, Server, text
+
+PATH = {"path": "/etc/motd", "size": 3}
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(work, 2 * PATIENCE)
+
+    asyncio.run(bounded())
+
+
+@pytest.fixture
+def store() -> Store:
+    sayso.configure(store="memory:")
+    return sayso.config.open_store(None)
+
+
+def requests(store: Store, *states: State) -> list[sayso.Request]:
+    return list(store.list(Filter(states=frozenset(states or State))).requests)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.005)
+
+
+async def pending(store: Store, count: int = 1) -> list[sayso.Request]:
+    """Return the requests that wait, when there are as many."""
+    await until(lambda: len(requests(store, State.PENDING)) >= count)
+    return requests(store, State.PENDING)
+
+
+def test_what_the_server_lists_reaches_the_client_byte_for_byte(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        answer = await client.ask("tools/list")
+        assert answer["result"]["tools"] == server.tools
+        assert client.lines == [
+            json.dumps(
+                {"jsonrpc": "2.0", "id": 1, "result": {"tools": server.tools}}, separators=(" , ", " : ")
+            ).encode()
+        ]
+        assert server.seen == [{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}]
+
+    run(work())
+
+
+def test_a_free_tool_is_not_held_up_while_another_waits(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, wait="block")
+        _, answer = await client.calling("write", PATH)
+        await pending(store)
+        assert text(await client.call("read", {"path": "a"})) == 'wrote {"path": "a"}'
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        assert text((await answer)["result"]) == 'wrote {"path": "/etc/motd", "size": 3}'
+        assert [call["name"] for call in server.calls] == ["read", "write"]
+
+    run(work())
+
+
+def test_a_call_made_again_finds_its_decision_and_its_edit_and_an_equal_one_after_that_asks_anew(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        ticket = await client.call("write", PATH)
+        [request] = requests(store)
+        assert text(ticket).startswith(
+            f"Not run yet: a person must approve {request.id}; call again with the same arguments."
+        )
+        assert ticket["isError"] is True
+        assert ticket["_meta"] == {"sayso/request": request.id}
+        assert text(await client.call("write", PATH)) == text(ticket)
+        assert server.calls == []
+        sayso.Review().approve(request.id, by="ada", changes={"size": 2}, comment="smaller")
+        done = text(await client.call("write", PATH))
+        assert done.endswith('wrote {"path": "/etc/motd", "size": 2}')
+        assert "smaller" in done
+        assert "size  3 -> 2" in done
+        anew = await client.call("write", PATH)
+        assert text(anew).startswith("Not run yet")
+        assert len(server.calls) == 1
+        [second] = requests(store, State.PENDING)
+        assert second.id != request.id
+        assert second.context["equal calls before in this run"] == 1
+
+    run(work())
+
+
+def test_an_edit_is_checked_by_the_schema_of_the_tool(store: Store) -> None:
+    async def work() -> None:
+        client = Client(Server())
+        await client.call("write", PATH)
+        [request] = requests(store)
+        with pytest.raises(errors.InvalidChangesError, match="size"):
+            sayso.Review().approve(request.id, by="ada", changes={"size": "many"})
+        assert requests(store)[0].state is State.PENDING
+
+    run(work())
+
+
+def test_a_blocked_call_reports_progress_and_ends_with_the_result(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        _, answer = await client.calling("write", PATH, progressToken="p1")
+        [request] = await pending(store)
+        beat = await client.notice("notifications/progress")
+        assert beat["params"] == {"progressToken": "p1", "progress": 1e-06, "message": "waiting for a person"}
+        sayso.Review().approve(request.id, by="ada")
+        assert (await answer)["result"]["content"] == [
+            {"type": "text", "text": 'wrote {"path": "/etc/motd", "size": 3}'}
+        ]
+        assert server.calls[0]["_meta"] == {"progressToken": "p1"}
+
+    run(work())
+
+
+def test_a_call_that_blocked_for_long_gets_a_ticket_and_the_call_made_again_its_result(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, patience=0.0)
+        assert text(await client.call("write", PATH, progressToken=1)).startswith("Not run yet")
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        assert text(await client.call("write", PATH, progressToken=2)).startswith("wrote")
+        assert len(requests(store)) == len(server.calls) == 1
+
+    run(work())
+
+
+def test_a_no_is_a_result_in_words_that_stop_retries_and_a_retry_asks_nobody(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        await client.call("write", PATH)
+        sayso.Review().reject(requests(store)[0].id, "not on a Sunday", by="ada")
+        for _ in range(2):
+            no = await client.call("write", PATH)
+            assert no["isError"] is True
+            assert 'ada rejected it: "not on a Sunday"' in text(no) or "not on a Sunday" in text(no)
+            assert "This is final: do not repeat this call." in text(no)
+            assert "Traceback" not in text(no)
+        assert server.calls == []
+        assert len(requests(store)) == 1
+
+    run(work())
+
+
+def test_a_client_that_cancels_withdraws_and_nothing_starts_later(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, wait="block")
+        number, _ = await client.calling("write", PATH)
+        [request] = await pending(store)
+        task = client.gateway._calls[number]
+        await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        await asyncio.wait([task])
+        assert store.get(request.id).state is State.CANCELLED
+        with pytest.raises(errors.AlreadyDecidedError):
+            sayso.Review().approve(request.id, by="ada")
+        assert server.calls == []
+        assert all(message.get("method") != "notifications/cancelled" for message in server.seen)
+        # An equal call is not the one that was given up.
+        await client.calling("write", PATH)
+        [second] = await pending(store)
+        assert second.id != request.id
+        await client.gateway.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("wait", ["block", "ticket"])
+def test_a_session_that_ends_withdraws_what_waits_and_what_was_approved(store: Store, wait: Any) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, wait=wait)
+        for size in (1, 2):
+            await client.calling("write", {"path": "a", "size": size})
+        first, _ = await pending(store, 2)
+        if wait == "ticket":
+            sayso.Review().approve(first.id, by="ada")
+        await client.gateway.close()
+        assert {request.state for request in requests(store)} == {State.CANCELLED}
+        assert server.calls == []
+
+    run(work())
+
+
+def test_with_a_named_run_a_ticket_is_found_by_the_next_session(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, run="nightly")
+        await client.call("write", PATH)
+        await client.gateway.close()
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        later = Client(server, run="nightly")
+        assert text(await later.call("write", PATH)).startswith("wrote")
+        assert len(requests(store)) == len(server.calls) == 1
+
+    run(work())
+
+
+def test_a_replay_by_another_session_gets_the_result_for_ten_minutes_and_then_asks_anew(
+    store: Store, clock: Clock
+) -> None:
+    async def work() -> None:
+        server = Server()
+        first = Client(server, run="nightly")
+        await first.call("write", PATH)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        done = await first.call("write", PATH)
+        clock.tick(minutes=9)
+        assert await Client(server, run="nightly").call("write", PATH) == done
+        clock.tick(minutes=2)
+        assert text(await Client(server, run="nightly").call("write", PATH)).startswith("Not run yet")
+        assert len(server.calls) == 1
+
+    run(work())
+
+
+def test_a_key_of_the_clients_own_is_the_same_call_for_ever(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, run="nightly")
+        key = {"sayso/key": "call_1"}
+        await client.call("write", PATH, **key)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        done = await client.call("write", PATH, **key)
+        assert await client.call("write", PATH, **key) == done
+        assert await Client(server, run="nightly").call("write", PATH, **key) == done
+        swapped = await client.call("write", {"path": "/etc/passwd"}, **key)
+        assert swapped["isError"] is True
+        assert "was not run" in text(swapped)
+        assert len(server.calls) == 1
+
+    run(work())
+
+
+def test_of_ten_calls_made_again_at_once_one_starts_and_all_get_its_result(store: Store) -> None:
+    async def work() -> None:
+        server, release = Server(), asyncio.Event()
+
+        async def slowly(params: dict[str, Any]) -> dict[str, Any]:
+            await release.wait()
+            return {"content": [{"type": "text", "text": f"number {len(server.calls)}"}]}
+
+        other = Server()
+        other.calls, other.answer, server.answer = server.calls, slowly, slowly
+        clients = [Client(server, run="nightly"), Client(other, run="nightly")]
+        await clients[0].call("write", PATH)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        answers = [(await clients[number % 2].calling("write", PATH))[1] for number in range(10)]
+        await until(lambda: bool(server.calls) and all(len(client.gateway._calls) == 5 for client in clients))
+        release.set()
+        results = await asyncio.gather(*answers)
+        assert {text(answer["result"]) for answer in results} == {"number 1"}
+        assert len(server.calls) == len(requests(store)) == 1
+
+    run(work())
+
+
+def test_two_equal_calls_at_once_wait_twice_and_one_is_decided_before_the_other(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, wait="block")
+        _, one = await client.calling("write", PATH)
+        [first] = await pending(store)
+        _, two = await client.calling("write", PATH)
+        second = next(request for request in await pending(store, 2) if request.id != first.id)
+        sayso.Review().reject(second.id, "once is enough", by="ada")
+        assert "once is enough" in text((await two)["result"])
+        sayso.Review().approve(first.id, by="ada")
+        assert text((await one)["result"]).startswith("wrote")
+        assert len(server.calls) == 1
+
+    run(work())
+
+
+def test_fifty_calls_at_once_are_all_in_the_inbox_and_need_no_thread_each(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, wait="block")
+        before = threading.active_count()
+        answers = [(await client.calling("write", {"path": str(number)}))[1] for number in range(50)]
+        found = await pending(store, 50)
+        assert threading.active_count() - before < 15
+        for request in found:
+            sayso.Review().approve(request.id, by="ada")
+        results = await asyncio.gather(*answers)
+        assert [text(answer["result"]) for answer in results] == [f'wrote {{"path": "{n}"}}' for n in range(50)]
+
+    run(work())
+
+
+def test_where_the_store_cannot_be_reached_nothing_runs_and_the_result_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+
+        def gone(*_: object) -> None:
+            raise errors.StoreUnavailableError("the disk is gone")
+
+        monkeypatch.setattr(store, "find_key", gone)
+        result = await client.call("write", PATH)
+        assert result["isError"] is True
+        assert "write was not run: it could not be asked about (the disk is gone" in text(result)
+        monkeypatch.undo()
+        await client.call("write", PATH)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        monkeypatch.setattr(store, "start", gone)
+        result = await client.call("write", PATH)
+        assert "was not run" in text(result)
+        assert server.calls == []
+
+    run(work())
+
+
+def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        await client.call("write", PATH)
+        [request] = requests(store)
+        sayso.Review().approve(request.id, by="ada")
+        shape = json.loads(json.dumps(WRITE["inputSchema"]))
+        shape["properties"]["owner"] = {"type": "string"}
+        server.tools = [{**WRITE, "inputSchema": shape}]  # without a word
+        result = await client.call("write", PATH)
+        assert "was not run: its server changed it meanwhile (new: owner; fields: inputSchema)" in text(result)
+        assert store.get(request.id).state is State.CANCELLED
+        await client.call("write", PATH)
+        [second] = requests(store, State.PENDING)
+        assert second.context["tool changed"] == "new: owner; fields: inputSchema"
+        assert server.calls == []
+
+    run(work())
+
+
+def test_a_changed_list_passes_on_and_a_waiting_call_of_a_changed_tool_ends(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, wait="block")
+        _, answer = await client.calling("write", PATH)
+        await pending(store)
+        server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
+        await server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await client.notice("notifications/tools/list_changed")
+        assert "its server changed it meanwhile (removed: path, size; fields: inputSchema)" in text(
+            (await answer)["result"]
+        )
+        assert requests(store)[0].state is State.CANCELLED
+
+    run(work())
+
+
+def test_a_server_that_ends_during_a_call_leaves_it_unknown_and_it_is_not_repeated(store: Store) -> None:
+    async def work() -> None:
+        server, entered = Server(), asyncio.Event()
+        server.answer = lambda _: entered.set()
+        client = Client(server)
+        await client.call("write", PATH)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        _, answer = await client.calling("write", PATH)
+        await asyncio.wait_for(entered.wait(), PATIENCE)
+        await server.end()
+        for result in ((await answer)["result"], await client.call("write", PATH)):
+            assert "nobody knows whether it took effect" in text(result)
+        assert requests(store)[0].state is State.UNKNOWN
+        assert len(server.calls) == 1
+
+    run(work())
+
+
+def test_a_server_that_hangs_leaves_an_unknown_outcome_after_the_timeout(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        server.answer = lambda _: None
+        client = Client(server, timeout=0.01)
+        await client.call("write", PATH)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        assert "nobody knows whether it took effect" in text(await client.call("write", PATH))
+        assert [message["method"] for message in server.seen][-1] == "notifications/cancelled"
+
+    run(work())
+
+
+def test_a_server_that_ended_is_started_again_and_greeted_as_the_client_did(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        await client.ask("initialize", hello)
+        await client.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        server.answer = lambda _: None
+        _, answer = await client.calling("read", {})
+        await until(lambda: bool(server.calls))
+        await server.end()
+        assert (await answer)["error"]["code"] == -32000
+        server.answer = lambda _: {"content": []}
+        assert await client.call("read", {}) == {"content": []}
+        assert server.starts == 2
+        methods = [message["method"] for message in server.seen]
+        assert methods[-3:] == ["initialize", "notifications/initialized", "tools/call"]
+        assert server.seen[-3]["params"] == hello
+        await client.notice("notifications/tools/list_changed")
+
+    run(work())
+
+
+def test_how_the_server_answers_a_started_call_is_how_it_is_recorded(store: Store) -> None:
+    cases: list[tuple[dict[str, Any], State, str]] = [
+        ({"isError": True, "content": [{"type": "text", "text": "disk full"}]}, State.FAILED, "disk full"),
+        ({"error": {"code": -32602, "message": "no such path"}}, State.FAILED, "no such path"),
+        ({"error": {"code": -32603, "message": "internal"}}, State.UNKNOWN, "nobody knows"),
+    ]
+
+    async def work() -> None:
+        for number, (answer, state, words) in enumerate(cases):
+            server = Server()
+            server.answer = lambda _, answer=answer: answer
+            client = Client(server)
+            arguments = {"path": str(number)}
+            await client.call("write", arguments)
+            [request] = requests(store, State.PENDING)
+            sayso.Review().approve(request.id, by="ada")
+            assert words in text(await client.call("write", arguments))
+            assert store.get(request.id).state is state
+
+    run(work())
+
+
+def test_a_started_call_whose_client_goes_away_keeps_its_result_for_the_call_made_again(store: Store) -> None:
+    async def work() -> None:
+        server, release = Server(), asyncio.Event()
+
+        async def slowly(params: dict[str, Any]) -> dict[str, Any]:
+            await release.wait()
+            return {"content": [{"type": "text", "text": "done"}]}
+
+        server.answer = slowly
+        client = Client(server)
+        await client.call("write", PATH)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        number, _ = await client.calling("write", PATH)
+        await until(lambda: bool(server.calls))
+        await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        release.set()
+        assert text(await client.call("write", PATH)) == "done"
+        assert len(server.calls) == 1
+
+    run(work())
+
+
+def test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway(store: Store) -> None:
+    good = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{"path":"a"}}}'
+    assert parse(good)["params"]["name"] == "write"
+    bad = [
+        b"[" + good + b"]",
+        good.replace(b'"method"', b'"method":"ping","method"'),
+        good.replace(b'"method":"tools/call"', b'"method":"ping","Method":"tools/call"'),
+        good.replace(b'"name":"write"', b'"name":"read","Name":"write"'),
+        good.replace(b'"name":"write"', b'"name":"read","name":"write"'),
+        good.replace(b'"params"', '"params":{},"param\u017f"'.encode()),
+        good.replace(b'"method":"tools/call"', b'"METHOD":"tools/call"'),
+        good.replace(b'"id":1', b'"id":NaN'),
+        good.replace(b'"method":"tools/call"', b'"method":["tools/call"]'),
+        good + good,
+        b"\xff" + good,
+        b"{",
+    ]
+
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        for line in bad:
+            await client.say(line)
+            assert json.loads(client.lines.pop())["error"]["code"] == -32700
+        await client.say(good.replace(b'"id":1,', b""))  # a call that wants no answer
+        assert json.loads(client.lines.pop())["error"]["code"] == -32600
+        assert server.calls == server.seen == []
+
+    run(work())
+
+
+def test_which_tools_wait_without_rules(store: Store) -> None:
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_a", "get_b", "put")]
+    tools[1]["annotations"] = {"readOnlyHint": "true"}  # no boolean
+
+    async def waits(**settings: Any) -> list[str]:
+        server = Server(*tools, {**tools[0], "name": "see", "annotations": {"readOnlyHint": True}})
+        client = Client(server, wait="ticket", **settings)
+        return [tool["name"] for tool in server.tools if "isError" in await client.call(tool["name"], {})]
+
+    async def work() -> None:
+        assert await waits() == ["get_a", "get_b", "put"]
+        assert await waits(allow=("get_*",)) == ["put"]
+        assert await waits(allow=("fs/get_*",), hold=("get_b", "see")) == ["get_b", "put", "see"]
+
+    run(work())
+
+
+def test_a_tool_that_the_server_does_not_list_is_unknown(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        answer = await (await client.calling("wipe", {}))[1]
+        assert answer["error"] == {"code": -32602, "message": "Unknown tool: wipe"}
+        assert server.calls == []
+
+    run(work())
+
+
+def test_a_rule_that_denies_says_why_and_asks_nobody(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(
+            server, policy=lambda path: sayso.policy.deny("never there") if path == "/" else sayso.policy.allow()
+        )
+        assert "never there" in text(await client.call("write", {"path": "/"}))
+        assert text(await client.call("write", {"path": "a"})) == 'wrote {"path": "a"}'
+        assert len(server.calls) == 1
+        assert requests(store, State.PENDING) == []
+
+    run(work())
+
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "ide"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ({"action": "accept", "content": {"decision": "approve"}}, State.DONE),
+        ({"action": "accept", "content": {"decision": "reject", "reason": "no"}}, State.REJECTED),
+        ({"action": "decline"}, State.REJECTED),
+        ({"action": "cancel"}, State.PENDING),
+        ({"action": "accept", "content": {"decision": True}}, State.PENDING),
+        ({"action": "accept"}, State.PENDING),
+    ],
+)
+def test_the_clients_own_user_is_asked_where_the_gateway_was_told_to(store: Store, answer: Any, state: State) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server, elicit_as="ada")
+        await client.ask("initialize", HELLO)
+        _, result = await client.calling("write", PATH)
+        question = await client.notice("elicitation/create")
+        assert "/etc/motd" in question["params"]["message"]
+        await client.say({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        await result
+        [request] = requests(store)
+        assert request.state is state
+        if request.decision is not None:
+            assert (request.decision.by.subject, request.decision.channel) == ("ada", "mcp")
+        assert len(server.calls) == (state is State.DONE)
+
+    run(work())
+
+
+def test_without_being_told_to_the_gateway_takes_no_decision_from_a_client(store: Store) -> None:
+    async def work() -> None:
+        client = Client(Server())
+        await client.ask("initialize", HELLO)
+        assert text(await client.call("write", PATH)).startswith("Not run yet")
+        assert client.notices.empty()
+
+    run(work())
+
+
+def test_a_decision_elsewhere_closes_the_dialog_of_the_client(store: Store) -> None:
+    async def work() -> None:
+        client = Client(Server(), elicit_as="ada")
+        await client.ask("initialize", HELLO)
+        _, result = await client.calling("write", PATH)
+        question = await client.notice("elicitation/create")
+        sayso.Review().approve(requests(store)[0].id, by="bob")
+        assert text((await result)["result"]).startswith("wrote")
+        cancelled = await client.notice("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == question["id"]
+
+    run(work())
+
+
+def test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again(store: Store) -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    }
+    yes = {"sayso": {"action": "accept", "content": {"decision": "approve"}}}
+
+    async def work() -> None:
+        server = Server()
+        client = Client(server, elicit_as="ada")
+        asked = await client.call("write", PATH, **meta)
+        [request] = requests(store)
+        assert (asked["resultType"], asked["requestState"]) == ("input_required", request.id)
+        assert asked["inputRequests"]["sayso"]["method"] == "elicitation/create"
+        params = {"name": "write", "arguments": PATH, "_meta": meta, "inputResponses": yes}
+        # The answer to another request is none to this one.
+        other = await client.ask("tools/call", {**params, "requestState": "rq_other"})
+        assert other["result"]["resultType"] == "input_required"
+        swapped = await client.ask("tools/call", {**params, "arguments": {"path": "b"}, "requestState": request.id})
+        assert swapped["result"]["resultType"] == "input_required"
+        assert server.calls == []
+        done = await client.ask("tools/call", {**params, "requestState": request.id})
+        assert text(done["result"]).startswith("wrote")
+        assert server.calls == [{"name": "write", "arguments": PATH, "_meta": meta}]
+
+    run(work())
